@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.declared import observed
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, read
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
@@ -108,7 +108,7 @@ def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, t
 def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> AnalysisResult:
     """What is read of the kernel, its launch known."""
     source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
-    return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
+    return analyse(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
 
 
 DIVISION = """v_div_scale_f32 v6, s[20:21], v3, v3, v2

@@ -111,7 +111,7 @@ def test_bits_of_a_nan_are_each_architectures_own() -> None:
 def test_kernels_of_several_architectures_have_one_launch() -> None:
     found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(audit_contraction=False, every_launch=True))
     assert found.verdict.outcome is Outcome.UNKNOWN
-    assert "are compared for one launch, not for every one" in found.verdict.reason
+    assert "are compared for given launches only, not for every launch" in found.verdict.reason
 
 
 def both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_a_file_of_an_architecture_that_is_not_installed(tmp_path: Path, monkeyp
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 2
         assert done.stderr.startswith("bitwise: b.toy:1: PTX starts with .version")
-        assert "the plugins that are installed read .ptx: install that of the architecture of .toy" in done.stderr
+        assert "the installed plugins parse .ptx: install the plugin for .toy files" in done.stderr
         assert done.stderr.count("\n") == 1
     # A text that some plugin reads may have any ending.
     (tmp_path / "c.txt").write_text(PTX)

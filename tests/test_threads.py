@@ -23,12 +23,12 @@ def across() -> list[bytes | None]:
     """The signatures of two kernels that are compared across architectures: one stores what may be a NaN's bits."""
     sources = pair(TOY, PTX, "i32")
     session = Session({"x": 1, "y": 2, "z": 3}, Options(audit_contraction=False, cross_architecture=True))
-    return [session.read(source, arch).signature for source, arch in zip(sources, (TOY1, SM90), strict=True)]
+    return [session.analyse(source, arch).signature for source, arch in zip(sources, (TOY1, SM90), strict=True)]
 
 
 def within() -> object:
     """The signature of one of them among kernels of its own architecture."""
-    return Session({"x": 1, "y": 2, "z": 3}, OPTIONS).read(pair(TOY, PTX, "i32")[1], SM90).signature
+    return Session({"x": 1, "y": 2, "z": 3}, OPTIONS).analyse(pair(TOY, PTX, "i32")[1], SM90).signature
 
 
 def recorded() -> object:
@@ -38,15 +38,15 @@ def recorded() -> object:
     element = find_element(source, prepared, session, session.buffers["z"], 3)
     assert not isinstance(element, str)
     found, scalar, line = trace_element(prepared, session, element.address, element.size, element.threads[0] or 0)
-    return len(found.made), line, render(build_tree(found, scalar).root)
+    return len(found.recorded), line, render(build_tree(found, scalar).root)
 
 
 def summarised() -> object:
-    """The parts of a grid that is taken for a large one."""
+    """The block classes of a grid."""
     source = pair(TOY, PTX)[1]
     session = session_of((source,), OPTIONS)
     found = session.summary(source, SM90)
-    return [part.blocks.tolist() for part in found.parts], sorted(found.owners)
+    return [each.blocks.tolist() for each in found.classes], sorted(found.owners)
 
 
 def test_what_threads_read_at_once_is_what_they_read_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 from bitwise_bench.compilation.sources import compile_source, group_buffers
 from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare, draw_pair
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
-from bitwise_core.checker.analysis import Options, read
+from bitwise_core.checker.analysis import Options, analyse
 from bitwise_core.plugins import registry
 
 RECORDS = Path(__file__).parents[2] / "records" / "bytes-sm90-h100-triton-3.6.0.json"
@@ -68,7 +68,7 @@ def test_no_class_has_two_byte_patterns(family: str, record_property: Callable[[
     for record in pairs[0]:
         one = catalogue.by_id()[record.id]
         source, digest, _ = compile_source(one)
-        found = read(source, arch, group_buffers(one), Options())
+        found = analyse(source, arch, group_buffers(one), Options())
         readings.append(
             KernelReading(one.id, digest, found.signature.hex() if found.signature else None, found.unknown)
         )

@@ -1,4 +1,4 @@
-"""Numbers of the form block + thread held against NumPy on every block and thread."""
+"""Block-affine integers compared with NumPy on every block and thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbers(bits: int) -> st.SearchStrategy[int]:
 
 @st.composite
 def operands(draw: st.DrawFn) -> tuple[Grid, int, list[Array], list[Array]]:
-    """A grid of up to 6 blocks, a width, and two operands' columns and rows (a column of zeros: a plain array)."""
+    """A grid of up to 6 blocks, a width, and columns and rows of two operands (a zero column is a plain array)."""
     bits = draw(st.sampled_from(sorted(WIDTHS)))
     blocks, threads = draw(st.integers(2, 6)), draw(st.sampled_from([1, 3]))
     columns, rows = [], []
@@ -49,66 +49,70 @@ def value(grid: Grid, column: Array, row: Array, *, signed: bool) -> object:
     return row.view(f"i{row.itemsize}") if signed else row
 
 
-def whole(column: Array, row: Array, *, signed: bool) -> Array:
+def full_values(column: Array, row: Array, *, signed: bool) -> Array:
     total = column[:, None] + row
     return total.view(f"i{total.itemsize}") if signed else total
 
 
-def spread(grid: Grid, result: object, threads: int) -> Array:
-    """The result in every block still in the pass and every thread."""
+def expanded(grid: Grid, result: object, threads: int) -> Array:
+    """The result in every active block and every thread."""
     count = grid.blocks.size
     if isinstance(result, BlockAffine):
-        column = grid.on(result.column)[:, None]
+        column = grid.active_values(result.column)[:, None]
         full = column if result.bits == 1 else (column + result.thread).view(result.dtype)
         return np.broadcast_to(full, (count, threads))
     return np.broadcast_to(np.asarray(result), (count, threads))
 
 
 @given(operands(), st.sampled_from(UFUNCS), st.booleans())
-def test_binary_functions_are_numpys(
+def test_binary_functions_agree_with_numpy(
     case: tuple[Grid, int, list[Array], list[Array]], ufunc: np.ufunc, signed: bool
 ) -> None:
     grid, _, columns, rows = case
     values = [value(grid, column, row, signed=signed) for column, row in zip(columns, rows, strict=True)]
     result = block_affine.apply_ufunc(grid, ufunc, values)
-    expected = ufunc(*(whole(column, row, signed=signed) for column, row in zip(columns, rows, strict=True)))
+    expected = ufunc(*(full_values(column, row, signed=signed) for column, row in zip(columns, rows, strict=True)))
     assert grid.blocks[0] == 0
-    np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
+    np.testing.assert_array_equal(expanded(grid, result, expected.shape[1]), expected[grid.blocks])
 
 
 @given(operands(), st.sampled_from([np.floor_divide, np.remainder, np.left_shift, np.right_shift]), st.integers(1, 31))
-def test_functions_of_one_shared_number_are_numpys(
+def test_functions_of_a_uniform_number_agree_with_numpy(
     case: tuple[Grid, int, list[Array], list[Array]], ufunc: np.ufunc, by: int
 ) -> None:
     grid, bits, columns, rows = case
     amount = np.full((1, 1), by, dtype=WIDTHS[bits])
     result = block_affine.apply_ufunc(grid, ufunc, [value(grid, columns[0], rows[0], signed=False), amount])
-    expected = ufunc(whole(columns[0], rows[0], signed=False), amount)
-    np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
+    expected = ufunc(full_values(columns[0], rows[0], signed=False), amount)
+    np.testing.assert_array_equal(expanded(grid, result, expected.shape[1]), expected[grid.blocks])
 
 
 @given(operands(), st.sampled_from(["uint8", "int16", "uint32", "int32", "uint64", "int64"]), st.booleans())
-def test_conversions_are_numpys(case: tuple[Grid, int, list[Array], list[Array]], to: str, signed: bool) -> None:
+def test_conversions_agree_with_numpy(case: tuple[Grid, int, list[Array], list[Array]], to: str, signed: bool) -> None:
     grid, _, columns, rows = case
     source = value(grid, columns[0], rows[0], signed=signed)
     result = source.astype(to)  # type: ignore[attr-defined]
-    expected = whole(columns[0], rows[0], signed=signed).astype(to)
-    np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
+    expected = full_values(columns[0], rows[0], signed=signed).astype(to)
+    np.testing.assert_array_equal(expanded(grid, result, expected.shape[1]), expected[grid.blocks])
 
 
 @given(operands(), st.lists(st.booleans(), min_size=3, max_size=3))
-def test_a_choice_by_a_mask_of_threads(case: tuple[Grid, int, list[Array], list[Array]], mask: list[bool]) -> None:
+def test_selection_by_a_thread_mask_agrees_with_numpy(
+    case: tuple[Grid, int, list[Array], list[Array]], mask: list[bool]
+) -> None:
     grid, _, columns, rows = case
     values = [value(grid, column, row, signed=False) for column, row in zip(columns, rows, strict=True)]
     threads = rows[0].shape[1]
     chosen = np.array([mask[:threads]])
     result = block_affine.select(grid, chosen, *values)
-    expected = np.where(chosen, *(whole(column, row, signed=False) for column, row in zip(columns, rows, strict=True)))
-    np.testing.assert_array_equal(spread(grid, result, threads), expected[grid.blocks])
+    expected = np.where(
+        chosen, *(full_values(column, row, signed=False) for column, row in zip(columns, rows, strict=True))
+    )
+    np.testing.assert_array_equal(expanded(grid, result, threads), expected[grid.blocks])
 
 
 @given(operands(), st.sampled_from(["min.s", "max.u", "mulwide.s", "mulwide.u", "mulhi.u", "xor.b", "div.s", "rem.u"]))
-def test_named_operations_agree_with_their_evaluation(
+def test_integer_operations_agree_with_their_evaluation(
     case: tuple[Grid, int, list[Array], list[Array]], name: str
 ) -> None:
     grid, bits, columns, rows = case
@@ -116,15 +120,15 @@ def test_named_operations_agree_with_their_evaluation(
         return
     meaning = operation(f"{name}{bits}")
     values = [value(grid, column, row, signed=False) for column, row in zip(columns, rows, strict=True)]
-    numbers = [whole(column, row, signed=False) for column, row in zip(columns, rows, strict=True)]
+    numbers = [full_values(column, row, signed=False) for column, row in zip(columns, rows, strict=True)]
     if meaning.verb in ("div", "rem"):
         values[1] = numbers[1] = np.full((1, 1), 7, dtype=WIDTHS[bits])
     result = AddressDomain(grid).integer(meaning, values)  # type: ignore[arg-type]
     expected = np.broadcast_to(meaning.evaluate(*numbers), (len(columns[0]), rows[0].shape[1]))
-    np.testing.assert_array_equal(spread(grid, result, rows[0].shape[1]), expected[grid.blocks])
+    np.testing.assert_array_equal(expanded(grid, result, rows[0].shape[1]), expected[grid.blocks])
 
 
-def test_nothing_reads_a_separable_by_accident() -> None:
+def test_misuse_as_an_array_raises() -> None:
     grid = Grid(np.arange(3), Limits())
     number = BlockAffine(grid, Column(np.arange(3, dtype=np.uint32)), np.zeros((1, 4), dtype=np.uint32))
     functions: tuple[Any, ...] = (bool, int, float, len, list, np.asarray, np.sort, np.sum)
@@ -133,17 +137,17 @@ def test_nothing_reads_a_separable_by_accident() -> None:
             misuse(number)
 
 
-def test_a_mask_at_the_edge_parts_the_grid_once() -> None:
+def test_a_boundary_mask_excludes_one_block() -> None:
     grid = Grid(np.arange(10), Limits())
     thread = np.arange(32, dtype=np.uint32)[None]
     index = BlockAffine(grid, Column(np.arange(10, dtype=np.uint32) * np.uint32(32)), thread)
     assert (index < np.uint32(300)).all()
     assert grid.blocks.tolist() == list(range(9))
-    assert [each.tolist() for each in grid.aside] == [[9]]
+    assert [each.tolist() for each in grid.excluded] == [[9]]
 
 
-def test_a_grid_of_too_many_parts_is_given_up() -> None:
-    grid = Grid(np.arange(100), Limits(parts=10))
+def test_a_grid_with_too_many_classes_is_rejected() -> None:
+    grid = Grid(np.arange(100), Limits(classes=10))
     number = BlockAffine(grid, Column(np.arange(100, dtype=np.uint32)), np.arange(200, dtype=np.uint32)[None])
-    with pytest.raises(NotSymmetric, match="more than 10 parts"):
+    with pytest.raises(NotSymmetric, match="more than 10 classes"):
         _ = number < np.uint32(100)

@@ -65,7 +65,7 @@ def test_unproved_names_the_element_the_node_and_the_lines(folder: Path) -> None
         },
         "depth": 5,
         "why_not": None,
-        "meaning": "a.ptx and c.ptx both take add.rn.fp32, of other operands or in another order",
+        "meaning": "a.ptx and c.ptx both compute add.rn.fp32, on different operands or in a different order",
     }
 
 
@@ -75,7 +75,7 @@ def test_another_operation_is_the_node(folder: Path) -> None:
     _, found = diff(folder, "a.ptx", "c.ptx")
     assert found["divergence"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
     assert found["divergence"]["right"]["node"] == "max.fp32(X[0/4], X[128/4])"
-    assert found["divergence"]["meaning"] == "a.ptx rounds the sum by itself (add.rn.fp32), c.ptx takes max.fp32"
+    assert found["divergence"]["meaning"] == "a.ptx rounds the sum separately (add.rn.fp32), c.ptx computes max.fp32"
     assert found["divergence"]["depth"] == 5
 
 
@@ -94,7 +94,7 @@ def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
     write(folder, {}, [launch("a.ptx"), launch("b.ptx", grid=[3])])
     status, found = diff(folder, "a.ptx", "b.ptx")
     assert (status, found["divergence"]["element"]) == (4, "Y[3]")
-    assert found["divergence"]["why_not"] == "b.ptx stores nothing of that width there"
+    assert found["divergence"]["why_not"] == "b.ptx does not store an element of that width there"
 
 
 def test_people_read_where_the_trees_part(folder: Path) -> None:

@@ -206,10 +206,10 @@ def test_what_only_an_overflow_tells_apart(tmp_path: Path) -> None:
 def test_launches_that_state_different_types(tmp_path: Path) -> None:
     other = launch("b.ptx", args=[{"buffer": "X", "dtype": "fp32"}, {"buffer": "Y", "dtype": "u32"}])
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, [launch("a.ptx"), other])
-    assert diff(folder)[1]["notes"][-1] == "no input was tried: the launches state fp32 and u32 of the buffer Y"
+    assert diff(folder)[1]["notes"][-1] == "no input was tried: the launches declare the buffer Y as fp32 and u32"
 
 
-@pytest.mark.parametrize("limit", ["WHOLE_LANES", "WHOLE_SHARE"])
+@pytest.mark.parametrize("limit", ["MAXIMUM_WHOLE_LANES", "MAXIMUM_RUN_SHARE"])
 def test_a_large_launch_is_run_where_the_trees_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
@@ -220,7 +220,7 @@ def test_a_large_launch_is_run_where_the_trees_part(
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN.replace(LOADED, own)}, LAUNCHES)
     status, found = diff(folder)
     assert (status, found["divergence"]["element"], found["counterexample"]["element"]) == (1, "Y[2]", "Y[2]")
-    assert found["notes"][-1] == kernel_pair.FEW_BLOCKS.format(element="Y[2]")
+    assert found["notes"][-1] == kernel_pair.PARTIAL_LAUNCH.format(element="Y[2]")
     after = [replayed(folder, name)["Y"].view(np.uint32) for name in ("a.ptx", "b.ptx")]
     assert np.flatnonzero(after[0] != after[1]).tolist() == [2]
     assert after[0].size == 4
@@ -228,10 +228,10 @@ def test_a_large_launch_is_run_where_the_trees_part(
 
 def test_a_launch_too_large_without_a_divergence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_pair, "LANES_PER_BATCH", 1)
-    monkeypatch.setattr(kernel_pair, "WHOLE_LANES", 0)
+    monkeypatch.setattr(kernel_pair, "MAXIMUM_WHOLE_LANES", 0)
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
     found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.0)
-    sentence = "the launches are too large to be run whole, and no element is known in which they part"
+    sentence = "the launches are too large to be executed in full, and no divergent element is known"
     assert found == NotFound(f"no input was tried: {sentence}")
 
 

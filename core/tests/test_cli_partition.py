@@ -68,7 +68,7 @@ def test_an_instruction_that_is_not_modelled_is_unknown_and_its_line_named(tmp_p
 def test_a_file_without_a_launch_is_unknown(tmp_path: Path) -> None:
     found = partition(write(tmp_path, {"a.ptx": PLAIN, "b.ptx": SWAPPED}, LAUNCHES[:1]))
     assert found["classes"] == [["a.ptx"], ["b.ptx"]]
-    assert found["unknown"] == {"b.ptx": "the manifest gives no launch of it"}
+    assert found["unknown"] == {"b.ptx": "the manifest has no launch of it"}
 
 
 def test_without_a_manifest_the_reading_is_for_every_launch(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         file.truncate(50 << 20)
     done = CliRunner().invoke(app, ["partition", str(folder)])
     assert done.exit_code == 2
-    assert done.stderr == f"bitwise: {folder / 'huge.ptx'}: is 50 MiB large; files of up to 32 MiB are read\n"
+    assert done.stderr == f"bitwise: {folder / 'huge.ptx'}: has 50 MiB; the limit is 32 MiB\n"
 
 
 MALFORMED = {
@@ -210,7 +210,7 @@ def test_files_for_different_targets_are_not_compared(tmp_path: Path) -> None:
     texts: dict[str, str | bytes] = {"a.ptx": PLAIN, "b.ptx": PLAIN.replace("sm_90", "sm_80")}
     done = CliRunner().invoke(app, ["partition", str(write(tmp_path, texts, LAUNCHES[:2])), "--workers", "1"])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "bitwise: b.ptx: is for the target sm_80, and kernels are read for sm_90 here\n"
+    assert done.stderr == "bitwise: b.ptx: is for the target sm_80, but the requested architecture is sm_90\n"
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:

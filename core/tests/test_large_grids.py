@@ -1,4 +1,4 @@
-"""Grids that are too large to be run whole: the same answers from few blocks, on kernels for which both can be had."""
+"""Block symmetry on grids that can be executed in full as well: both give the same results."""
 
 from __future__ import annotations
 
@@ -37,50 +37,50 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["threads", "work"])
-def nothing_is_small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grid is small: for its threads, or for what they do."""
+def all_grids_are_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All grids are large, by the number of threads or by the number of thread steps."""
     monkeypatch.setattr(analysis, "MAXIMUM_LANES" if request.param == "threads" else "MAXIMUM_WORK", 0)
 
 
-def answer(*arguments: str) -> tuple[int, Any]:
+def run_json(*arguments: str) -> tuple[int, Any]:
     done = CliRunner().invoke(app, [*arguments, "--json"])
     assert done.stderr == ""
     return done.exit_code, json.loads(done.stdout)
 
 
-@pytest.mark.usefixtures("nothing_is_small")
+@pytest.mark.usefixtures("all_grids_are_large")
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_classes_are_those_of_whole_runs(folder: Path, workers: str) -> None:
-    _, found = answer("partition", str(folder), "--workers", workers)
+def test_block_symmetry_finds_the_classes_of_full_execution(folder: Path, workers: str) -> None:
+    _, found = run_json("partition", str(folder), "--workers", workers)
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
     assert found["unknown"] == {}
     assert analysis.LARGE_GRID in found["notes"]
 
 
-def test_whole_runs_find_these_classes(folder: Path) -> None:
-    _, found = answer("partition", str(folder), "--workers", "1")
+def test_full_execution_finds_the_same_classes(folder: Path) -> None:
+    _, found = run_json("partition", str(folder), "--workers", "1")
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
     assert analysis.LARGE_GRID not in found["notes"]
 
 
-@pytest.mark.usefixtures("nothing_is_small")
-def test_a_difference_has_its_divergence(folder: Path) -> None:
-    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
+@pytest.mark.usefixtures("all_grids_are_large")
+def test_a_difference_has_a_first_divergence(folder: Path) -> None:
+    status, found = run_json("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
     assert (status, found["outcome"], found["divergence"]["element"]) == (4, "unproved", "Y[0]")
     assert found["divergence"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
     assert found["divergence"]["right"]["node"] == "add.rn.fp32(X[0/4], X[4/4])"
-    assert answer("diff", str(folder / "a.ptx"), str(folder / "d.ptx"))[0] == 0
+    assert run_json("diff", str(folder / "a.ptx"), str(folder / "d.ptx"))[0] == 0
 
 
-@pytest.mark.usefixtures("nothing_is_small")
+@pytest.mark.usefixtures("all_grids_are_large")
 def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
     write(folder, {}, [launch("a.ptx"), launch("b.ptx", grid=[3])])
-    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
+    status, found = run_json("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
     assert (status, found["divergence"]["element"]) == (4, "Y[3]")
-    assert found["divergence"]["why_not"] == "b.ptx stores nothing of that width there"
+    assert found["divergence"]["why_not"] == "b.ptx does not store an element of that width there"
 
 
-@pytest.mark.usefixtures("nothing_is_small")
+@pytest.mark.usefixtures("all_grids_are_large")
 def test_the_tree_of_an_element_in_another_block(folder: Path) -> None:
     done = CliRunner().invoke(app, ["tree", str(folder / "d.ptx"), "--element", "Y[3]"])
     assert done.exit_code == 0
@@ -93,37 +93,37 @@ def test_the_tree_of_an_element_in_another_block(folder: Path) -> None:
     )
 
 
-def test_a_grid_beyond_counting(tmp_path: Path) -> None:
+def test_a_grid_with_too_many_blocks_is_unknown(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": row_sum()}, [{**launch("a.ptx"), "grid": [2**31 - 1, 2**31 - 1]}])
-    _, found = answer("partition", str(folder), "--workers", "1")
+    _, found = run_json("partition", str(folder), "--workers", "1")
     assert found["unknown"]["a.ptx"].endswith(
-        "are not proved to be translations: the grid has more than 67108864 blocks"
+        "are not proved to be translations of each other: the grid has more than 67108864 blocks"
     )
 
 
-@pytest.mark.usefixtures("nothing_is_small")
+@pytest.mark.usefixtures("all_grids_are_large")
 def test_a_kernel_with_a_race_is_unknown(folder: Path) -> None:
     race = row_sum().replace("add.s64 %rd6, %rd2, %rd5;", "mov.u64 %rd6, %rd2;")
     write(folder, {"b.ptx": race, "c.ptx": race}, None)
-    _, found = answer("partition", str(folder), "--workers", "1")
+    _, found = run_json("partition", str(folder), "--workers", "1")
     assert found["classes"] == [["a.ptx", "d.ptx"], ["b.ptx"], ["c.ptx"], ["e.ptx"]]
     assert list(found["unknown"]) == ["b.ptx", "c.ptx"]
 
 
-@pytest.mark.usefixtures("nothing_is_small")
-def test_a_session_keeps_the_last_summaries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("all_grids_are_large")
+def test_a_session_caches_the_most_recent_summaries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arch, options = registry.default().arch("sm_90"), Options(audit_contraction=False)
     sources = [read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx", "c.ptx")]
     session = session_of(tuple(sources), options)
-    assert all(session.read(source, arch).large for source in sources)
+    assert all(session.analyse(source, arch).large for source in sources)
     first = session.summary(sources[0], arch)
     assert session.summary(sources[0], arch) is first
-    monkeypatch.setattr(analysis, "KEPT", 1)
+    monkeypatch.setattr(analysis, "MAXIMUM_SUMMARIES", 1)
     session.summary(read_kernel(str(folder / "d.ptx")), arch)
     assert session.summary(sources[0], arch) is not first
 
 
-@pytest.mark.usefixtures("nothing_is_small")
+@pytest.mark.usefixtures("all_grids_are_large")
 def test_a_comparison_prepares_each_kernel_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = []
 

@@ -1,9 +1,9 @@
-"""Loops whose accumulators depend on one another: named in that order, each by the fold of those before it."""
+"""Loops whose accumulators depend on each other, in topological order of the dependences."""
 
 from __future__ import annotations
 
 import pytest
-from every_launch import kernel, same_at, signature, symbolic
+from parametric_kernels import equal_at_launch, kernel, parametric_function, signature
 
 from bitwise_core.execution.domains.domain import Unsupported
 
@@ -12,13 +12,13 @@ HEAD = """	mul.wide.s32 %rd5, %r4, 4;
 	mov.b32 %r6, 0;
 {starts}	setp.lt.s32 %p1, %r1, 1;
 	@%p1 bra $done;
-$turn:
+$loop:
 	mul.wide.s32 %rd7, %r6, 128;
 	add.s64 %rd8, %rd6, %rd7;
 	ld.global.b32 %r8, [%rd8];
-{turn}	add.s32 %r6, %r6, 1;
+{iteration}	add.s32 %r6, %r6, 1;
 	setp.lt.s32 %p3, %r6, %r1;
-	@%p3 bra $turn;
+	@%p3 bra $loop;
 $done:
 {after}	add.s64 %rd9, %rd2, %rd5;
 	st.global.b32 [%rd9], %r50;
@@ -37,28 +37,28 @@ ONLINE = """	max.f32 %r30, %r20, %r8;
 	fma.rn.f32 %r22, %r22, %r32, %r35;
 	mov.b32 %r20, %r30;
 """
-"""A softmax in one pass: the largest number so far, the sum of weights, and the weighted sum."""
+"""A softmax in one pass: the running maximum, the sum of weights, and the weighted sum."""
 AFTER = "\tdiv.rn.f32 %r40, %r22, %r21;\n\tadd.rn.f32 %r50, %r40, %r20;\n"
 
 
-def loop(turn: str = ONLINE, *, starts: str = STARTS, after: str = AFTER) -> str:
-    """32 threads, each over n numbers."""
-    return kernel(HEAD.format(starts=starts, turn=turn, after=after), 32)
+def loop(iteration: str = ONLINE, *, starts: str = STARTS, after: str = AFTER) -> str:
+    """A loop of 32 threads, each over n numbers."""
+    return kernel(HEAD.format(starts=starts, iteration=iteration, after=after), 32)
 
 
-def test_accumulators_in_any_order_under_any_names() -> None:
+def test_register_names_and_order_do_not_change_the_function() -> None:
     first = loop()
     names = {"%r20": "%r22", "%r22": "%r21", "%r21": "%r20"}
-    other = "".join(names.get(part, part) for part in _parts(ONLINE))
-    after = "".join(names.get(part, part) for part in _parts(AFTER))
+    other = "".join(names.get(part, part) for part in _split_registers(ONLINE))
+    after = "".join(names.get(part, part) for part in _split_registers(AFTER))
     second = loop(
         other, starts=STARTS.replace("%r20", "%r0").replace("%r22", "%r20").replace("%r0", "%r22"), after=after
     )
-    assert symbolic(first) == symbolic(second)
-    assert all(same_at(first, second, (1, 1), n, 0) for n in (0, 1, 2, 5))
+    assert parametric_function(first) == parametric_function(second)
+    assert all(equal_at_launch(first, second, (1, 1), n, 0) for n in (0, 1, 2, 5))
 
 
-def _parts(text: str) -> list[str]:
+def _split_registers(text: str) -> list[str]:
     found = [""]
     for character in text:
         if character == "%" or (found[-1].startswith("%") and not character.isalnum()):
@@ -67,14 +67,14 @@ def _parts(text: str) -> list[str]:
     return found
 
 
-def test_what_a_turn_leaves_is_what_the_next_one_starts_from() -> None:
+def test_a_copy_of_an_accumulator_is_the_accumulator() -> None:
     copied = ONLINE.replace("\tmov.b32 %r20, %r30;\n", "\tmov.b32 %r36, %r30;\n\tmov.b32 %r20, %r36;\n")
     starts, copy = STARTS + "\tmov.b32 %r36, 0fFF800000;\n", "\tmov.b32 %r50, %r36;\n"
     first, second = loop(after="\tmov.b32 %r50, %r20;\n"), loop(copied, starts=starts, after=copy)
-    assert symbolic(first) == symbolic(second)
-    assert all(same_at(first, second, (1, 1), n, 0) for n in (0, 1, 3))
+    assert parametric_function(first) == parametric_function(second)
+    assert all(equal_at_launch(first, second, (1, 1), n, 0) for n in (0, 1, 3))
     other = loop(copied, starts=STARTS + "\tmov.b32 %r36, 0f00000000;\n", after=copy)
-    assert not same_at(first, other, (1, 1), 0, 0)
+    assert not equal_at_launch(first, other, (1, 1), 0, 0)
     assert signature(first) != signature(other)
 
 
@@ -89,29 +89,29 @@ def test_what_a_turn_leaves_is_what_the_next_one_starts_from() -> None:
         ("mov.b32 %r20, %r30", "mov.b32 %r20, %r8"),
     ],
 )
-def test_another_dependence_is_another_function(before: str, after: str) -> None:
+def test_different_dependences_differ(before: str, after: str) -> None:
     first, second = loop(), loop(ONLINE.replace(before, after))
     assert before in ONLINE
-    assert not same_at(first, second, (1, 1), 3, 0)
+    assert not equal_at_launch(first, second, (1, 1), 3, 0)
     assert signature(first) != signature(second)
 
 
 @pytest.mark.parametrize("after", ["\tmov.b32 %r50, %r22;\n", "\tmov.b32 %r50, %r21;\n"])
-def test_where_an_accumulator_starts_matters_to_those_that_depend_on_it(after: str) -> None:
+def test_the_initial_value_of_an_accumulator_changes_dependent_ones(after: str) -> None:
     first, second = loop(after=after), loop(starts=STARTS.replace("0fFF800000", "0f00000000"), after=after)
-    assert not same_at(first, second, (1, 1), 2, 0)
+    assert not equal_at_launch(first, second, (1, 1), 2, 0)
     assert signature(first) != signature(second)
 
 
-def test_two_accumulators_of_one_step_and_two_starts() -> None:
-    """Both take the same step, so only the registers say which of them a copy holds."""
-    turn = "\tadd.rn.f32 %r20, %r20, %r8;\n\tadd.rn.f32 %r21, %r21, %r8;\n\tmov.b32 %r30, {};\n"
+def test_equal_steps_with_different_initial_values_differ() -> None:
+    """Both accumulators compute the same step, so only the registers distinguish which of them a copy holds."""
+    iteration = "\tadd.rn.f32 %r20, %r20, %r8;\n\tadd.rn.f32 %r21, %r21, %r8;\n\tmov.b32 %r30, {};\n"
     starts = "\tmov.b32 %r20, 0f3F800000;\n\tmov.b32 %r21, 0f40000000;\n\tmov.b32 %r30, 0f00000000;\n"
     first, second = (
-        loop(turn.format(each), starts=starts, after="\tmov.b32 %r50, %r30;\n") for each in ("%r20", "%r21")
+        loop(iteration.format(each), starts=starts, after="\tmov.b32 %r50, %r30;\n") for each in ("%r20", "%r21")
     )
-    assert not same_at(first, second, (1, 1), 2, 0)
-    assert symbolic(first) != symbolic(second)
+    assert not equal_at_launch(first, second, (1, 1), 2, 0)
+    assert parametric_function(first) != parametric_function(second)
 
 
 FOLLOWING = """	add.rn.f32 %r20, %r20, %r8;
@@ -120,58 +120,58 @@ FOLLOWING = """	add.rn.f32 %r20, %r20, %r8;
 """
 
 
-def test_an_accumulator_that_sees_another_one_in_other_threads() -> None:
+def test_an_accumulator_may_depend_on_another_one_of_other_threads() -> None:
     after = "\tmov.b32 %r50, %r21;\n"
     first, second = (loop(FOLLOWING.format(distance=distance), after=after) for distance in (1, 2))
     shared = FOLLOWING.format(distance=1).replace("%r30, %r20", "%r31, %r20").replace("%r21, %r30", "%r21, %r31")
-    assert symbolic(first) == symbolic(loop(shared, after=after))
-    assert not same_at(first, second, (1, 1), 2, 0)
-    assert symbolic(first) != symbolic(second)
+    assert parametric_function(first) == parametric_function(loop(shared, after=after))
+    assert not equal_at_launch(first, second, (1, 1), 2, 0)
+    assert parametric_function(first) != parametric_function(second)
 
 
-def test_an_accumulator_that_sees_itself_in_other_threads_is_not_read_further() -> None:
-    turn = "\tshfl.sync.bfly.b32 %r30, %r20, 1, 31, -1;\n\tadd.rn.f32 %r20, %r20, %r30;\n"
-    with pytest.raises(Unsupported, match="seen by other threads"):
-        symbolic(loop(turn))
+def test_an_accumulator_that_depends_on_itself_in_other_threads_is_unsupported() -> None:
+    iteration = "\tshfl.sync.bfly.b32 %r30, %r20, 1, 31, -1;\n\tadd.rn.f32 %r20, %r20, %r30;\n"
+    with pytest.raises(Unsupported, match="depends on itself in other threads"):
+        parametric_function(loop(iteration))
 
 
-def test_accumulators_in_a_circle_are_not_read_further() -> None:
-    turn = "\tadd.rn.f32 %r21, %r21, %r20;\n\tadd.rn.f32 %r20, %r20, %r21;\n"
-    with pytest.raises(Unsupported, match="in a circle"):
-        symbolic(loop(turn))
+def test_a_cyclic_dependence_is_unsupported() -> None:
+    iteration = "\tadd.rn.f32 %r21, %r21, %r20;\n\tadd.rn.f32 %r20, %r20, %r21;\n"
+    with pytest.raises(Unsupported, match="have a cyclic dependence"):
+        parametric_function(loop(iteration))
 
 
-def test_a_register_that_a_turn_overwrites_before_it_matters() -> None:
-    """The guarded instruction reads what it may leave, and all threads overwrite it."""
+def test_a_register_that_is_overwritten_before_its_use() -> None:
+    """The guarded instruction reads the old value that it may keep, and all threads overwrite it."""
     guarded = "\tsetp.ge.s32 %p4, %r4, 0;\n\t@%p4 mov.b32 %r36, %r8;\n"
-    turn = guarded + ONLINE.replace("%r8", "%r36")
-    first, second = loop(), loop(turn)
-    assert symbolic(first) == symbolic(second)
-    some = turn.replace("%r4, 0", "%r4, 1")
-    with pytest.raises(Unsupported, match="nothing has written"):
-        symbolic(loop(some))
+    iteration = guarded + ONLINE.replace("%r8", "%r36")
+    first, second = loop(), loop(iteration)
+    assert parametric_function(first) == parametric_function(second)
+    partial = iteration.replace("%r4, 0", "%r4, 1")
+    with pytest.raises(Unsupported, match="undefined value"):
+        parametric_function(loop(partial))
 
 
-def test_a_counter_that_is_never_negative_compares_alike_signed_and_unsigned() -> None:
+def test_signed_and_unsigned_comparison_of_a_nonnegative_counter_are_equal() -> None:
     first = loop()
     unsigned = first.replace("setp.lt.s32 %p3", "setp.lt.u32 %p3")
-    assert symbolic(first) == symbolic(unsigned)
-    assert all(same_at(first, unsigned, (1, 1), n, 0) for n in (-3, 0, 1, 4))
+    assert parametric_function(first) == parametric_function(unsigned)
+    assert all(equal_at_launch(first, unsigned, (1, 1), n, 0) for n in (-3, 0, 1, 4))
 
 
 @pytest.mark.parametrize("guard", ["\tsetp.lt.s32 %p1, %r1, 0;\n", "\tsetp.lt.s32 %p1, %r2, 1;\n"])
-def test_what_a_branch_does_not_say_of_a_bound_is_not_taken_for_granted(guard: str) -> None:
-    """A bound that may be 0 or below would let an unsigned counter run on where a signed one stops."""
+def test_only_the_conditions_of_branches_are_known_of_a_bound(guard: str) -> None:
+    """With a bound of at most 0, an unsigned counter would continue where a signed one stops."""
     first = loop().replace("\tsetp.lt.s32 %p1, %r1, 1;\n", guard)
     unsigned = first.replace("setp.lt.s32 %p3", "setp.lt.u32 %p3")
     assert first != unsigned
     if "%r2" in guard:
         assert signature(first) != signature(unsigned)
     else:
-        assert symbolic(first) == symbolic(unsigned)
+        assert parametric_function(first) == parametric_function(unsigned)
 
 
-KEPT = """	shl.b32 %r40, %r4, 2;
+STORE_TO_SHARED = """	shl.b32 %r40, %r4, 2;
 	mov.b32 %r41, cells;
 	add.s32 %r42, %r41, %r40;
 	st.shared.b32 [%r42], %r4;
@@ -179,21 +179,21 @@ KEPT = """	shl.b32 %r40, %r4, 2;
 """
 
 
-def remembering(turn: str) -> str:
-    """A number that each thread leaves in shared memory before the loop enters what it stores after it."""
+def with_shared_memory(iteration: str) -> str:
+    """A loop between the store of a number to shared memory and its load, after which it is added to the result."""
     after = "\tbar.sync 0;\n\txor.b32 %r43, %r40, 4;\n\tadd.s32 %r44, %r41, %r43;\n\tld.shared.b32 %r50, [%r44];\n"
-    text = loop(turn, starts=STARTS + KEPT, after=after + "\tadd.rn.f32 %r50, %r50, %r20;\n")
+    text = loop(iteration, starts=STARTS + STORE_TO_SHARED, after=after + "\tadd.rn.f32 %r50, %r50, %r20;\n")
     return text.replace(".visible", ".extern .shared .align 16 .b8 cells[];\n.visible")
 
 
-def test_shared_memory_that_a_loop_does_not_touch() -> None:
-    first = remembering(ONLINE)
+def test_shared_memory_that_a_loop_does_not_access() -> None:
+    first = with_shared_memory(ONLINE)
     own = loop(after="\txor.b32 %r50, %r4, 1;\n\tadd.rn.f32 %r50, %r50, %r20;\n")
-    assert symbolic(first) == symbolic(own)
-    assert same_at(first, own, (1, 1), 3, 0)
-    other = remembering(ONLINE + "\tst.shared.b32 [%r42], %r8;\n")
-    with pytest.raises(Unsupported, match="nothing has written"):
-        symbolic(other)
+    assert parametric_function(first) == parametric_function(own)
+    assert equal_at_launch(first, own, (1, 1), 3, 0)
+    other = with_shared_memory(ONLINE + "\tst.shared.b32 [%r42], %r8;\n")
+    with pytest.raises(Unsupported, match="undefined value"):
+        parametric_function(other)
 
 
 FRAGMENTS = "".join(f"\tld.global.b32 %r{10 + place}, [%rd8+{128 * place}];\n" for place in range(6))
@@ -205,32 +205,32 @@ UNPACK = "\tmov.b32 {%rs1, %rs2}, %r36;\n\tmov.b32 {%rs3, %rs4}, %r37;\n"
 
 
 def packed(unpack: str) -> str:
-    """A product whose results are kept as halves from turn to turn."""
+    """A matrix product whose results are carried between iterations as 16-bit halves."""
     starts = "".join(f"\tmov.b16 %rs{place}, 0;\n" for place in range(1, 5))
     return loop(FRAGMENTS + PACK + MULTIPLY + unpack, starts=starts, after="\tmov.b32 %r50, {%rs1, %rs2};\n")
 
 
-def test_halves_of_packed_registers_are_accumulators_of_their_own() -> None:
+def test_halves_of_packed_registers_are_separate_accumulators() -> None:
     first = packed(UNPACK)
     copied = packed(
         UNPACK.replace(", %r36", ", %r38").replace("\tmov.b32 {%rs1", "\tmov.b32 %r38, %r36;\n\tmov.b32 {%rs1")
     )
-    assert symbolic(first) == symbolic(copied)
-    assert same_at(first, copied, (1, 1), 3, 0)
+    assert parametric_function(first) == parametric_function(copied)
+    assert equal_at_launch(first, copied, (1, 1), 3, 0)
 
 
 @pytest.mark.parametrize(("old", "new"), [("%rs1, %rs2", "%rs2, %rs1"), ("%rs1, %rs2", "%rs3, %rs4")])
-def test_halves_that_change_places(old: str, new: str) -> None:
+def test_exchanged_halves_differ(old: str, new: str) -> None:
     first = packed(UNPACK)
     second = packed(UNPACK.replace(new, "%rs0").replace(old, new).replace("%rs0", old))
-    assert not same_at(first, second, (1, 1), 3, 0)
+    assert not equal_at_launch(first, second, (1, 1), 3, 0)
     assert signature(first) != signature(second)
 
 
 def slots(last: int) -> str:
-    """What a neighbour has read, through shared memory in `last` + 1 slots that turns use in order."""
+    """The value loaded by a neighbour thread, through shared memory in `last` + 1 slots that iterations use in turn."""
     starts = STARTS + "\tmov.b32 %r41, cells;\n\tshl.b32 %r40, %r4, 2;\n\tmov.b32 %r45, -1;\n"
-    turn = f"""	add.s32 %r46, %r45, 1;
+    iteration = f"""	add.s32 %r46, %r45, 1;
 	setp.gt.s32 %p4, %r46, {last};
 	selp.b32 %r45, 0, %r46, %p4;
 	shl.b32 %r47, %r45, 7;
@@ -242,13 +242,13 @@ def slots(last: int) -> str:
 	bar.sync 0;
 	ld.shared.b32 %r8, [%r51];
 """
-    text = loop(turn + ONLINE, starts=starts)
+    text = loop(iteration + ONLINE, starts=starts)
     return text.replace(".visible", ".extern .shared .align 16 .b8 cells[];\n.visible")
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 4])
-def test_a_count_that_starts_over_after_some_turns(last: int) -> None:
+def test_a_counter_that_is_reset_after_some_iterations(last: int) -> None:
     first, second = slots(0), slots(last)
-    assert symbolic(first) == symbolic(second)
-    assert all(same_at(first, second, (1, 1), n, 0) for n in (1, 5, 11))
-    assert symbolic(first) != symbolic(loop())
+    assert parametric_function(first) == parametric_function(second)
+    assert all(equal_at_launch(first, second, (1, 1), n, 0) for n in (1, 5, 11))
+    assert parametric_function(first) != parametric_function(loop())

@@ -1,9 +1,9 @@
-"""Persistent loops: one iteration for a symbolic tile is the kernel, however many blocks share the tiles."""
+"""Persistent loops: the function of one iteration for a symbolic tile, for any number of blocks."""
 
 from __future__ import annotations
 
 import pytest
-from every_launch import kernel, notes, program_only, same_at, signature, symbolic
+from parametric_kernels import equal_at_launch, kernel, notes, parametric_function, program_only, signature
 
 from bitwise_core.execution.domains.domain import Unsupported
 
@@ -39,7 +39,7 @@ def tiles(
     source: str = "%rd1",
     bound: str = "%r1",
 ) -> str:
-    """target[i] = source[i] + 1 for i below n, in tiles that each block takes `step` apart."""
+    """target[i] = source[i] + 1 for i < n, in tiles; a block computes every `step`-th tile."""
     body = BODY.format(tile=tile, last=tile - 1, step=step, before=before, iteration=iteration, source=source)
     return kernel(body.replace("%r5, %r1", f"%r5, {bound}"), tile)
 
@@ -53,17 +53,19 @@ def tiles(
         (64, "%r20", "\tmov.u32 %r20, %nctaid.x;\n", 5),
     ],
 )
-def test_tiles_of_any_size_shared_by_any_number_of_blocks(tile: int, step: str, before: str, blocks: int) -> None:
+def test_tile_size_and_number_of_blocks_do_not_change_the_function(
+    tile: int, step: str, before: str, blocks: int
+) -> None:
     first, second = tiles(), tiles(tile, step, before=before)
-    assert symbolic(first) == symbolic(second)
-    assert all(same_at(first, second, (2, blocks), n, 0) for n in (0, 1, 63, 64, 700) if n)
+    assert parametric_function(first) == parametric_function(second)
+    assert all(equal_at_launch(first, second, (2, blocks), n, 0) for n in (0, 1, 63, 64, 700) if n)
 
 
-def test_what_such_a_verdict_rests_on_is_named() -> None:
-    assert "as many blocks start a loop over tiles as the loop steps over" in notes(tiles())
+def test_the_assumption_on_the_number_of_blocks_is_in_the_notes() -> None:
+    assert "the number of blocks equals the step of the persistent loop over tiles" in notes(tiles())
 
 
-def test_a_turn_with_a_loop_of_its_own() -> None:
+def test_an_inner_loop_in_an_iteration() -> None:
     inner = """	mov.b32 %r30, 0;
 	mov.b32 %r31, 0f00000000;
 $inner:
@@ -74,12 +76,12 @@ $inner:
 	mov.b32 %r10, %r31;
 """
     first, second = tiles(iteration=inner), tiles(128, "5", iteration=inner)
-    assert symbolic(first) == symbolic(second)
-    assert same_at(first, second, (2, 5), 300, 3)
-    assert symbolic(first) != symbolic(tiles())
+    assert parametric_function(first) == parametric_function(second)
+    assert equal_at_launch(first, second, (2, 5), 300, 3)
+    assert parametric_function(first) != parametric_function(tiles())
 
 
-def test_a_loop_with_branches_inside_a_turn_is_not_read_further() -> None:
+def test_branches_in_an_inner_loop_are_unsupported() -> None:
     inner = """	mov.b32 %r30, 0;
 $inner:
 	setp.lt.s32 %p5, %r30, %r1;
@@ -91,47 +93,53 @@ $skip:
 	@%p4 bra $inner;
 """
     with pytest.raises(Unsupported, match="control flow depends on the launch"):
-        symbolic(tiles(iteration=inner))
+        parametric_function(tiles(iteration=inner))
 
 
-def test_as_many_tiles_as_another_argument_says() -> None:
+def test_tile_counts_from_different_arguments_differ() -> None:
     first, second = tiles(), tiles(bound="%r2")
-    assert same_at(first, second, (2, 2), 300, 300)
+    assert equal_at_launch(first, second, (2, 2), 300, 300)
     assert signature(first) != signature(second)
 
 
-def test_a_turn_that_stores_something_else() -> None:
+def test_iterations_that_store_other_values_differ() -> None:
     first, second = tiles(), tiles(iteration="\tadd.rn.f32 %r10, %r10, 0f3F800000;\n")
-    assert not same_at(first, second, (2, 2), 300, 0)
+    assert not equal_at_launch(first, second, (2, 2), 300, 0)
     assert signature(first) != signature(second)
 
 
-def test_tiles_that_are_left_out_tie_the_others() -> None:
+def test_skipped_tiles_tie_the_coordinate() -> None:
     first, second = (tiles(tile).replace("mov.b32 %r7, %r3;", "add.s32 %r7, %r3, 1;") for tile in (64, 128))
-    assert len({symbolic(first), symbolic(second), symbolic(tiles())}) == 3
+    assert len({parametric_function(first), parametric_function(second), parametric_function(tiles())}) == 3
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (tiles().replace("setp.ge.s32 %p1", "setp.gt.s32 %p1"), "iterations end where the first one would be run"),
-        (tiles(iteration="\tcvt.rn.f32.s32 %r21, %r3;\n\tadd.rn.f32 %r10, %r10, %r21;\n"), "depends on the block"),
+        (
+            tiles().replace("setp.ge.s32 %p1", "setp.gt.s32 %p1"),
+            "the conditions of the first and of later iterations differ",
+        ),
+        (
+            tiles(iteration="\tcvt.rn.f32.s32 %r21, %r3;\n\tadd.rn.f32 %r10, %r10, %r21;\n"),
+            "depend on the block that executes it",
+        ),
         (tiles(source="%rd2"), "both read and written"),
-        (tiles(step="0"), "does not grow"),
-        (tiles(step="%r2"), "does not grow by a known number"),
+        (tiles(step="0"), "the tile index does not grow"),
+        (tiles(step="%r2"), "does not grow by a constant or by the number of blocks"),
         (
             tiles(before="\tmov.b32 %r20, 0;\n", iteration="\tadd.rn.f32 %r20, %r20, %r10;\n\tmov.b32 %r10, %r20;\n"),
-            "nothing has written",
+            "undefined value",
         ),
         (
             tiles(before="\tmov.b32 %r20, 1;\n", iteration="\tadd.s32 %r20, %r20, %r7;\n\txor.b32 %r10, %r10, %r20;\n"),
-            "grows",
+            "is not affine in the tile index",
         ),
     ],
 )
-def test_iterations_that_do_not_depend_on_their_tile_alone_are_not_read_further(text: str, reason: str) -> None:
+def test_iterations_that_depend_on_more_than_their_tile_are_unsupported(text: str, reason: str) -> None:
     with pytest.raises(Unsupported, match=reason):
-        symbolic(text)
+        parametric_function(text)
     assert signature(text) != signature(tiles())
     assert program_only(text) is not None
 
@@ -148,9 +156,9 @@ def shared(*lines: str) -> str:
     return text.replace(".visible", ".extern .shared .align 16 .b8 cells[];\n.visible")
 
 
-def test_shared_memory_passes_nothing_between_iterations() -> None:
-    store, meet, load = "st.shared.b32 [%r42], %r10", "bar.sync 0", "ld.shared.b32 %r10, [%r43]"
-    within = shared(store, meet, load, meet)
-    assert symbolic(within) != symbolic(tiles())
-    with pytest.raises(Unsupported, match="nothing has written"):
-        symbolic(shared("mov.b32 %r44, %r10", load, meet, "st.shared.b32 [%r42], %r44", meet))
+def test_shared_memory_carries_no_value_between_iterations() -> None:
+    store, barrier, load = "st.shared.b32 [%r42], %r10", "bar.sync 0", "ld.shared.b32 %r10, [%r43]"
+    within = shared(store, barrier, load, barrier)
+    assert parametric_function(within) != parametric_function(tiles())
+    with pytest.raises(Unsupported, match="undefined value"):
+        parametric_function(shared("mov.b32 %r44, %r10", load, barrier, "st.shared.b32 [%r42], %r44", barrier))

@@ -28,7 +28,7 @@ from bitwise_core.checker.kernel_files import (
     find_arch,
     read_folder,
     read_kernel,
-    targeted,
+    resolve_targets,
 )
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
@@ -107,7 +107,7 @@ def compare(
     if (sources[0].launch is None) != (sources[1].launch is None):
         raise InputError(f"{sources[0].name} and {sources[1].name}: one has a launch and the other has none: give both")
     plugins = registry.default()
-    arch, (left, right) = targeted(sources, plugins, target)
+    arch, (left, right) = resolve_targets(sources, plugins, target)
     options = _options(left.launch is None, assume, audit_contraction)
     both = arch_of(left, arch, plugins), arch_of(right, arch, plugins)
     found = compared(left, right, both, options)
@@ -139,10 +139,10 @@ def partition(
         sources = tuple(_sourced(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
     if not sources:
         raise InputError("there are no kernels to partition")
-    arch, sources = targeted(sources, plugins, target)
+    arch, sources = resolve_targets(sources, plugins, target)
     options = _options(all(source.launch is None for source in sources), assume, audit_contraction)
     found = equivalence.partition(sources, arch.name, options, workers=workers)
-    _refuse(reading.unknown or reading.name for reading in found.readings if reading.malformed)
+    _refuse(result.unknown or result.name for result in found.results if result.malformed)
     return found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core import numerics
-from bitwise_core.checker.analysis import Options, Source, read
+from bitwise_core.checker.analysis import Options, Source, analyse
 from gfx942_kernels import DIVISION, launch_of, reading, run, text_of
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000
@@ -267,4 +267,6 @@ def test_finite_assumption_excludes_signalling_nans() -> None:
 
 def signature(body: str, assumption: str) -> bytes | None:
     source = Source("kernel.amdgcn", text_of(body), launch_of())
-    return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options(assume=frozenset([assumption]))).signature
+    return analyse(
+        source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options(assume=frozenset([assumption]))
+    ).signature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source, read
+from bitwise_core.checker.analysis import Options, Source, analyse
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 
@@ -34,7 +34,7 @@ def _read(target: str, instruction: str) -> object:
     arch = registry.default().arch(target)
     text = KERNEL.format(target=target, instruction=instruction)
     launch = Launch.model_validate({"file": "k.ptx", "grid": [1], "args": [{"buffer": "X"}, {"buffer": "Y"}]})
-    return read(Source("k.ptx", text, launch), arch, {"X": 1, "Y": 2}, Options())
+    return analyse(Source("k.ptx", text, launch), arch, {"X": 1, "Y": 2}, Options())
 
 
 @pytest.mark.parametrize("target", ["sm_100", "sm_103"])

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, buffer_numbers
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 
@@ -30,7 +30,9 @@ def reading(body: str) -> AnalysisResult:
         {"file": "k.ptx", "entry": "k", "grid": [2], "block": [32], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )
     text = HEAD + body + "\nret;\n}\n"
-    return read(Source("k.ptx", text, launch), registry.default().arch("sm_90"), buffer_numbers({"a", "b"}), Options())
+    return analyse(
+        Source("k.ptx", text, launch), registry.default().arch("sm_90"), buffer_numbers({"a", "b"}), Options()
+    )
 
 
 LARGEST = """setp.gt.s32 %p1, %r3, -1; setp.lt.s32 %p2, %r3, 0;

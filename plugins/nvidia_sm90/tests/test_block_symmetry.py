@@ -10,17 +10,16 @@ import pytest
 
 from bitwise_core.checker.block_symmetry.grid import Limits, NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import (
-    Comparison,
-    Summary,
-    check,
+    GridComparison,
+    GridSummary,
+    check_representatives,
     compare,
-    offset_in_buffer,
     summarise,
 )
 from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.launch import POINTER_SHIFT, Launch
 from bitwise_core.execution.memory.global_memory import Nondeterministic
 from bitwise_nvidia_sm90.plugin import SM90
 
@@ -77,11 +76,11 @@ def prepared(case: Case) -> PreparedLaunch:
     return prepare_launch(module, SM90, launch)
 
 
-def summary(case: Case, limits: Limits | None = None) -> Summary:
+def summary(case: Case, limits: Limits | None = None) -> GridSummary:
     return summarise(prepared(case), BUFFERS, limits)
 
 
-def compared(first: Case, second: Case) -> Comparison:
+def compared(first: Case, second: Case) -> GridComparison:
     return compare(summary(first), summary(second), TermDomain)
 
 
@@ -91,6 +90,10 @@ def whole(case: Case) -> dict[int, list[bytes]]:
         buffer: [np.ascontiguousarray(part).tobytes() for part in (output.address, output.size, output.words)]
         for buffer, output in checked_outputs(memory, scratch).items()
     }
+
+
+def offset_in_buffer(address: int) -> int:
+    return address & ((1 << POINTER_SHIFT) - 1)
 
 
 def only_in(block: str, then: str) -> str:
@@ -210,8 +213,8 @@ def test_a_large_grid_that_differs_in_its_last_block() -> None:
 
 
 def test_the_parts_of_a_masked_grid_and_of_a_loop_by_the_blocks_number() -> None:
-    assert [part.blocks.tolist() for part in summary(CASES["itself"]).parts] == [list(range(9)), [9]]
-    assert sorted(part.blocks.size for part in summary(CASES["loop"]).parts) == [1] * 10
+    assert [each.blocks.tolist() for each in summary(CASES["itself"]).classes] == [list(range(9)), [9]]
+    assert sorted(each.blocks.size for each in summary(CASES["loop"]).classes) == [1] * 10
 
 
 def test_blocks_that_were_run_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +278,7 @@ def test_adding_atomically_to_an_element_of_its_own_is_determined() -> None:
 def test_too_many_blocks_to_run() -> None:
     limits = Limits(blocks=5)
     with pytest.raises(NotSymmetric, match="more than 5 blocks"):
-        check(summary(CASES["loop"], limits), TermDomain)
+        check_representatives(summary(CASES["loop"], limits), TermDomain)
 
 
 def test_kernels_on_other_buffers_are_not_compared() -> None:

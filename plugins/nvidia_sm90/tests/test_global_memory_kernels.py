@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, buffer_numbers
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 
@@ -30,7 +30,9 @@ def reading(body: str, blocks: int = 1) -> AnalysisResult:
         {"file": "k.ptx", "entry": "k", "grid": [blocks], "block": [64], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )
     text = HEAD + body + "\nret;\n}\n"
-    return read(Source("k.ptx", text, launch), registry.default().arch("sm_90"), buffer_numbers({"a", "b"}), Options())
+    return analyse(
+        Source("k.ptx", text, launch), registry.default().arch("sm_90"), buffer_numbers({"a", "b"}), Options()
+    )
 
 
 DEFINED = {

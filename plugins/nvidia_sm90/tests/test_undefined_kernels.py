@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, buffer_numbers
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 
@@ -30,7 +30,9 @@ def reading(body: str, threads: int) -> AnalysisResult:
         {"file": "k.ptx", "entry": "k", "grid": [1], "block": [threads], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )
     text = HEAD.format(threads=threads) + body + "\nret;\n}\n"
-    return read(Source("k.ptx", text, launch), registry.default().arch("sm_90"), buffer_numbers({"a", "b"}), Options())
+    return analyse(
+        Source("k.ptx", text, launch), registry.default().arch("sm_90"), buffer_numbers({"a", "b"}), Options()
+    )
 
 
 LAST_READER = """ld.global.b32 %r3, [%rd1]; ld.global.b32 %r4, [%rd1+4];

@@ -27,7 +27,7 @@ from bitwise_bench.mutants.generation import Mutant, mutants, variants
 from bitwise_bench.mutants.ptx_mutations import KINDS
 from bitwise_bench.mutants.ptx_neutral_variants import VARIANTS
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, buffer_numbers
 from bitwise_core.checker.verdicts import Outcome, verdict
 from bitwise_core.execution.launch import Launch, read_manifest
 from bitwise_core.plugins import registry
@@ -65,7 +65,7 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
     buffers = buffer_numbers(set(kernel.launch.buffers()))
 
     def reading(text: str) -> AnalysisResult:
-        return read(Source(kernel.name, text, kernel.launch), arch, buffers, OPTIONS)
+        return analyse(Source(kernel.name, text, kernel.launch), arch, buffers, OPTIONS)
 
     original = reading(kernel.text)
     if original.signature is None:

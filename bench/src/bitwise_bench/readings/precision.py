@@ -28,7 +28,7 @@ from bitwise_bench.environment import reading_environment
 from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare
 from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Options, read
+from bitwise_core.checker.analysis import Options, analyse
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.plugins import registry
@@ -82,7 +82,7 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
         return result
     buffers = group_buffers(case)
     for mode in modes:
-        found = read(source, arch, buffers, MODES[mode])
+        found = analyse(source, arch, buffers, MODES[mode])
         seconds[mode] = found.seconds
         if found.signature is None:
             result["unknown"][mode] = found.unknown

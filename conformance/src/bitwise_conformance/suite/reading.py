@@ -7,7 +7,7 @@ from dataclasses import replace
 from bitwise_conformance.suite.samples import Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.assembly.module import Module
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, prepare, read
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, prepare
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.simulation import simulate
@@ -34,7 +34,7 @@ def read_again(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> Analys
 
 def read_source(arch: Arch, group: Group, source: Source, options: Options = OPTIONS) -> AnalysisResult:
     """Return the reading of a kernel that is launched on the buffers of a group."""
-    return read(source, arch, group.buffers, options)
+    return analyse(source, arch, group.buffers, options)
 
 
 def signatures(suite: Suite) -> dict[str, str]:

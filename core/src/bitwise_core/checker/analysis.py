@@ -1,4 +1,4 @@
-"""The reading of one kernel: what it is given, how it is read, and what is found."""
+"""The analysis of one kernel: its source, the options, and the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.block_symmetry.symmetry import Summary, check, summarise
+from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -36,18 +36,18 @@ from bitwise_core.execution.values.term_hash import nan_bits, with_architecture_
 from bitwise_core.numerics import FloatFormat
 
 MAXIMUM_LANES = 1 << 21
-"""Launches of more threads are never run whole."""
+"""Launches of more threads are never executed in full."""
 
 MAXIMUM_WORK = 200_000_000
-"""Launches of at most this many thread steps are run whole; larger ones are decided by block symmetry."""
+"""Launches of at most this many thread steps are executed in full; larger ones are decided by block symmetry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kernel to be read: its text, its name for messages, and its launch (None: every launch).
+    """A kernel to analyse: its text, its name in messages, and its launch (None: every launch).
 
-    `entry` names the entry of a kernel without a launch, where its text has several.  `target` names its architecture
-    where that is not the one that kernels beside it are read for.
+    `entry` names the entry of a kernel without a launch where the text has several.  `target` names the architecture
+    of this kernel where it differs from that of the other kernels.
     """
 
     name: str
@@ -63,10 +63,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are read: for every launch or the given one, under which assumptions, and with which audit.
+    """The options of an analysis.  Raises ValueError for an unknown assumption.
 
-    `audit_contraction`: what the assembler may fuse is audited first; else the text is taken to state every rounding.
-    `across`: kernels of several architectures are compared, whose NaNs have bits of their own.
+    `every_launch`: the launch-parametric analysis instead of the concrete one.  `assume`: names of assumptions about
+    values.  `audit_contraction`: audit which operations the assembler fuses; without the audit, the text is assumed to
+    state every rounding.  `cross_architecture`: kernels of several architectures are compared, whose NaN bit patterns
+    differ.
     """
 
     every_launch: bool = False
@@ -77,29 +79,29 @@ class Options:
     def __post_init__(self) -> None:
         unknown = sorted(self.assume - set(ASSUMPTIONS))
         if unknown:
-            raise ValueError(f"nobody knows the assumption {unknown[0]!r}; there are: {', '.join(ASSUMPTIONS)}")
+            raise ValueError(f"unknown assumption {unknown[0]!r}; the known ones are: {', '.join(ASSUMPTIONS)}")
 
     @property
     def scope(self) -> str:
-        """What a verdict speaks of: `launch` or `every launch`."""
+        """The scope of a verdict: `launch` or `every launch`."""
         return "every launch" if self.every_launch else "launch"
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisResult:
-    """What was read of one kernel.
+    """The result of the analysis of one kernel.
 
-    `signature` is 16 bytes, equal for two kernels exactly when their outputs' canonical trees are equal (up to
-    hash collisions of about 2**-128 a pair); None where the reading stopped, with the reason in `unknown`, and for a
-    large grid, which is compared block by block (`difference.compare_large`).  `undetermined` says that the kernel's
-    own result is not determined, `malformed` that the text or its launch is wrong (`unknown` is then the sentence for
-    whoever made it), `failed` that the reader broke down, which no text may cause.  `notes` names what the reading
-    rests on beyond the text.  `program_only` is the reason why a reading for every launch compares the program text
-    only, None where it compares what the kernel computes.
+    `signature` is 16 bytes, equal for two kernels exactly when the canonical trees of their outputs are equal (up to
+    hash collisions, with probability about 2**-128 per pair).  It is None where the analysis stopped, with the reason
+    in `unknown`, and for a large grid, which is compared block by block (`comparison.compare_large`).
+    `nondeterministic`: the kernel's own result is not determined.  `malformed`: the text or the launch is wrong, and
+    `unknown` is the message for its author.  `failed`: the analysis raised an internal error, which is a bug.
+    `notes` are the assumptions of the analysis.  `program_only` is the reason why the launch-parametric analysis
+    compares the program text only, None where it compares the function that the kernel computes.
 
-    `prepared` is the program that was run, None where there is none; `outputs` is what it leaves in each buffer, by the
-    buffer's number, None where the reading stopped or the grid is large.  Both stay in this process: `portable` leaves
-    them out.
+    `prepared` is the program that was executed, None where there is none.  `outputs` are the final contents of each
+    buffer, by buffer number, None where the analysis stopped or the grid is large.  Neither is passed between
+    processes: `portable` drops them.
     """
 
     name: str
@@ -122,57 +124,58 @@ class AnalysisResult:
 
     @property
     def large(self) -> bool:
-        """Whether the kernel was read and has no signature: its grid is compared with another one block by block."""
+        """Whether the analysis succeeded without a signature: the grid is large and is compared block by block."""
         return self.signature is None and self.unknown is None
 
     def portable(self) -> AnalysisResult:
-        """The result without its program and outputs, small enough to travel between processes."""
+        """The result without program and outputs, small enough to pass between processes."""
         return replace(self, prepared=None, outputs=None)
 
 
-LARGE_GRID = "large grids are decided on few blocks, which the others are proved to be translations of"
-"""The note of a reading that compares few blocks for all."""
+LARGE_GRID = "large grids are decided on a few blocks; all others are proved to be translations of these"
+"""The note of an analysis by block symmetry."""
 
 NO_AUDIT = "contraction is not audited: the assembler may fuse products into sums"
-"""The note of a reading without the audit."""
+"""The note of an analysis without the contraction audit."""
 
 
 def buffer_numbers(names: set[str]) -> dict[str, int]:
-    """The number of each buffer, the same for all kernels that are compared."""
+    """Number the buffers from 1 in the order of their names, for all kernels that are compared."""
     return {name: index + 1 for index, name in enumerate(sorted(names))}
 
 
 Arches: TypeAlias = Arch | tuple[Arch, Arch]
-"""The architecture of two kernels that are compared, or that of each."""
+"""The common architecture of two kernels, or one architecture for each."""
 
 
 def arch_pair(arch: Arches) -> tuple[Arch, Arch]:
-    """The architecture of each side."""
+    """The architecture of each of the two kernels."""
     return arch if isinstance(arch, tuple) else (arch, arch)
 
 
 def with_cross_architecture(arch: Arches, options: Options) -> Options:
-    """The options for two kernels, which say whether they are of several architectures."""
+    """The options with `cross_architecture` set where the two kernels have different architectures."""
     left, right = arch_pair(arch)
     return options if left.name == right.name else replace(options, cross_architecture=True)
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
-    """Parses and audits the text and builds its program.  Raises Unsupported, AssemblyError, ManifestError."""
+    """Parse and audit the text and build its program.  Raises Unsupported, AssemblyError, ManifestError."""
     if source.launch is None:
-        raise Unsupported("the manifest gives no launch of it")
-    module, notes = resolved(source, source.launch.entry, arch, options)
+        raise Unsupported("the manifest has no launch of it")
+    module, notes = parse_and_audit(source, source.launch.entry, arch, options)
     return prepare_launch(module, arch, source.launch, notes)
 
 
-def resolved(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
-    """The text parsed, with every rounding stated, and how that was established.
+def parse_and_audit(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
+    """Parse a text and audit its contraction: the module with every rounding stated, and the notes of the audit.
 
-    Raises Unsupported where it cannot be, AssemblyError and ManifestError for a text or an entry that makes no sense.
+    Raises Unsupported where the audit fails, AssemblyError for a malformed text, ManifestError for a wrong target or
+    entry.
     """
     module: Module = arch.parse(source.text, source.name)
     if module.target not in arch.targets:
-        raise ManifestError(f"is for the target {module.target}, and kernels are read for {arch.name} here")
+        raise ManifestError(f"is for the target {module.target}, but the requested architecture is {arch.name}")
     try:
         module.kernel(entry)
     except KeyError as error:
@@ -185,40 +188,41 @@ def resolved(source: Source, entry: str | None, arch: Arch, options: Options) ->
     return audit.module, (audit.method,)
 
 
-KEPT = 6
-"""So many summaries of large grids a session keeps."""
+MAXIMUM_SUMMARIES = 6
+"""The number of summaries of large grids that a session caches."""
 
 
 class Session:
-    """Kernels read under one set of buffers and options.
+    """Analyses of kernels with the same buffers and options.
 
-    `buffers` holds the number of each buffer, the same for all kernels that are compared.  The summaries of the last
-    large grids are kept for comparisons.  A session is used by one thread at a time.
+    `buffers` maps the name of each buffer to its number, the same for all kernels that are compared.  The summaries of
+    the most recent large grids are cached for comparisons.  A session must be used by one thread at a time.
     """
 
     def __init__(self, buffers: Mapping[str, int], options: Options) -> None:
         self.buffers, self.options = buffers, options
-        self._summaries: OrderedDict[Hashable, Summary] = OrderedDict()
+        self._summaries: OrderedDict[Hashable, GridSummary] = OrderedDict()
 
-    def read(self, source: Source, arch: Arch) -> AnalysisResult:
-        """Reads one kernel; never raises for what a text or a launch says."""
+    def analyse(self, source: Source, arch: Arch) -> AnalysisResult:
+        """Analyse one kernel.  Never raises because of a text or a launch: the reason is in `unknown`."""
         start = time.perf_counter()
-        steps = _Steps()
+        partial_result = _PartialResult()
 
         def stopped(reason: str, nondeterministic: bool = False, malformed: bool = False) -> AnalysisResult:
             seconds = time.perf_counter() - start
             return AnalysisResult(
-                source.name, None, reason, nondeterministic, (), seconds, malformed, prepared=steps.prepared
+                source.name, None, reason, nondeterministic, (), seconds, malformed, prepared=partial_result.prepared
             )
 
         try:
             if self.options.every_launch:
-                self._read_for_every_launch(source, arch, steps)
+                self._analyse_every_launch(source, arch, partial_result)
             else:
-                self._read_for_its_launch(source, arch, steps)
+                self._analyse_launch(source, arch, partial_result)
         except NotSymmetric as error:
             return stopped(
-                f"the grid is too large to be run whole, and its blocks are not proved to be translations: {error}"
+                "the grid is too large to be executed in full, and its blocks are not proved to be translations of "
+                f"each other: {error}"
             )
         except Nondeterministic as error:
             return stopped(f"the kernel's own result is not determined: {error}", nondeterministic=True)
@@ -229,77 +233,77 @@ class Session:
         except Unsupported as error:
             return stopped(str(error))
         except RecursionError:
-            return stopped("the text nests too deeply to be read")
+            return stopped("the text is nested too deeply")
         except MemoryError:
-            return stopped("the reading ran out of memory")
+            return stopped("the analysis ran out of memory")
         except Exception as error:
-            # A fault of the reader must not take down the readings of other kernels, and may never merge anything.
+            # A bug in the analysis must not end the analyses of other kernels, and must never merge classes.
             return replace(
-                stopped(f"the reader failed on it, which is a fault of the reader ({type(error).__name__}: {error})"),
+                stopped(f"internal error of the analysis, which is a bug ({type(error).__name__}: {error})"),
                 failed=True,
             )
         return AnalysisResult(
             source.name,
-            steps.signature,
-            notes=steps.notes,
+            partial_result.signature,
+            notes=partial_result.notes,
             seconds=time.perf_counter() - start,
-            program_only=steps.program_only,
-            prepared=steps.prepared,
-            outputs=steps.outputs,
+            program_only=partial_result.program_only,
+            prepared=partial_result.prepared,
+            outputs=partial_result.outputs,
         )
 
-    def _read_for_its_launch(self, source: Source, arch: Arch, steps: _Steps) -> None:
-        prepared = steps.prepared = prepare(source, arch, self.options)
-        steps.notes = prepared.notes
-        steps.outputs = concrete_outputs(prepared, self.buffers, self.options)
-        if steps.outputs is None:
+    def _analyse_launch(self, source: Source, arch: Arch, partial_result: _PartialResult) -> None:
+        prepared = partial_result.prepared = prepare(source, arch, self.options)
+        partial_result.notes = prepared.notes
+        partial_result.outputs = concrete_outputs(prepared, self.buffers, self.options)
+        if partial_result.outputs is None:
             if self.options.cross_architecture:
-                raise Unsupported("the launch is too large to be compared across architectures")
+                raise Unsupported("the launch is too large for a comparison across architectures")
             try:
                 self.summary(source, arch, prepared)
             except NotSymmetric:
                 if prepared.launch.blocks * prepared.threads > MAXIMUM_LANES:
                     raise
                 memory, scratch = run_blocks(prepared, TermDomain(self.options.assume), self.buffers)
-                steps.outputs = checked_outputs(memory, scratch)
+                partial_result.outputs = checked_outputs(memory, scratch)
             else:
-                steps.notes = (*prepared.notes, LARGE_GRID)
+                partial_result.notes = (*prepared.notes, LARGE_GRID)
                 return
-        steps.signature = sign(steps.outputs)
+        partial_result.signature = output_signature(partial_result.outputs)
 
-    def _read_for_every_launch(self, source: Source, arch: Arch, steps: _Steps) -> None:
+    def _analyse_every_launch(self, source: Source, arch: Arch, partial_result: _PartialResult) -> None:
         if self.options.cross_architecture:
             raise Unsupported(
-                "kernels of several architectures are compared for one launch, not for every one: name their launches "
-                "in a manifest"
+                "kernels of several architectures are compared for given launches only, not for every launch: list "
+                "their launches in a manifest"
             )
         entry = source.entry if source.launch is None else source.launch.entry
-        module, notes = resolved(source, entry, arch, self.options)
+        module, notes = parse_and_audit(source, entry, arch, self.options)
         found = parametric_signature(module, module.kernel(entry), arch)
-        steps.signature, steps.program_only = found.value, found.program_only
-        steps.notes = (*notes, *found.notes)
+        partial_result.signature, partial_result.program_only = found.value, found.program_only
+        partial_result.notes = (*notes, *found.notes)
 
-    def summary(self, source: Source, arch: Arch, prepared: PreparedLaunch | None = None) -> Summary:
-        """The checked summary of a kernel's grid, from the last ones or made anew.
+    def summary(self, source: Source, arch: Arch, prepared: PreparedLaunch | None = None) -> GridSummary:
+        """The checked summary of a kernel's grid, cached for the most recent kernels.
 
-        Raises NotSymmetric where the proof fails, Unsupported or Nondeterministic where the kernel has no result of its
-        own, AssemblyError and ManifestError as `prepare` does.
+        Raises NotSymmetric where the proof fails, Unsupported or Nondeterministic where a block has no determined
+        result, AssemblyError and ManifestError as `prepare` does.
         """
         key = source.text, source.launch, arch.name
         if key in self._summaries:
             self._summaries.move_to_end(key)
             return self._summaries[key]
         found = summarise(prepared or prepare(source, arch, self.options), self.buffers)
-        check(found, terms_under(self.options.assume))
+        check_representatives(found, term_domain_factory(self.options.assume))
         self._summaries[key] = found
-        while len(self._summaries) > KEPT:
+        while len(self._summaries) > MAXIMUM_SUMMARIES:
             self._summaries.popitem(last=False)
         return found
 
 
 @dataclass(slots=True)
-class _Steps:
-    """How far a reading came."""
+class _PartialResult:
+    """The results of an analysis so far."""
 
     signature: bytes | None = None
     notes: tuple[str, ...] = ()
@@ -308,19 +312,22 @@ class _Steps:
     outputs: dict[int, Output] | None = None
 
 
-def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> AnalysisResult:
-    """Reads one kernel in a session of its own; never raises for what a text or a launch says."""
-    return Session(buffers, options).read(source, arch)
+def analyse(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> AnalysisResult:
+    """Analyse one kernel in a new session.  Never raises because of a text or a launch."""
+    return Session(buffers, options).analyse(source, arch)
 
 
 @cache
-def terms_under(assume: frozenset[str]) -> Callable[[], TermDomain]:
-    """What makes a domain of terms under those assumptions; the same callable each time, for it names the domain."""
+def term_domain_factory(assume: frozenset[str]) -> Callable[[], TermDomain]:
+    """A factory of term domains under these assumptions.
+
+    Equal assumptions give the same object, which identifies the domain in caches.
+    """
     return partial(TermDomain, assume)
 
 
 def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:
-    """What a launch leaves in every buffer, or None where it is too large to be run whole.  Raises Unsupported."""
+    """The final contents of every buffer after a launch; None where the launch is too large.  Raises Unsupported."""
     if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
         return None
     try:
@@ -331,14 +338,16 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
     if not options.cross_architecture:
         return outputs
     floating = {buffers[name]: each.format for name, each in element_types([ready.launch]).items() if name in buffers}
-    return {number: _across(each, floating.get(number), ready.arch.name) for number, each in outputs.items()}
+    return {
+        number: _mark_architecture_nans(each, floating.get(number), ready.arch.name) for number, each in outputs.items()
+    }
 
 
-def _across(output: Output, form: FloatFormat | None, architecture: str) -> Output:
-    """Stored elements as they are compared across architectures.
+def _mark_architecture_nans(output: Output, form: FloatFormat | None, architecture: str) -> Output:
+    """The stored elements, with terms marked by the architecture where they depend on the bits of a NaN.
 
-    The bits of a NaN that arithmetic made are the architecture's own wherever an operation read them, and wherever they
-    are stored, but in a floating-point element of the buffer's type: there all NaNs are one value.
+    The bits of a NaN that arithmetic produced are specific to the architecture wherever an operation reads them, and
+    wherever they are stored, except in a floating-point element of the buffer's type: there all NaNs are one value.
     """
     stored = nan_bits(SymbolicVector(64, output.words, output.flags))
     if form is not None:
@@ -347,8 +356,8 @@ def _across(output: Output, form: FloatFormat | None, architecture: str) -> Outp
     return replace(output, words=with_architecture_nans(output.words, own, architecture))
 
 
-def sign(outputs: Mapping[int, Output]) -> bytes:
-    """The signature of a launch's outputs: every element's buffer, address, width and term."""
+def output_signature(outputs: Mapping[int, Output]) -> bytes:
+    """The signature of the outputs of a launch: a digest of buffer, address, width and term of every element."""
     digest = blake2b(digest_size=16)
     for buffer in sorted(outputs):
         output = outputs[buffer]

@@ -1,4 +1,4 @@
-"""The verdict on two kernels, with their first divergence: an element, and the first node that differs in its trees."""
+"""Comparison of two kernels: the verdict, and the first divergence (an output element and a node of its trees)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from bitwise_core.checker.analysis import (
     arch_pair,
     buffer_numbers,
     concrete_outputs,
-    terms_under,
+    term_domain_factory,
     with_cross_architecture,
 )
 from bitwise_core.checker.block_symmetry import symmetry
-from bitwise_core.checker.block_symmetry.byte_ranges import covers, merged
+from bitwise_core.checker.block_symmetry.byte_ranges import covers, union
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.block_symmetry.symmetry import Summary
+from bitwise_core.checker.block_symmetry.symmetry import GridSummary
 from bitwise_core.checker.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
-from bitwise_core.checker.provenance import Part, Provenance, Scalar, trace_provenance
+from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
 from bitwise_core.checker.verdicts import Divergence, Outcome, Side, Verdict, verdict
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
@@ -33,14 +33,14 @@ from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
 
 NAN_BITS_DIFFER = (
-    "the trees agree, but not the bits of a NaN, which are each architecture's own: an operation looks at them, or "
-    "they are stored as an integer"
+    "the trees agree, but the bits of a NaN, which depend on the architecture, are read by an operation or stored as "
+    "an integer"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element of a launch's result: its address and width in bytes, and the thread that stored it on each side."""
+    """An output element: its address and width in bytes, and the thread of each kernel that stored it (None: none)."""
 
     address: int
     size: int
@@ -49,53 +49,53 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class DivergenceTrace:
-    """Two replays of an element in which kernels differ, the element's value on each side, and where these differ.
+    """The provenance of an element that differs: in both kernels, with its value and the divergent nodes.
 
     `buffer` is the name of the element's buffer.
     """
 
     element: Element
     buffer: str
-    replays: tuple[Provenance, Provenance]
+    provenances: tuple[Provenance, Provenance]
     roots: tuple[Scalar, Scalar]
-    parting: DivergentNodes
+    nodes: DivergentNodes
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The results of two kernels and the verdict on them; `parted` where the trees of a divergence can be shown."""
+    """The analysis results of two kernels and the verdict; `trace` where the trees of a divergence can be built."""
 
     results: tuple[AnalysisResult, AnalysisResult]
     verdict: Verdict
-    parted: DivergenceTrace | None = None
+    trace: DivergenceTrace | None = None
 
 
 Pair = tuple[Source, Source]
 
 
 def session_of(sources: tuple[Source, ...], options: Options) -> Session:
-    """A session for kernels that are compared with each other."""
+    """A session for the comparison of these kernels."""
     launches = [source.launch for source in sources if source.launch is not None]
     return Session(buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
 
 
 def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comparison:
-    """The verdict on two kernels for their launches, or for every launch; never raises for what a text says.
+    """Compare two kernels for their launches, or for every launch.  Never raises because of a text.
 
-    `arch` is the architecture of both, or that of each.
+    `arch` is the architecture of both kernels, or a pair with one for each.
     """
     session = session_of((left, right), with_cross_architecture(arch, options))
     of_left, of_right = arch_pair(arch)
-    results = session.read(left, of_left), session.read(right, of_right)
+    results = session.analyse(left, of_left), session.analyse(right, of_right)
     found = decide(*results, (left, right), arch, session)
     if found.outcome is not Outcome.UNPROVED or options.every_launch:
         return Comparison(results, found)
-    seen, parted = divergence(*results, (left, right), arch, session)
-    return Comparison(results, replace(found, divergence=seen), parted)
+    seen, trace = divergence(*results, (left, right), arch, session)
+    return Comparison(results, replace(found, divergence=seen), trace)
 
 
 def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arches, session: Session) -> Verdict:
-    """The verdict on two results of one session, which for large grids are compared block by block."""
+    """The verdict on two results of one session; large grids are compared block by block."""
     found = verdict(left, right, session.options)
     if left.unknown is not None or right.unknown is not None or not (left.large or right.large):
         return found
@@ -104,11 +104,11 @@ def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arc
 
 
 def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcome, str]:
-    """Whether two kernels on large grids are equal, from few blocks, and why; never raises for what a text says."""
+    """Compare two kernels on large grids by block symmetry: outcome and reason.  Never raises because of a text."""
     names = " and ".join(source.name for source in sources)
     try:
         summaries = _summaries(sources, arch, session)
-        found = symmetry.compare(summaries[0], summaries[1], terms_under(session.options.assume))
+        found = symmetry.compare(summaries[0], summaries[1], term_domain_factory(session.options.assume))
     except (NotSymmetric, Unsupported, AssemblyError, ManifestError) as error:
         return Outcome.UNKNOWN, f"{names} could not be compared block by block: {error}"
     except MemoryError:
@@ -116,13 +116,16 @@ def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcom
     return (Outcome.EQUAL if found.equal else Outcome.UNPROVED), found.reason
 
 
-def _summaries(sources: Pair, arch: Arches, session: Session) -> list[Summary]:
+def _summaries(sources: Pair, arch: Arches, session: Session) -> list[GridSummary]:
     return [session.summary(source, own) for source, own in zip(sources, arch_pair(arch), strict=True)]
 
 
-def _difference_of_large(sources: Pair, arch: Arches, session: Session) -> Element | None:
-    """An element in which two kernels on large grids differ.  Raises Unsupported, NotSymmetric."""
-    domain = terms_under(session.options.assume)
+def _first_difference_of_large_grids(sources: Pair, arch: Arches, session: Session) -> Element | None:
+    """An element in which two kernels on large grids differ, None where there is none.
+
+    Raises Unsupported, NotSymmetric.
+    """
+    domain = term_domain_factory(session.options.assume)
     summaries = _summaries(sources, arch, session)
     found = symmetry.compare(summaries[0], summaries[1], domain)
     if found.equal or found.address is None or found.buffer is None:
@@ -133,15 +136,15 @@ def _difference_of_large(sources: Pair, arch: Arches, session: Session) -> Eleme
         if found.buffer in each.owners:
             block = int(each.owners[found.buffer].of(np.array([found.address]))[0])
             output = symmetry.run_in_full(each, domain, [block])[block].get(found.buffer)
-        places = (
+        positions = (
             np.zeros(0, dtype=np.int64)
             if output is None
             else np.flatnonzero(output.address == np.uint64(found.address))
         )
-        if output is None or not places.size:
+        if output is None or not positions.size:
             columns.append(None)
         else:
-            columns.append((int(output.size[places[0]]), int(output.thread[places[0]])))
+            columns.append((int(output.size[positions[0]]), int(output.thread[positions[0]])))
     if not any(columns):
         return None
     size = min(each[0] for each in columns if each is not None)
@@ -150,36 +153,38 @@ def _difference_of_large(sources: Pair, arch: Arches, session: Session) -> Eleme
 
 
 def find_element(source: Source, prepared: PreparedLaunch, session: Session, buffer: int, index: int) -> Element | str:
-    """The element of that index, in elements of the width stored there, or a sentence that says there is none.
+    """The element at an index, counted in elements of the width stored there, or a sentence if there is none.
 
     Raises Unsupported, NotSymmetric.
     """
     outputs: Mapping[int, Output] | None = concrete_outputs(prepared, session.buffers, session.options)
     if outputs is None:
-        outputs = _around(session.summary(source, prepared.arch, prepared), session.options, buffer, index)
+        outputs = _outputs_of_storing_block(
+            session.summary(source, prepared.arch, prepared), session.options, buffer, index
+        )
     output = outputs.get(buffer)
     if output is None or not output.address.size:
         return "nothing is stored there"
-    # A buffer may be stored in several widths, and then an index has one meaning for each.
+    # A buffer may be stored in several widths; an index then denotes one element for each.
     offsets = output.address.astype(np.int64) - (buffer << POINTER_SHIFT)
-    places = np.flatnonzero(offsets == index * output.size.astype(np.int64))
-    if not places.size:
+    positions = np.flatnonzero(offsets == index * output.size.astype(np.int64))
+    if not positions.size:
         return f"the last element stored is {int(offsets[-1]) // int(output.size[-1])}"
-    place = int(places[0])
-    return Element(int(output.address[place]), int(output.size[place]), (int(output.thread[place]), None))
+    position = int(positions[0])
+    return Element(int(output.address[position]), int(output.size[position]), (int(output.thread[position]), None))
 
 
-def _around(found: Summary, options: Options, buffer: int, index: int) -> Mapping[int, Output]:
-    """What the block stores that may store an element."""
+def _outputs_of_storing_block(found: GridSummary, options: Options, buffer: int, index: int) -> Mapping[int, Output]:
+    """The outputs, in one buffer, of the block that stores the element at an index."""
     owners = found.owners.get(buffer)
     if owners is None:
         return {}
     for size in (4, 2, 8, 1):
         address = np.array([(buffer << POINTER_SHIFT) + index * size])
-        if not covers(merged(owners.start, owners.end), address)[0]:
+        if not covers(union(owners.start, owners.end), address)[0]:
             continue
         block = int(owners.of(address)[0])
-        output = symmetry.run_in_full(found, terms_under(options.assume), [block])[block].get(buffer)
+        output = symmetry.run_in_full(found, term_domain_factory(options.assume), [block])[block].get(buffer)
         if output is not None and ((output.address == np.uint64(address[0])) & (output.size == size)).any():
             return {buffer: output}
     return {}
@@ -188,16 +193,16 @@ def _around(found: Summary, options: Options, buffer: int, index: int) -> Mappin
 def divergence(
     left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arches, session: Session
 ) -> tuple[Divergence | None, DivergenceTrace | None]:
-    """The first divergence of two kernels that were read and differ; None where no output element can be compared.
+    """The first divergence of two kernels whose canonical forms differ, and its trace.
 
-    Beside it the replays of the element, where its trees can be shown.  Both results are of the session's and hold
-    their programs.
+    The divergence is None where no output element can be compared, the trace where the trees of the element cannot be
+    built.  Both results must come from this session, with their programs.
     """
     assert left.prepared is not None
     assert right.prepared is not None
     try:
         if left.outputs is None or right.outputs is None:
-            element = _difference_of_large(sources, arch, session)
+            element = _first_difference_of_large_grids(sources, arch, session)
         else:
             element = first_difference(left.outputs, right.outputs)
     except (Unsupported, NotSymmetric):
@@ -207,11 +212,11 @@ def divergence(
     names = {number: name for name, number in session.buffers.items()}
     buffer = element.address >> POINTER_SHIFT
     offset = element.address & ((1 << POINTER_SHIFT) - 1)
-    place = names.get(buffer, f"buffer {buffer}")
-    found = Divergence(f"{place}[{offset // element.size}]", place, offset, element.size)
+    name = names.get(buffer, f"buffer {buffer}")
+    found = Divergence(f"{name}[{offset // element.size}]", name, offset, element.size)
     if None in element.threads:
         missing = (left if element.threads[0] is None else right).name
-        return replace(found, why_not=f"{missing} stores nothing of that width there"), None
+        return replace(found, why_not=f"{missing} does not store an element of that width there"), None
     try:
         sides = [
             trace_element(each, session, element.address, element.size, thread or 0)
@@ -222,21 +227,21 @@ def divergence(
     (first, root_left, line_left), (second, root_right, line_right) = sides
     if session.options.cross_architecture and root_left.hash == root_right.hash:
         return replace(found, why_not=NAN_BITS_DIFFER), None
-    parting = first_divergence(first, root_left, second, root_right)
+    nodes = first_divergence(first, root_left, second, root_right)
     shown = replace(
         found,
-        left=_side(first, parting.left, line_left),
-        right=_side(second, parting.right, line_right),
-        depth=parting.depth,
-        meaning=divergence_sentence(parting.left.name, parting.right.name, left.name, right.name),
+        left=_divergent_side(first, nodes.left, line_left),
+        right=_divergent_side(second, nodes.right, line_right),
+        depth=nodes.depth,
+        meaning=divergence_sentence(nodes.left.name, nodes.right.name, left.name, right.name),
     )
-    return shown, DivergenceTrace(element, place, (first, second), (root_left, root_right), parting)
+    return shown, DivergenceTrace(element, name, (first, second), (root_left, root_right), nodes)
 
 
 def trace_element(
     prepared: PreparedLaunch, session: Session, address: int, size: int, thread: int
 ) -> tuple[Provenance, Scalar, int]:
-    """The replay of the block that stores an element, the element's value, and the line of the store.
+    """Trace the block of a thread that stores an element: its provenance, the element's value, the store's line.
 
     Raises Unsupported.
     """
@@ -245,22 +250,24 @@ def trace_element(
     return found, scalar, line
 
 
-def _side(found: Provenance, part: Part, store_line: int) -> Side:
-    line = part.line or store_line
+def _divergent_side(found: Provenance, definition: Definition, store_line: int) -> Side:
+    line = definition.line or store_line
     source = found.sources.get(line)
-    return Side(expression_text(found, part), part.name, line or None, None if source is None else str(source))
+    return Side(
+        expression_text(found, definition), definition.name, line or None, None if source is None else str(source)
+    )
 
 
 def first_difference(left: Mapping[int, Output], right: Mapping[int, Output]) -> Element | None:
-    """The element of the smallest address that only one side stores, or that the sides store differently."""
+    """The element at the smallest address that only one side stores, or for which the sides store different terms."""
     for buffer in sorted(left.keys() | right.keys()):
-        found = _first_of(left.get(buffer), right.get(buffer))
+        found = _first_difference_in_buffer(left.get(buffer), right.get(buffer))
         if found is not None:
             return found
     return None
 
 
-def _first_of(left: Output | None, right: Output | None) -> Element | None:
+def _first_difference_in_buffer(left: Output | None, right: Output | None) -> Element | None:
     if left is None or right is None:
         only = left if left is not None else right
         assert only is not None
@@ -268,18 +275,18 @@ def _first_of(left: Output | None, right: Output | None) -> Element | None:
     count = min(left.address.size, right.address.size)
     same = (left.address[:count] == right.address[:count]) & (left.size[:count] == right.size[:count])
     same &= (left.words[:, :count] == right.words[:, :count]).all(axis=0)
-    place = int(np.argmin(same)) if not same.all() else count
-    if place == left.address.size == right.address.size:
+    position = int(np.argmin(same)) if not same.all() else count
+    if position == left.address.size == right.address.size:
         return None
-    return _element(left, right, place, place)
+    return _element(left, right, position, position)
 
 
 def _element(left: Output | None, right: Output | None, left_place: int, right_place: int) -> Element:
-    """The lower of the elements at two places, with the threads of those sides that have it."""
+    """The element at the lower address of two positions, with the threads of the sides that store it."""
     found = []
-    for output, place in ((left, left_place), (right, right_place)):
-        if output is not None and place < output.address.size:
-            found.append((int(output.address[place]), int(output.size[place]), int(output.thread[place])))
+    for output, position in ((left, left_place), (right, right_place)):
+        if output is not None and position < output.address.size:
+            found.append((int(output.address[position]), int(output.size[position]), int(output.thread[position])))
         else:
             found.append((1 << 63, 0, 0))
     address, size, _ = min(found)

@@ -1,4 +1,4 @@
-"""The first divergence of two dependence trees, and what it says in a sentence for whoever compiled the kernels."""
+"""The first divergence of two expression trees, and a sentence that explains it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import repeat
 
-from bitwise_core.checker.provenance import Part, Provenance, Scalar
+from bitwise_core.checker.provenance import Definition, Provenance, Scalar
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.values import mma_steps
 from bitwise_core.numerics import UnknownOperation, operation
@@ -28,74 +28,79 @@ _NOUNS = {
     "ex2": "power of two",
     "lg2": "logarithm",
 }
-_ROUNDS = ("rn", "rz", "rd", "ru", "rna")
-_DEPTH, _WIDTH = 2, 4
-MAXIMUM_STEPS = 1 << 20
+_ROUNDINGS = ("rn", "rz", "rd", "ru", "rna")
+_TEXT_DEPTH, _TEXT_OPERANDS = 2, 4
+MAXIMUM_DEPTH = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DivergentNodes:
     """The first nodes at which two trees diverge, one of each tree, and their distance from the root."""
 
-    left: Part
-    right: Part
+    left: Definition
+    right: Definition
     depth: int
 
 
 def first_divergence(left: Provenance, root_left: Scalar, right: Provenance, root_right: Scalar) -> DivergentNodes:
-    """The result of a descent into the first operands that differ, while operation and number of operands agree.
+    """Descend into the first operands that differ while operation and number of operands agree.
 
-    Commuting operands are matched by their hashes first.  Where the operands that differ are loads or constants, the
-    divergent node is the one that uses them.
+    Commutative operands are matched by hash first.  If the operands that differ are loads or constants, the divergent
+    node is the one that uses them.
     """
-    here = DivergentNodes(left.part(root_left), right.part(root_right), 0)
-    for depth in range(1, MAXIMUM_STEPS):
-        pair = _differing(here.left, here.right)
+    here = DivergentNodes(left.definition(root_left), right.definition(root_right), 0)
+    for depth in range(1, MAXIMUM_DEPTH):
+        pair = _differing_operands(here.left, here.right)
         if pair is None:
             return here
-        below = DivergentNodes(left.part(pair[0]), right.part(pair[1]), depth)
+        below = DivergentNodes(left.definition(pair[0]), right.definition(pair[1]), depth)
         if below.left.name in _LEAVES and below.right.name in _LEAVES:
             return here
-        # A load has no line of its own: it gets the line of its use.
-        here = DivergentNodes(_lined(below.left, here.left), _lined(below.right, here.right), depth)
+        # Loads have no line in the recording: they get the line of their use.
+        here = DivergentNodes(_with_line_of(below.left, here.left), _with_line_of(below.right, here.right), depth)
     return here
 
 
-def _lined(part: Part, user: Part) -> Part:
-    return part if part.line else replace(part, line=user.line)
+def _with_line_of(definition: Definition, user: Definition) -> Definition:
+    return definition if definition.line else replace(definition, line=user.line)
 
 
-def _differing(left: Part, right: Part) -> tuple[Scalar, Scalar] | None:
-    """The first operands that differ, or None where the nodes themselves do."""
+def _differing_operands(left: Definition, right: Definition) -> tuple[Scalar, Scalar] | None:
+    """The first operands that differ, or None where the nodes themselves differ."""
     if left.name != right.name or len(left.operands) != len(right.operands) or left.name in _LEAVES:
         return None
-    hashes = [[operand.hash for operand in part.operands] for part in (left, right)]
-    rest: list[list[int]] = []
-    for mine, others in ((hashes[0], hashes[1]), (hashes[1], hashes[0])):
-        unmatched = [others[place] for place in left.commuting]
-        kept = []
-        for place in left.commuting:
-            if mine[place] in unmatched:
-                unmatched.remove(mine[place])
-            else:
-                kept.append(place)
-        rest.append(kept)
-    for place in range(len(left.operands)):
-        if place not in left.commuting and hashes[0][place] != hashes[1][place]:
-            return left.operands[place], right.operands[place]
-        if place in left.commuting and rest[0] and rest[1] and place == rest[0][0]:
-            return left.operands[rest[0][0]], right.operands[rest[1][0]]
+    left_hashes, right_hashes = ([operand.hash for operand in each.operands] for each in (left, right))
+    left_unmatched = _unmatched(left_hashes, right_hashes, left.commutative)
+    right_unmatched = _unmatched(right_hashes, left_hashes, left.commutative)
+    for position in range(len(left.operands)):
+        if position not in left.commutative:
+            if left_hashes[position] != right_hashes[position]:
+                return left.operands[position], right.operands[position]
+        elif left_unmatched and right_unmatched and position == left_unmatched[0]:
+            return left.operands[left_unmatched[0]], right.operands[right_unmatched[0]]
     return None
 
 
-def address_text(replay: Provenance, address: int, size: int) -> str:
-    """An element of a buffer as `X[offset/size]`, both in bytes."""
-    return f"{buffer_name(replay, address >> POINTER_SHIFT)}[{address & ((1 << POINTER_SHIFT) - 1)}/{size}]"
+def _unmatched(own: list[tuple[int, int]], others: list[tuple[int, int]], positions: tuple[int, ...]) -> list[int]:
+    """The positions, among these, of hashes that match none of the others; each of the others matches once."""
+    available = [others[position] for position in positions]
+    unmatched = []
+    for position in positions:
+        if own[position] in available:
+            available.remove(own[position])
+        else:
+            unmatched.append(position)
+    return unmatched
 
 
-def buffer_name(replay: Provenance, number: int) -> str:
+def address_text(provenance: Provenance, address: int, size: int) -> str:
+    """An element of a buffer as `X[offset/size]`, offset and size in bytes."""
+    return f"{buffer_name(provenance, address >> POINTER_SHIFT)}[{address & ((1 << POINTER_SHIFT) - 1)}/{size}]"
+
+
+def buffer_name(provenance: Provenance, number: int) -> str:
     """The name of a buffer by its number."""
-    return next((name for name, each in replay.buffers.items() if each == number), f"buffer {number}")
+    return next((name for name, each in provenance.buffers.items() if each == number), f"buffer {number}")
 
 
 def number_text(number: int, bits: int, form: str) -> str:
@@ -106,72 +111,74 @@ def number_text(number: int, bits: int, form: str) -> str:
     return f"{number:#x}"
 
 
-def _formats(part: Part) -> Iterable[str]:
-    """The formats in which an operation reads its operands; the operands of a set all have one."""
+def _formats(definition: Definition) -> Iterable[str]:
+    """The operand formats of an operation; all operands of a flattened AC operation have one format."""
     try:
-        known = operation(part.name).operands
+        known = operation(definition.name).operands
     except UnknownOperation:
         return repeat("")
-    return (form.name for form in (known if len(part.operands) == len(known) else repeat(known[0])))
+    return (form.name for form in (known if len(definition.operands) == len(known) else repeat(known[0])))
 
 
-def expression_text(replay: Provenance, part: Part, form: str = "", depth: int = _DEPTH) -> str:
-    """A value as an expression of a few levels; `form` is the format of the operation that uses it."""
-    scalar = part.scalar
-    if part.name == "load":
-        return address_text(replay, scalar.first, scalar.bits // 8)
-    if part.name == "constant":
+def expression_text(provenance: Provenance, definition: Definition, form: str = "", depth: int = _TEXT_DEPTH) -> str:
+    """A value as an expression of a few levels; `form` is the operand format of the operation that uses it."""
+    scalar = definition.scalar
+    if definition.name == "load":
+        return address_text(provenance, scalar.first, scalar.bits // 8)
+    if definition.name == "constant":
         return number_text(scalar.first, scalar.bits, form)
-    if part.name == "undefined":
+    if definition.name == "undefined":
         return "an undefined value"
-    name = part.name.removeprefix(mma_steps.MATRIX).split("@")[0]
+    name = definition.name.removeprefix(mma_steps.MATRIX).split("@")[0]
     if depth == 0:
         return "[…]" if name == mma_steps.VECTOR else f"{name}(…)"
     shown = [
-        expression_text(replay, replay.part(each), read_as, depth - 1)
-        for each, read_as in zip(part.operands[:_WIDTH], _formats(part), strict=False)
+        expression_text(provenance, provenance.definition(each), operand_form, depth - 1)
+        for each, operand_form in zip(definition.operands[:_TEXT_OPERANDS], _formats(definition), strict=False)
     ]
-    if len(part.operands) > _WIDTH:
-        shown.append(f"… {len(part.operands) - _WIDTH} more")
+    if len(definition.operands) > _TEXT_OPERANDS:
+        shown.append(f"… {len(definition.operands) - _TEXT_OPERANDS} more")
     return f"[{', '.join(shown)}]" if name == mma_steps.VECTOR else f"{name}({', '.join(shown)})"
 
 
 def divergence_sentence(left: str, right: str, left_name: str, right_name: str) -> str:
-    """How two kernels differ at their divergent nodes, whose operations are `left` and `right`."""
+    """A sentence on how two kernels differ at their divergent nodes, whose operations are `left` and `right`."""
     sides = ((left, left_name), (right, right_name))
     both = ((sides[0], sides[1]), (sides[1], sides[0]))
     if left.startswith(mma_steps.MATRIX) and right.startswith(mma_steps.MATRIX):
         if left == right:
-            return _other_operands(left, left_name, right_name)
-        steps = f"{left_name} by steps of {_unit(left)}, {right_name} by steps of {_unit(right)}"
-        return f"they multiply on matrix units that round differently: {steps}"
+            return _same_operation_sentence(left, left_name, right_name)
+        steps = f"{left_name} uses {_matrix_unit(left)}, {right_name} uses {_matrix_unit(right)}"
+        return f"the matrix steps round differently: {steps}"
     for (one, name), (other, other_name) in both:
         if one.startswith(mma_steps.MATRIX):
-            return f"{name} adds products up in a matrix unit ({_unit(one)}), {other_name} {_does(other)}"
-        if ".ftz" in one and _plain(one) == _plain(other) and ".ftz" not in other:
+            return f"{name} sums products in a matrix unit ({_matrix_unit(one)}), {other_name} {_verb_phrase(other)}"
+        if ".ftz" in one and _without_flush(one) == _without_flush(other) and ".ftz" not in other:
             what = _noun(one)
-            return f"{name} flushes subnormal numbers to zero in this {what}, {other_name} keeps them"
+            return f"{name} flushes subnormal numbers to zero in this {what}, {other_name} does not"
     if left == right:
-        return _other_operands(left, left_name, right_name)
+        return _same_operation_sentence(left, left_name, right_name)
     for (one, name), (other, other_name) in both:
         if one.startswith("fma.") and not other.startswith(("fma.", "select")) and other not in _LEAVES:
-            return f"{name} rounds a product and a sum once (a fused multiply-add), {other_name} {_does(other)}"
-    return f"{left_name} {_does(left)}, {right_name} {_does(right)}"
+            return f"{name} rounds product and sum once (fused multiply-add), {other_name} {_verb_phrase(other)}"
+    return f"{left_name} {_verb_phrase(left)}, {right_name} {_verb_phrase(right)}"
 
 
-def _other_operands(operation: str, left_name: str, right_name: str) -> str:
-    return f"{left_name} and {right_name} both take {_bare(operation)}, of other operands or in another order"
+def _same_operation_sentence(operation: str, left_name: str, right_name: str) -> str:
+    return (
+        f"{left_name} and {right_name} both compute {_bare(operation)}, on different operands or in a different order"
+    )
 
 
 def _bare(operation: str) -> str:
     return operation.removeprefix(mma_steps.MATRIX).split("@")[0]
 
 
-def _plain(operation: str) -> str:
+def _without_flush(operation: str) -> str:
     return _bare(operation).replace(".ftz", "")
 
 
-def _unit(operation: str) -> str:
+def _matrix_unit(operation: str) -> str:
     return operation.removeprefix(mma_steps.MATRIX).strip()
 
 
@@ -179,19 +186,19 @@ def _noun(operation: str) -> str:
     return _NOUNS.get(operation.split(".")[0], operation.split(".")[0])
 
 
-def _does(operation: str) -> str:
-    """What a kernel computes at a node, as a verb and its object."""
+def _verb_phrase(operation: str) -> str:
+    """What a kernel computes at a node: a verb and its object."""
     if operation in _LEAVES:
-        return f"has {_LEAVES[operation]} there"
+        return f"uses {_LEAVES[operation]}"
     name, _, owner = operation.partition("@")
     if owner and (".approx" in name or ".full" in name):
-        return f"takes {owner}'s own approximation of the {_noun(name)} ({name})"
+        return f"computes {owner}'s approximation of the {_noun(name)} ({name})"
     if owner:
-        return f"takes an operation that is {owner}'s own ({name})"
+        return f"computes an operation specific to {owner} ({name})"
     if name == "select":
-        return "chooses between two values (select)"
+        return "selects one of two values (select)"
     if name.startswith("fma."):
-        return f"takes one {_noun(name)} after another ({name})"
-    if any(each in name.split(".") for each in _ROUNDS) and name.split(".")[0] in _NOUNS:
-        return f"rounds the {_noun(name)} by itself ({name})"
-    return f"takes {name}"
+        return f"computes a chain of {_noun(name)}s ({name})"
+    if any(each in name.split(".") for each in _ROUNDINGS) and name.split(".")[0] in _NOUNS:
+        return f"rounds the {_noun(name)} separately ({name})"
+    return f"computes {name}"

@@ -1,4 +1,4 @@
-"""Real trees out of a replay."""
+"""Expression trees built from provenance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bitwise_core.checker.divergence import buffer_name
-from bitwise_core.checker.provenance import Part, Provenance, Scalar
+from bitwise_core.checker.provenance import Definition, Provenance, Scalar
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.values import mma_steps
 from bitwise_core.ir.nodes import (
@@ -24,108 +24,112 @@ from bitwise_core.ir.nodes import (
 )
 
 MAXIMUM_NODES = 200_000
-"""A tree of more nodes is cut: what lies deeper stands as undefined, with that reason."""
+"""A tree of more nodes is truncated: deeper values become undefined nodes with that reason."""
 
-LEFT_OUT = "left out: the tree is larger than was asked for"
+TRUNCATED = "truncated: the tree has more nodes than requested"
 
 
 @dataclass(slots=True)
 class Tree:
-    """A tree, the assembly's line of each node that an instruction made, and whether something was left out."""
+    """A tree, the assembly line of each node that is the result of an instruction, and whether the tree is complete."""
 
     root: Node
     lines: dict[Node, int] = field(default_factory=dict)
     complete: bool = True
 
 
-def build_tree(replay: Provenance, root: Scalar, maximum: int | None = MAXIMUM_NODES) -> Tree:
-    """The tree of a value, of at most `maximum` values taken apart, those nearest to the root first (None: all)."""
-    parts, complete = _unfold(replay, root, maximum)
+def build_tree(provenance: Provenance, root: Scalar, maximum: int | None = MAXIMUM_NODES) -> Tree:
+    """Build the tree of a value from at most `maximum` definitions, nearest to the root first (None: all)."""
+    definitions, complete = _collect_definitions(provenance, root, maximum)
     nodes: dict[Scalar, Node] = {}
     lines: dict[Node, int] = {}
     stack = [(root, False)]
     while stack:
-        scalar, opened = stack.pop()
+        scalar, expanded = stack.pop()
         if scalar in nodes:
             continue
-        part = parts.get(scalar)
-        if part is None:
-            nodes[scalar] = Undefined(LEFT_OUT, scalar.bits)
+        definition = definitions.get(scalar)
+        if definition is None:
+            nodes[scalar] = Undefined(TRUNCATED, scalar.bits)
             continue
-        operands = _all_operands(part, parts)
-        if not opened:
+        operands = _tree_operands(definition, definitions)
+        if not expanded:
             stack.append((scalar, True))
             stack.extend((each, False) for each in reversed(operands) if each not in nodes)
             continue
-        node = _node(replay, part, tuple(nodes[each] for each in operands))
+        node = _node(provenance, definition, tuple(nodes[each] for each in operands))
         nodes[scalar] = node
-        if part.line:
-            lines.setdefault(node, part.line)
+        if definition.line:
+            lines.setdefault(node, definition.line)
     return Tree(nodes[root], lines, complete)
 
 
-def _unfold(replay: Provenance, root: Scalar, maximum: int | None) -> tuple[dict[Scalar, Part], bool]:
-    """Values taken apart level by level from the root."""
-    parts: dict[Scalar, Part] = {}
+def _collect_definitions(
+    provenance: Provenance, root: Scalar, maximum: int | None
+) -> tuple[dict[Scalar, Definition], bool]:
+    """The definitions of values, level by level from the root, and whether they are complete."""
+    definitions: dict[Scalar, Definition] = {}
     level = [root]
     while level:
         following: dict[Scalar, None] = {}
         for scalar in level:
-            if scalar in parts:
+            if scalar in definitions:
                 continue
-            if maximum is not None and len(parts) >= maximum:
-                return parts, False
-            parts[scalar] = replay.part(scalar)
-            following.update(dict.fromkeys(parts[scalar].operands))
-        level = [scalar for scalar in following if scalar not in parts]
-    return parts, True
+            if maximum is not None and len(definitions) >= maximum:
+                return definitions, False
+            definitions[scalar] = provenance.definition(scalar)
+            following.update(dict.fromkeys(definitions[scalar].operands))
+        level = [scalar for scalar in following if scalar not in definitions]
+    return definitions, True
 
 
-def _all_operands(part: Part, parts: dict[Scalar, Part]) -> tuple[Scalar, ...]:
-    """The operands; of a matrix step the accumulator and the factors of both vectors, where all of them are there."""
-    if not part.name.startswith(mma_steps.MATRIX):
-        return part.operands
-    vectors = [parts.get(each) for each in part.operands[1:]]
+def _tree_operands(definition: Definition, definitions: dict[Scalar, Definition]) -> tuple[Scalar, ...]:
+    """The operands; for a matrix step, the accumulator and the factors of both vectors if both are defined."""
+    if not definition.name.startswith(mma_steps.MATRIX):
+        return definition.operands
+    vectors = [definitions.get(each) for each in definition.operands[1:]]
     if any(each is None or each.name != mma_steps.VECTOR for each in vectors):
-        return part.operands[:1]
-    return (part.operands[0], *(factor for each in vectors if each is not None for factor in each.operands))
+        return definition.operands[:1]
+    return (definition.operands[0], *(factor for each in vectors if each is not None for factor in each.operands))
 
 
-def _node(replay: Provenance, part: Part, operands: tuple[Node, ...]) -> Node:
-    scalar = part.scalar
-    if part.name == "load":
+def _node(provenance: Provenance, definition: Definition, operands: tuple[Node, ...]) -> Node:
+    scalar = definition.scalar
+    if definition.name == "load":
         offset = scalar.first & ((1 << POINTER_SHIFT) - 1)
-        return Load(buffer_name(replay, scalar.first >> POINTER_SHIFT), offset, scalar.bits)
-    if part.name == "constant":
+        return Load(buffer_name(provenance, scalar.first >> POINTER_SHIFT), offset, scalar.bits)
+    if definition.name == "constant":
         return Constant(scalar.bits, scalar.first & ((1 << scalar.bits) - 1))
-    if part.name == "undefined":
+    if definition.name == "undefined":
         return Undefined("nothing wrote it", scalar.bits)
-    if part.name.startswith(mma_steps.MATRIX):
+    if definition.name.startswith(mma_steps.MATRIX):
         factors = operands[1:]
         if not factors:
-            return Undefined(LEFT_OUT, scalar.bits)
+            return Undefined(TRUNCATED, scalar.bits)
         half = len(factors) // 2
-        return Matrix(_one_word(part.name.removeprefix(mma_steps.MATRIX)), operands[0], factors[:half], factors[half:])
-    verb, *rest = part.name.split()
-    if verb in _STRUCTURE:
-        return _STRUCTURE[verb](operands, [int(each) for each in rest if each.isdigit()], scalar.bits)
+        return Matrix(
+            _joined_name(definition.name.removeprefix(mma_steps.MATRIX)), operands[0], factors[:half], factors[half:]
+        )
+    operation_name, *rest = definition.name.split()
+    if operation_name in _STRUCTURAL_NODES:
+        return _STRUCTURAL_NODES[operation_name](operands, [int(each) for each in rest if each.isdigit()], scalar.bits)
     if rest:
-        return OpaqueOperation(_one_word(part.name), operands, scalar.bits)
-    return _operation(part, operands)
+        return OpaqueOperation(_joined_name(definition.name), operands, scalar.bits)
+    return _operation(definition, operands)
 
 
-def _one_word(name: str) -> str:
+def _joined_name(name: str) -> str:
     return "_".join(name.split())
 
 
-def _operation(part: Part, operands: tuple[Node, ...]) -> Node:
-    if len(operands) > 2 and part.commuting and len(part.commuting) == len(operands):
-        # The members of a set, in the order in which they were met: the order does not matter.
+def _operation(definition: Definition, operands: tuple[Node, ...]) -> Node:
+    if len(operands) > 2 and definition.commutative and len(definition.commutative) == len(operands):
+        # The operands of a flattened AC operation; their order does not matter.
         total = operands[0]
         for each in operands[1:]:
-            total = Operation(part.name, (total, each))
+            total = Operation(definition.name, (total, each))
         return total
-    return Operation(part.name, operands)
+    return Operation(definition.name, operands)
 
 
 def _select(operands: tuple[Node, ...], numbers: list[int], bits: int) -> Node:
@@ -144,7 +148,7 @@ def _gather(operands: tuple[Node, ...], numbers: list[int], bits: int) -> Node:
     return Gather(operands[0], bits)
 
 
-_STRUCTURE: dict[str, Callable[[tuple[Node, ...], list[int], int], Node]] = {
+_STRUCTURAL_NODES: dict[str, Callable[[tuple[Node, ...], list[int], int], Node]] = {
     "select": _select,
     "slice": _slice,
     "concat": _concat,

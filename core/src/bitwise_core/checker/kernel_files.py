@@ -1,4 +1,4 @@
-"""Files and folders of kernels, read into sources; whatever is wrong with them is said in one sentence a file."""
+"""Files and folders of kernels, read into sources, with one error sentence for each file that cannot be read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_
 from bitwise_core.plugins.registry import Registry
 
 MAXIMUM_BYTES = 32 << 20
-"""Larger files are refused before they are read: no compiler writes a kernel of that size."""
+"""Larger files are rejected before they are read: no compiler writes a kernel of this size."""
 
 MANIFEST = "manifest.json"
 
@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"(.+)#([1-9]\d*)\Z", re.DOTALL)
 
 
 class InputError(BitwiseError, ValueError):
-    """What is wrong in the input: `sentences` holds one for each fault, and each names its file."""
+    """An error in the input; `sentences` holds one sentence for each fault, which names the file."""
 
     def __init__(self, *sentences: str) -> None:
         super().__init__("\n".join(sentences))
@@ -32,9 +32,9 @@ class InputError(BitwiseError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The kernels of a folder, in the manifest's order or by name, and whether a manifest gives their launches.
+    """The kernels of a folder, in the order of the manifest or by name, and whether there is a manifest.
 
-    `configurations` describes files, as a manifest's `configurations` do.
+    `configurations` maps file names to descriptions, as in the manifest.
     """
 
     sources: tuple[Source, ...]
@@ -51,23 +51,23 @@ def read_text(path: Path) -> str:
             raise InputError(f"{path}: is not a file" if path.exists() else f"{path}: there is no such file")
         size = path.stat().st_size
         if size > MAXIMUM_BYTES:
-            raise InputError(f"{path}: is {size >> 20} MiB large; files of up to {MAXIMUM_BYTES >> 20} MiB are read")
+            raise InputError(f"{path}: has {size >> 20} MiB; the limit is {MAXIMUM_BYTES >> 20} MiB")
         with path.open("rb") as file:
             data = file.read(MAXIMUM_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if not data.strip():
         raise InputError(f"{path}: is empty")
-    place = data.find(0)
-    if place >= 0:
-        raise InputError(f"{path}: is not text (a zero byte at offset {place}); give the assembly, not a binary")
+    zero = data.find(0)
+    if zero >= 0:
+        raise InputError(f"{path}: is not text (a zero byte at offset {zero}); give the assembly, not a binary")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text (byte {data[error.start]:#04x} at offset {error.start})") from None
 
 
-def manifest_of(path: Path) -> Manifest:
+def load_manifest(path: Path) -> Manifest:
     """The manifest in a file.  Raises InputError."""
     read_text(path)
     try:
@@ -80,30 +80,30 @@ def manifest_of(path: Path) -> Manifest:
 
 
 def extensions(arches: Iterable[Arch]) -> tuple[str, ...]:
-    """The endings of the files that some architecture reads.  Raises InputError where there is no architecture."""
+    """The file name extensions of all installed architectures.  Raises InputError where there is no architecture."""
     found = tuple(sorted({arch.extension for arch in arches}))
     if not found:
-        raise InputError("no plugin of an architecture is installed: `bitwise plugins` lists what is")
+        raise InputError("no architecture plugin is installed; `bitwise plugins` lists the installed plugins")
     return found
 
 
-def read_folder(folder: Path, endings: Sequence[str]) -> Folder:
-    """The kernels of a folder: those of its manifest, and Unknown-to-be any file beside them that has no launch.
+def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
+    """Read the kernels of a folder: those of its manifest, and every other file with one of `suffixes`.
 
-    Without a manifest every file with one of `endings` is a kernel without a launch.
-    Raises InputError with one sentence for each file that cannot be read.
+    The other files have no launch, so they are Unknown in an analysis for given launches.  Without a manifest, all
+    files are kernels without a launch.  Raises InputError with one sentence for each file that cannot be read.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
-    present = sorted(path.name for path in folder.iterdir() if path.suffix in endings)
+    present = sorted(path.name for path in folder.iterdir() if path.suffix in suffixes)
     has_manifest = (folder / MANIFEST).exists()
-    manifest = manifest_of(folder / MANIFEST) if has_manifest else Manifest(kernels=())
+    manifest = load_manifest(folder / MANIFEST) if has_manifest else Manifest(kernels=())
     launches = manifest.kernels
     listed = {launch.file for launch in launches}
     rest = [name for name in present if name not in listed]
     if not launches and not rest:
-        raise InputError(f"{folder}: holds no assembly ({', '.join(endings)})")
-    texts, sentences = _texts(
+        raise InputError(f"{folder}: holds no assembly ({', '.join(suffixes)})")
+    texts, sentences = _read_texts(
         folder, [*listed, *rest], missing=f"{folder / MANIFEST} names it, and there is no such file"
     )
     if sentences:
@@ -116,7 +116,7 @@ def read_folder(folder: Path, endings: Sequence[str]) -> Folder:
     return Folder((*sources, *(Source(name, texts[name]) for name in rest)), has_manifest, configurations)
 
 
-def _texts(folder: Path, names: Iterable[str], missing: str) -> tuple[dict[str, str], list[str]]:
+def _read_texts(folder: Path, names: Iterable[str], missing: str) -> tuple[dict[str, str], list[str]]:
     texts: dict[str, str] = {}
     sentences: list[str] = []
     for name in sorted(set(names)):
@@ -131,7 +131,7 @@ def _texts(folder: Path, names: Iterable[str], missing: str) -> tuple[dict[str, 
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:
-    """Names of kernels: the file's, and from its second launch on the file's with the launch's number."""
+    """The names of kernels: the file name; from the second launch of a file on, followed by `#` and its number."""
     seen: dict[str, int] = {}
     names = []
     for launch in launches:
@@ -141,10 +141,10 @@ def _names(launches: Sequence[Launch]) -> list[str]:
 
 
 def read_kernel(name: str, manifest: Path | None = None, entry: str | None = None) -> Source:
-    """One kernel named by its file, or by its file and the number of its launch, `FILE#2`.
+    """Read one kernel, named by its file, or by its file and the number of its launch, as in `FILE#2`.
 
-    Its launch is that of `manifest`, or of the manifest beside the file where there is one; `entry` chooses among the
-    launches, and the entries of a file without launches.  Raises InputError.
+    The launch is that of `manifest`, by default the manifest in the folder of the file, if any.  `entry` selects among
+    the launches, or among the entries of a file without launches.  Raises InputError.
     """
     path, number = Path(name), 0
     found = _NUMBERED.fullmatch(name)
@@ -154,17 +154,17 @@ def read_kernel(name: str, manifest: Path | None = None, entry: str | None = Non
     where = manifest or path.parent / MANIFEST
     if manifest is None and not where.exists():
         if number:
-            raise InputError(f"{path}: has no launch {number}, for there is no {MANIFEST} beside it")
+            raise InputError(f"{path}: has no launch {number}: there is no {MANIFEST} in its folder")
         return Source(path.name, text, entry=entry)
-    # A file of one name may stand in several folders of a manifest; the whole path under it decides where it can.
-    launches = [launch for launch in manifest_of(where).kernels if _same_file(where.parent / launch.file, path)]
+    # A manifest may list files with the same name in several folders; the whole path decides if one matches.
+    launches = [launch for launch in load_manifest(where).kernels if _same_file(where.parent / launch.file, path)]
     if not launches:
-        launches = [launch for launch in manifest_of(where).kernels if Path(launch.file).name == path.name]
+        launches = [launch for launch in load_manifest(where).kernels if Path(launch.file).name == path.name]
     if not launches:
         if manifest is not None:
             raise InputError(f"{where}: has no launch of {path.name}")
         return Source(path.name, text, entry=entry)
-    chosen = _chosen(launches, where, path.name, number, entry)
+    chosen = _select_launch(launches, where, path.name, number, entry)
     return Source(f"{path.name}#{number}" if number else path.name, text, chosen)
 
 
@@ -175,7 +175,7 @@ def _same_file(left: Path, right: Path) -> bool:
         return False
 
 
-def _chosen(launches: Sequence[Launch], where: Path, name: str, number: int, entry: str | None) -> Launch:
+def _select_launch(launches: Sequence[Launch], where: Path, name: str, number: int, entry: str | None) -> Launch:
     if number:
         if number > len(launches):
             raise InputError(f"{where}: has {len(launches)} launches of {name}, so there is no {name}#{number}")
@@ -194,47 +194,50 @@ def _chosen(launches: Sequence[Launch], where: Path, name: str, number: int, ent
 
 
 def find_arch(sources: Sequence[Source], registry: Registry, target: str | None) -> Arch:
-    """The architecture named by `target`, or by the first text that can be parsed; every reading checks its own text.
+    """The architecture named by `target`, or the target of the first text that can be parsed.
 
-    Raises InputError where nothing models it, and with a sentence for each text where none can be parsed.
+    The other texts are not checked here: each analysis checks the target of its own text.  Raises InputError where no
+    plugin models the target, and with a sentence for each text where none can be parsed.
     """
     if target is not None:
         for arch in registry.arches.values():
             if target == arch.name or target in arch.targets:
                 return arch
-        raise InputError(_unmodelled(registry, target))
+        raise InputError(_unmodelled_target(registry, target))
     sentences: list[str] = []
     for source in sources:
-        refused: list[str] = []
-        for arch in _readers(registry, source.name):
+        errors: list[str] = []
+        for arch in _parser_architectures(registry, source.name):
             try:
                 stated = arch.parse(source.text, source.name).target
             except AssemblyError as error:
-                refused.append(str(error))
+                errors.append(str(error))
                 continue
             except RecursionError:
-                refused.append(f"{source.name}: nests too deeply to be read")
+                errors.append(f"{source.name}: is nested too deeply")
                 continue
             for each in registry.arches.values():
                 if stated in each.targets:
                     return each
-            raise InputError(f"{source.name}: {_unmodelled(registry, stated)}")
-        sentences += [f"{each}{_no_reader(registry, source.name)}" for each in refused[:1]]
+            raise InputError(f"{source.name}: {_unmodelled_target(registry, stated)}")
+        sentences += [f"{each}{_missing_plugin_hint(registry, source.name)}" for each in errors[:1]]
     raise InputError(*sentences)
 
 
-def targeted(sources: Sequence[Source], registry: Registry, target: str | None) -> tuple[Arch, tuple[Source, ...]]:
-    """The architecture of `find_arch`, and the kernels, each with its own target where another parser reads its file.
+def resolve_targets(
+    sources: Sequence[Source], registry: Registry, target: str | None
+) -> tuple[Arch, tuple[Source, ...]]:
+    """The architecture of `find_arch`, and the sources with `target` set where the file belongs to another parser.
 
-    Raises InputError, as `find_arch` does for the kernels of every parser.
+    Raises InputError, as `find_arch` does, for the kernels of each parser.
     """
     arch = find_arch(sources, registry, target)
     others: dict[Callable[..., object], list[Source]] = {}
     for source in sources:
-        parsers = [each.parse for each in _readers(registry, source.name)]
+        parsers = [each.parse for each in _parser_architectures(registry, source.name)]
         if arch.parse not in parsers:
             others.setdefault(parsers[0], []).append(source)
-        elif _no_reader(registry, source.name):
+        elif _missing_plugin_hint(registry, source.name):
             find_arch((source,), registry, None)
     targets = {
         id(source): found.name for group in others.values() for found in [find_arch(group, registry, None)]
@@ -244,17 +247,17 @@ def targeted(sources: Sequence[Source], registry: Registry, target: str | None) 
 
 
 def arch_of(source: Source, arch: Arch, registry: Registry) -> Arch:
-    """The architecture that a kernel is read for: its own, or that of the kernels beside it."""
+    """The architecture of a kernel: that of its `target`, or else `arch`."""
     return arch if source.target is None else registry.arch(source.target)
 
 
 def targets_of(sources: Iterable[Source], arch: Arch) -> tuple[str, ...]:
-    """The names of the architectures that the kernels are read for."""
+    """The names of the architectures of the kernels, without repetition."""
     return tuple(dict.fromkeys((arch.name, *(each.target for each in sources if each.target is not None))))
 
 
-def _readers(registry: Registry, name: str) -> list[Arch]:
-    """One architecture for each parser that may read the file: all of them where its ending tells nothing."""
+def _parser_architectures(registry: Registry, name: str) -> list[Arch]:
+    """One architecture for each parser of files with this extension; of all parsers where no extension matches."""
     parsers: dict[Callable[..., object], Arch] = {}
     stem = name.split("#")[0]
     for arch in registry.arches.values():
@@ -263,18 +266,18 @@ def _readers(registry: Registry, name: str) -> list[Arch]:
     return list((parsers or {arch.parse: arch for arch in registry.arches.values()}).values())
 
 
-def _no_reader(registry: Registry, name: str) -> str:
-    """The end of a sentence where no plugin that is installed is for files of such an ending, else nothing."""
-    ending, read = Path(name.split("#")[0]).suffix, extensions(registry.arches.values())
-    if not ending or ending in read:
+def _missing_plugin_hint(registry: Registry, name: str) -> str:
+    """The end of an error sentence where no installed plugin parses files with this extension, else empty."""
+    suffix, known_suffixes = Path(name.split("#")[0]).suffix, extensions(registry.arches.values())
+    if not suffix or suffix in known_suffixes:
         return ""
     return (
-        f"; the plugins that are installed read {', '.join(read)}: install that of the architecture of {ending} "
-        "(pip install bitwise-VENDOR), or give the file its own ending"
+        f"; the installed plugins parse {', '.join(known_suffixes)}: install the plugin for {suffix} files "
+        "(pip install bitwise-VENDOR), or rename the file"
     )
 
 
-def _unmodelled(registry: Registry, target: str) -> str:
+def _unmodelled_target(registry: Registry, target: str) -> str:
     known = ", ".join(sorted({name for arch in registry.arches.values() for name in (arch.name, *arch.targets)}))
     sentence = f"no plugin models the target {target}; those modelled: {known or 'none'}"
     if registry.broken:

@@ -1,4 +1,4 @@
-"""Kernels into classes of proved equals, over all cores."""
+"""The partition of kernels into equivalence classes, by parallel analyses."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from bitwise_core.checker.worker_pool import Progress, WorkerPool
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.plugins import registry
 
-_NO_ANSWER = "the process that read it ended without an answer, most likely for lack of memory"
+_NO_ANSWER = "the worker process ended without a result, most likely for lack of memory"
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Classes in the order of their first kernels; Unknown kernels are classes of their own."""
+    """Equivalence classes of kernels, in the order of their first kernels; an Unknown kernel is a class by itself.
+
+    `unknown` maps the names of Unknown kernels to the reasons.  `scope` is `launch` or `every launch`.  `results` are
+    the results of all kernels in their given order, `notes` the assumptions of the analyses.
+    """
 
     classes: tuple[tuple[str, ...], ...]
     unknown: Mapping[str, str]
     scope: str
     seconds: float
-    readings: tuple[AnalysisResult, ...]
+    results: tuple[AnalysisResult, ...]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -35,21 +39,21 @@ class Partition:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{number}</td><td>{len(names)}</td><td>{escape(_shortened(names))}</td></tr>"
-            for number, names in enumerate(self.classes[:_SHOWN], 1)
+            for number, names in enumerate(self.classes[:_MAXIMUM_SHOWN_CLASSES], 1)
         )
-        more = len(self.classes) - _SHOWN
+        more = len(self.classes) - _MAXIMUM_SHOWN_CLASSES
         rest = f"<tr><td colspan=3>{more} more classes</td></tr>" if more > 0 else ""
         head = "<tr><th>class</th><th>kernels</th><th>names</th></tr>"
         return f"{escape(self.sentence())}<table>{head}{rows}{rest}</table>"
 
     def sentence(self) -> str:
-        """How many kernels, classes and unknown kernels there are, for which scope."""
+        """The numbers of kernels, classes and unknown kernels, and the scope, in one sentence."""
         kernels, unknown = sum(map(len, self.classes)), len(self.unknown)
         scope = "every launch" if self.scope == "every launch" else "the given launches"
         return f"{kernels} kernels, {len(self.classes) - unknown} classes, {unknown} unknown, for {scope}"
 
     def as_json(self) -> dict[str, object]:
-        """The form that the command line prints."""
+        """The partition as the JSON object that the command prints."""
         return {
             "classes": [list(each) for each in self.classes],
             "unknown": dict(self.unknown),
@@ -59,8 +63,8 @@ class Partition:
         }
 
 
-_SHOWN = 50
-"""So many classes a notebook shows."""
+_MAXIMUM_SHOWN_CLASSES = 50
+"""The number of classes shown in a notebook."""
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -69,14 +73,14 @@ def _shortened(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What every job of one partition shares."""
+    """The inputs that all jobs of one partition share."""
 
     target: str
     buffers: Mapping[str, int]
     options: Options
 
     def session(self) -> Session:
-        """A session of one process."""
+        """The session of one process."""
         return Session(self.buffers, self.options)
 
 
@@ -95,44 +99,27 @@ def _arch(task: _Task, source: Source) -> Arch:
     return registry.default().arch(source.target or task.target)
 
 
-def _read(session: Session, job: tuple[_Task, Source]) -> AnalysisResult:
+def _analyse_job(session: Session, job: tuple[_Task, Source]) -> AnalysisResult:
     task, source = job
-    return session.read(source, _arch(task, source)).portable()
+    return session.analyse(source, _arch(task, source)).portable()
 
 
-def _compare(session: Session, job: tuple[_Task, Source, Source]) -> tuple[Outcome, str]:
+def _compare_job(session: Session, job: tuple[_Task, Source, Source]) -> tuple[Outcome, str]:
     task, left, right = job
     return compare_large((left, right), (_arch(task, left), _arch(task, right)), session)
 
 
-def _read_all(task: _Task, sources: Sequence[Source], workers: Pool) -> list[AnalysisResult]:
-    found = workers.map(_read, [(task, source) for source in sources])
+def _analyse_all(task: _Task, sources: Sequence[Source], workers: Pool) -> list[AnalysisResult]:
+    found = workers.map(_analyse_job, [(task, source) for source in sources])
     return [
-        AnalysisResult(source.name, None, _NO_ANSWER) if reading is None else reading
-        for source, reading in zip(sources, found, strict=True)
+        AnalysisResult(source.name, None, _NO_ANSWER) if result is None else result
+        for source, result in zip(sources, found, strict=True)
     ]
 
 
 def _compare_all(task: _Task, left: Source, others: Sequence[Source], workers: Pool) -> list[tuple[Outcome, str]]:
-    found = workers.map(_compare, [(task, left, other) for other in others])
+    found = workers.map(_compare_job, [(task, left, other) for other in others])
     return [(Outcome.UNKNOWN, f"{_NO_ANSWER} ({left.name})") if each is None else each for each in found]
-
-
-def read_all(
-    sources: Sequence[Source],
-    target: str,
-    options: Options,
-    *,
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> list[AnalysisResult]:
-    """The readings of all kernels, in their order, made by up to `workers` processes (all cores by default).
-
-    Raises KeyError where no plugin has the target.
-    """
-    task = _task(sources, target, options)
-    with WorkerPool(task.session, min(workers, len(sources)) if workers else None, len(sources), progress) as pool:
-        return _read_all(task, sources, pool)
 
 
 def verdicts(
@@ -144,29 +131,29 @@ def verdicts(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> list[Verdict]:
-    """The verdict on the reference itself and then on each of the others against it, in their order.
+    """The verdict on the reference itself, and then on each of the others compared with it, in the given order.
 
-    The first is Equal unless the reference could not be read.  Raises KeyError where no plugin has the target.
+    The first is EQUAL unless the reference is Unknown.  Raises KeyError where no plugin models the target.
     """
     sources = [reference, *others]
     task = _task(sources, target, options)
     with WorkerPool(task.session, workers, len(sources), progress) as pool:
-        first, *rest = _read_all(task, sources, pool)
-        answers = [_itself(first, options), *(verdict(first, reading, options) for reading in rest)]
+        first, *rest = _analyse_all(task, sources, pool)
+        answers = [_verdict_on_itself(first, options), *(verdict(first, result, options) for result in rest)]
         if first.unknown is not None:
             return answers
-        places = [n for n, each in enumerate(rest, 1) if each.unknown is None and (first.large or each.large)]
-        compared = _compare_all(task, reference, [sources[n] for n in places], pool)
-    for place, (outcome, reason) in zip(places, compared, strict=True):
-        before = answers[place]
-        answers[place] = Verdict(outcome, reason, before.scope, before.notes, before.conditions)
+        positions = [n for n, each in enumerate(rest, 1) if each.unknown is None and (first.large or each.large)]
+        compared = _compare_all(task, reference, [sources[n] for n in positions], pool)
+    for position, (outcome, reason) in zip(positions, compared, strict=True):
+        before = answers[position]
+        answers[position] = Verdict(outcome, reason, before.scope, before.notes, before.conditions)
     return answers
 
 
-def _itself(reading: AnalysisResult, options: Options) -> Verdict:
-    if reading.unknown is not None:
-        return verdict(reading, reading, options)
-    return Verdict(Outcome.EQUAL, "it is the reference", options.scope, reading.notes, tuple(sorted(options.assume)))
+def _verdict_on_itself(result: AnalysisResult, options: Options) -> Verdict:
+    if result.unknown is not None:
+        return verdict(result, result, options)
+    return Verdict(Outcome.EQUAL, "it is the reference", options.scope, result.notes, tuple(sorted(options.assume)))
 
 
 def partition(
@@ -177,72 +164,76 @@ def partition(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Partition:
-    """Partitions kernels by proved equality; those that name a target of their own are read for it.
+    """Partition kernels by proved equality.  A kernel with a `target` is analysed for that architecture.
 
-    Raises KeyError where no plugin has a target.
+    Raises KeyError where no plugin models a target.
     """
     start = time.perf_counter()
     task = _task(sources, target, options)
     with WorkerPool(task.session, workers, len(sources), progress) as pool:
-        readings = _read_all(task, sources, pool)
-        classes, unknown = _by_signature(readings)
-        for group in _large_groups(sources, readings):
-            doubts = _by_comparison(task, group, sources, readings, classes, pool)
-            unknown |= doubts
+        results = _analyse_all(task, sources, pool)
+        classes, unknown = _by_signature(results)
+        for group in _large_groups(sources, results):
+            reasons = _by_comparison(task, group, sources, results, classes, pool)
+            unknown |= reasons
     ordered = sorted(classes, key=min)
-    proved = [reading for place, reading in enumerate(readings) if place not in unknown]
-    notes = tuple(dict.fromkeys(note for reading in proved for note in reading.notes))
-    names = tuple(tuple(sources[place].name for place in sorted(members)) for members in ordered)
-    by_name = {sources[place].name: reason for place, reason in sorted(unknown.items())}
-    return Partition(names, by_name, options.scope, time.perf_counter() - start, tuple(readings), notes)
+    proved = [result for position, result in enumerate(results) if position not in unknown]
+    notes = tuple(dict.fromkeys(note for result in proved for note in result.notes))
+    names = tuple(tuple(sources[position].name for position in sorted(members)) for members in ordered)
+    by_name = {sources[position].name: reason for position, reason in sorted(unknown.items())}
+    return Partition(names, by_name, options.scope, time.perf_counter() - start, tuple(results), notes)
 
 
-def _by_signature(readings: Sequence[AnalysisResult]) -> tuple[list[list[int]], dict[int, str]]:
-    """Classes of the places of equal signatures, and why those that have none, or a lone program, are unknown."""
+def _by_signature(results: Sequence[AnalysisResult]) -> tuple[list[list[int]], dict[int, str]]:
+    """Group the positions of results by signature; with the reasons why some of them are Unknown, by position.
+
+    A kernel on a large grid is a class by itself.  A class of one kernel of which the program text alone was compared
+    is Unknown.
+    """
     classes: dict[object, list[int]] = {}
     unknown: dict[int, str] = {}
-    for place, reading in enumerate(readings):
-        if reading.unknown is not None:
-            unknown[place] = reading.unknown
-        classes.setdefault(reading.signature if reading.signature is not None else place, []).append(place)
+    for position, result in enumerate(results):
+        if result.unknown is not None:
+            unknown[position] = result.unknown
+        classes.setdefault(result.signature if result.signature is not None else position, []).append(position)
     for members in classes.values():
-        reason = readings[members[0]].program_only
+        reason = results[members[0]].program_only
         if len(members) == 1 and reason is not None:
             unknown[members[0]] = reason
     return list(classes.values()), unknown
 
 
-def _large_groups(sources: Sequence[Source], readings: Sequence[AnalysisResult]) -> list[list[int]]:
-    """The places of kernels that write the same buffers, where one of them at least has a large grid."""
+def _large_groups(sources: Sequence[Source], results: Sequence[AnalysisResult]) -> list[list[int]]:
+    """Groups of positions of kernels with the same buffers, of which at least one has a large grid."""
     groups: dict[frozenset[str], list[int]] = {}
-    for place, (source, reading) in enumerate(zip(sources, readings, strict=True)):
-        if source.launch is not None and reading.unknown is None:
-            groups.setdefault(frozenset(source.launch.buffers()), []).append(place)
-    return [group for group in groups.values() if len(group) > 1 and any(readings[place].large for place in group)]
+    for position, (source, result) in enumerate(zip(sources, results, strict=True)):
+        if source.launch is not None and result.unknown is None:
+            groups.setdefault(frozenset(source.launch.buffers()), []).append(position)
+    return [group for group in groups.values() if len(group) > 1 and any(results[position].large for position in group)]
 
 
 def _by_comparison(
     task: _Task,
     group: Sequence[int],
     sources: Sequence[Source],
-    readings: Sequence[AnalysisResult],
+    results: Sequence[AnalysisResult],
     classes: list[list[int]],
     pool: Pool,
 ) -> dict[int, str]:
-    """Merges classes of a group by comparing their first kernels; says why kernels that stay alone may not differ."""
-    doubts: dict[int, str] = {}
-    waiting = [members for members in classes if members[0] in group]
-    while waiting:
-        first, *others = waiting
-        asked = [each for each in others if readings[first[0]].large or readings[each[0]].large]
-        found = _compare_all(task, sources[first[0]], [sources[each[0]] for each in asked], pool)
-        for members, (outcome, reason) in zip(asked, found, strict=True):
+    """Merge classes of a group by comparing their first kernels; the reasons why single kernels remain Unknown."""
+    reasons: dict[int, str] = {}
+    pending = [members for members in classes if members[0] in group]
+    while pending:
+        first, *others = pending
+        compared = [each for each in others if results[first[0]].large or results[each[0]].large]
+        found = _compare_all(task, sources[first[0]], [sources[each[0]] for each in compared], pool)
+        for members, (outcome, reason) in zip(compared, found, strict=True):
             if outcome is Outcome.EQUAL:
                 first.extend(members)
                 classes.remove(members)
                 others.remove(members)
             elif outcome is Outcome.UNKNOWN:
-                doubts.setdefault(members[0], reason)
-        waiting = others
+                reasons.setdefault(members[0], reason)
+        pending = others
     alone = {members[0] for members in classes if len(members) == 1}
-    return {place: reason for place, reason in doubts.items() if place in alone}
+    return {position: reason for position, reason in reasons.items() if position in alone}

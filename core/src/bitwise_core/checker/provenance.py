@@ -1,4 +1,4 @@
-"""One block run again with every term's making recorded, so that a hash leads back to its operation and operands."""
+"""Provenance: one block executed again with recording, so that a hash maps to its operation and operands."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.execution.values.term_hash import WIDENING, base_hash, full_hash
 from bitwise_core.numerics import Operation
 
-_KEPT = L.FORM | L.ABSORBED | 255 << L.OPERATION_SHIFT
+_HASHED_FLAGS = L.FORM | L.ABSORBED | 255 << L.OPERATION_SHIFT
 MAXIMUM_ATOMIC_LANES = 1 << 16
-"""What atomic operations leave may come from any block: up to this many threads all blocks are replayed for it."""
+"""The result of atomic operations depends on all blocks, which are all executed again, up to this many threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """What one lane holds: payload words and form, as in `machine.lanes`."""
+    """The value of one lane: payload words and flags, as in `execution.values.symbolic_vector`."""
 
     first: int
     second: int
@@ -39,22 +39,22 @@ class Scalar:
 
     @property
     def kind(self) -> int:
-        """KNOWN, LEAF, TERM or SET, of the payload."""
+        """The kind of the payload: CONST, LOAD, TERM or AC_TERMS."""
         return self.flags & L.KIND
 
     def without(self, flag: int) -> Scalar:
-        """The value without a part of its form."""
+        """The value without one of its flags."""
         return Scalar(self.first, self.second, self.flags & ~flag, 16 if flag == L.WIDENED else self.bits)
 
-    def lanes(self) -> SymbolicVector:
-        """The value as the lanes of one thread."""
+    def vector(self) -> SymbolicVector:
+        """The value as a vector of one thread."""
         words = np.array([self.first, self.second], dtype=np.uint64).reshape(2, 1, 1)
         return SymbolicVector(self.bits, words, self.flags)
 
     @property
     def hash(self) -> tuple[int, int]:
-        """The hash of the value itself: equal for two values exactly when they are the same canonical tree."""
-        return _pair(full_hash(self.lanes()))
+        """The hash of the value, flags included: equal for two values exactly when their canonical trees are equal."""
+        return _pair(full_hash(self.vector()))
 
 
 def _pair(words: hashing.Words) -> tuple[int, int]:
@@ -62,50 +62,50 @@ def _pair(words: hashing.Words) -> tuple[int, int]:
     return int(flat[0, 0]), int(flat[1, 0])
 
 
-def known(number: int, bits: int) -> Scalar:
-    """A known number."""
+def constant(number: int, bits: int) -> Scalar:
+    """A constant."""
     return Scalar(number, number, L.CONST, bits)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A value taken apart: its operation's name, its operands, and which of them may change places.
+class Definition:
+    """The definition of a value: the name of its operation, its operands, and the positions of commutative ones.
 
-    `name` is "load", "constant" or "undefined" for what has no operands.  `line` is that of the assembly, 0 where the
-    value is none of the text's own instructions.
+    `name` is "load", "constant" or "undefined" for values without operands.  `line` is the line of the assembly, 0
+    where the value is not the result of an instruction of the text.
     """
 
     name: str
     scalar: Scalar
     operands: tuple[Scalar, ...] = ()
-    commuting: tuple[int, ...] = ()
+    commutative: tuple[int, ...] = ()
     line: int = 0
 
 
-_FORMAT = {16: "fp16", 32: "fp32", 64: "fp64"}
+_FLOAT_FORMATS = {16: "fp16", 32: "fp32", 64: "fp64"}
 
 
 @dataclass(eq=False)
 class Provenance:
-    """What was recorded of a run of some blocks of a kernel."""
+    """The terms recorded in an execution of some blocks of a kernel, and the memory after it."""
 
     ready: PreparedLaunch
     memory: GlobalMemory
-    made: list[RecordedTerm]
+    recorded: list[RecordedTerm]
     buffers: Mapping[str, int]
-    _starts: list[int] = field(default_factory=list)
+    _result_offsets: list[int] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return f"Replay({self.ready!r}, {len(self.made)} operations)"
+        return f"Provenance({self.ready!r}, {len(self.recorded)} operations)"
 
     @cached_property
     def _index(self) -> tuple[Array, Array, Array]:
-        """First words of all results in order, with their second words and their places."""
+        """The first words of all results in ascending order, with their second words and positions."""
         first, second = [], []
         total = 0
-        for each in self.made:
+        for each in self.recorded:
             words = base_hash(each.result).reshape(2, -1)
-            self._starts.append(total)
+            self._result_offsets.append(total)
             total += words.shape[1]
             first.append(words[0])
             second.append(words[1])
@@ -116,70 +116,70 @@ class Provenance:
         order = np.argsort(keys, kind="stable")
         return keys[order], np.concatenate(second)[order], order
 
-    def find(self, scalar: Scalar) -> tuple[RecordedTerm, int] | None:
-        """How a payload was made, and its place among the results made at once."""
+    def recorded_term(self, scalar: Scalar) -> tuple[RecordedTerm, int] | None:
+        """The recorded term with this payload, and its position among the results of that term; None if unknown."""
         keys, seconds, order = self._index
-        first, second = _pair(base_hash(scalar.lanes()))
-        place = int(np.searchsorted(keys, np.uint64(first)))
-        while place < len(keys) and int(keys[place]) == first:
-            if int(seconds[place]) == second:
-                flat = int(order[place])
-                number = int(np.searchsorted(self._starts, flat, side="right")) - 1
-                return self.made[number], flat - self._starts[number]
-            place += 1
+        first, second = _pair(base_hash(scalar.vector()))
+        position = int(np.searchsorted(keys, np.uint64(first)))
+        while position < len(keys) and int(keys[position]) == first:
+            if int(seconds[position]) == second:
+                flat = int(order[position])
+                number = int(np.searchsorted(self._result_offsets, flat, side="right")) - 1
+                return self.recorded[number], flat - self._result_offsets[number]
+            position += 1
         return None
 
-    def part(self, scalar: Scalar) -> Part:
-        """A value taken apart by one operation."""
+    def definition(self, scalar: Scalar) -> Definition:
+        """The definition of a value."""
         while True:
-            outer = _outer(scalar)
-            if outer is not None:
-                return outer
-            found = self.find(scalar)
+            from_flags = _definition_from_flags(scalar)
+            if from_flags is not None:
+                return from_flags
+            found = self.recorded_term(scalar)
             if found is None:
-                return Part("undefined", scalar)
-            made, flat = found
-            operands = _operands(made, flat)
-            if made.name != SAME:
+                return Definition("undefined", scalar)
+            term, flat = found
+            operands = _operands(term, flat)
+            if term.name != SAME:
                 break
             if operands[0] == scalar:
-                return Part("undefined", scalar)
+                return Definition("undefined", scalar)
             scalar = operands[0]
-        if scalar.kind == L.AC_TERMS and made.commutes:
-            operands = tuple(self._members(scalar, made, operands))
-        if made.name.startswith("fma") and len(operands) == 2:
-            # A product that may not be negated apart stands as one operand of such a sum.
-            product = self.part(operands[0])
+        if scalar.kind == L.AC_TERMS and term.commutes:
+            operands = tuple(self._flattened_operands(scalar, term, operands))
+        if term.name.startswith("fma") and len(operands) == 2:
+            # A product whose sign cannot be separated is recorded as one operand of the sum.
+            product = self.definition(operands[0])
             operands = (*product.operands, operands[1])
-        return Part(made.name, scalar, operands, _commuting(made, len(operands)), made.line)
+        return Definition(term.name, scalar, operands, _commutative_positions(term, len(operands)), term.line)
 
-    def _members(self, scalar: Scalar, made: RecordedTerm, operands: tuple[Scalar, ...]) -> Iterator[Scalar]:
-        """The members of a set, however it was put together."""
-        name, own = made.name, scalar.flags & (255 << L.OPERATION_SHIFT)
+    def _flattened_operands(self, scalar: Scalar, term: RecordedTerm, operands: tuple[Scalar, ...]) -> Iterator[Scalar]:
+        """The operands of a flattened AC operation, in whatever order it was built."""
+        name, own = term.name, scalar.flags & (255 << L.OPERATION_SHIFT)
         stack = list(reversed(operands))
         while stack:
             each = stack.pop()
-            inside = each.kind == L.AC_TERMS and not each.flags & (L.PLUS_ZERO | L.NEGATED | L.WIDENED)
-            found = self.find(each) if inside and each.flags & (255 << L.OPERATION_SHIFT) == own else None
+            nested = each.kind == L.AC_TERMS and not each.flags & (L.PLUS_ZERO | L.NEGATED | L.WIDENED)
+            found = self.recorded_term(each) if nested and each.flags & (255 << L.OPERATION_SHIFT) == own else None
             if found is None or found[0].name != name:
                 yield each
                 continue
             stack.extend(reversed(_operands(*found)))
 
     def stored(self, buffer: int, address: int, size: int) -> tuple[Scalar, int]:
-        """The value that the run leaves at an address, and the line that stored it.  Raises Unsupported."""
+        """The final value at an address, of `size` bytes, and the line of its store.  Raises Unsupported."""
         for event in reversed(final_events(self.memory, buffer)):
             wide = event.bits // 8
-            inside = (event.address <= np.uint64(address)) & (
+            containing = (event.address <= np.uint64(address)) & (
                 event.address + np.uint64(wide) >= np.uint64(address + size)
             )
-            if inside.any():
-                return _stored(event, int(np.flatnonzero(inside)[0]), address, size), event.line
-        raise Unsupported(f"the block replayed stores nothing of {size} bytes there")
+            if containing.any():
+                return _stored(event, int(np.flatnonzero(containing)[0]), address, size), event.line
+        raise Unsupported(f"the traced block stores no element of {size} bytes there")
 
     @cached_property
     def sources(self) -> Mapping[int, SourceLine]:
-        """The lines of the kernel's own source by the assembly's."""
+        """The lines of the kernel's source by the lines of the assembly."""
         kernels = [self.ready.kernel, *self.ready.module.functions.values()]
         return {each.line: each.source for kernel in kernels for each in kernel.instructions if each.source is not None}
 
@@ -191,38 +191,38 @@ def _stored(event: Access, lane: int, address: int, size: int) -> Scalar:
     low = (address - int(event.address[lane])) * 8
     if low == 0 and size * 8 == event.bits:
         return whole
-    return _scalar(as_symbolic_vector(extract(whole.lanes(), low, size * 8)), (1, 1), 0)
+    return _scalar(as_symbolic_vector(extract(whole.vector(), low, size * 8)), (1, 1), 0)
 
 
 class RecordingDomain(TermDomain):
-    """The domain of terms of a replay: its values carry the recorder."""
+    """The term domain with recording: every value carries the recorder."""
 
     def __init__(self, assumptions: frozenset[str], recorder: Recorder) -> None:
         super().__init__(assumptions, recorder)
-        self._mark = recorder.mark
+        self._attach = recorder.mark
 
-    def _marked(self, values: Sequence[Value]) -> list[Value]:
-        return [self._mark(value) for value in values]
+    def _attached(self, values: Sequence[Value]) -> list[Value]:
+        return [self._attach(value) for value in values]
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
-        return self._mark(super().floating(operation, self._marked(operands), properties))
+        return self._attach(super().floating(operation, self._attached(operands), properties))
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
-        return self._mark(super().integer(operation, self._marked(operands)))
+        return self._attach(super().integer(operation, self._attached(operands)))
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
-        return self._mark(super().select(*self._marked([predicate, if_true, if_false])))
+        return self._attach(super().select(*self._attached([predicate, if_true, if_false])))
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""
-        return self._mark(super().load(address, bits))
+        return self._attach(super().load(address, bits))
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
-        return self._mark(super().gather(address, bits, mask))
+        return self._attach(super().gather(address, bits, mask))
 
     def mma_step(
         self,
@@ -232,15 +232,15 @@ class RecordingDomain(TermDomain):
         right: mma_steps.OperandVectors,
     ) -> SymbolicVector:
         """See `Domain.mma_step`."""
-        return self._mark(super().mma_step(step, accumulator, left, right))
+        return self._attach(super().mma_step(step, accumulator, left, right))
 
 
 def trace_provenance(
     ready: PreparedLaunch, buffers: Mapping[str, int], assume: frozenset[str], buffer: int, thread: int
 ) -> Provenance:
-    """Runs the block of a thread again, recorded; all blocks for a buffer that atomic operations write.
+    """Execute the block of a thread again, with recording; all blocks for a buffer that atomic operations write.
 
-    Raises Unsupported where that is too much to be kept.
+    Raises Unsupported where there are too many terms to record.
     """
     block = thread >> THREAD_SHIFT
     try:
@@ -248,7 +248,7 @@ def trace_provenance(
         memory, _ = run_blocks(ready, RecordingDomain(assume, recorder), buffers, [block])
         if buffer in memory.atomics and ready.launch.blocks > 1:
             if ready.launch.blocks * ready.threads > MAXIMUM_ATOMIC_LANES:
-                raise Unsupported("atomic operations of many blocks meet there, too many to be shown")
+                raise Unsupported("atomic operations of too many blocks update this buffer for a trace")
             recorder = Recorder()
             memory, _ = run_blocks(ready, RecordingDomain(assume, recorder), buffers)
         if buffer in memory.atomics:
@@ -258,43 +258,43 @@ def trace_provenance(
     return Provenance(ready, memory, recorder.terms, buffers)
 
 
-def _operands(made: RecordedTerm, flat: int) -> tuple[Scalar, ...]:
-    shape = made.result.words.shape[1:]
-    return tuple(_scalar(each, shape, flat) for each in made.operands)
+def _operands(term: RecordedTerm, flat: int) -> tuple[Scalar, ...]:
+    shape = term.result.words.shape[1:]
+    return tuple(_scalar(each, shape, flat) for each in term.operands)
 
 
-def _scalar(lanes: SymbolicVector, shape: tuple[int, ...], flat: int) -> Scalar:
-    """What lanes hold at a place of the shape to which they broadcast."""
-    place = np.unravel_index(flat, shape)
-    first, second = (int(_at(lanes.words[half], place)) for half in (0, 1))
-    flags = lanes.flags if isinstance(lanes.flags, int) else int(_at(lanes.flags, place))
-    return Scalar(first, second, flags & _KEPT, lanes.bits)
+def _scalar(vector: SymbolicVector, shape: tuple[int, ...], flat: int) -> Scalar:
+    """The value of a vector at a flat index of the shape to which it broadcasts."""
+    position = np.unravel_index(flat, shape)
+    first, second = (int(_at(vector.words[half], position)) for half in (0, 1))
+    flags = vector.flags if isinstance(vector.flags, int) else int(_at(vector.flags, position))
+    return Scalar(first, second, flags & _HASHED_FLAGS, vector.bits)
 
 
-def _at(array: Array, place: tuple[np.intp, ...]) -> Array:
-    inner = place[len(place) - array.ndim :]
+def _at(array: Array, position: tuple[np.intp, ...]) -> Array:
+    inner = position[len(position) - array.ndim :]
     found: Array = array[tuple(0 if extent == 1 else index for index, extent in zip(inner, array.shape, strict=True))]
     return found
 
 
-def _outer(scalar: Scalar) -> Part | None:
-    """What a value's form alone says: a sum with +0, a sign flip, a widening, a number, a load."""
+def _definition_from_flags(scalar: Scalar) -> Definition | None:
+    """The definition that follows from the flags alone: a sum with +0, a sign flip, a widening, a constant, a load."""
     if scalar.flags & L.PLUS_ZERO:
-        zero = known(0, scalar.bits)
-        return Part(f"add.rn.{_FORMAT[scalar.bits]}", scalar, (scalar.without(L.PLUS_ZERO), zero), (0, 1))
+        zero = constant(0, scalar.bits)
+        return Definition(f"add.rn.{_FLOAT_FORMATS[scalar.bits]}", scalar, (scalar.without(L.PLUS_ZERO), zero), (0, 1))
     if scalar.flags & L.NEGATED:
-        name = "not.b1" if scalar.bits == 1 else f"neg.{_FORMAT[scalar.bits]}"
-        return Part(name, scalar, (scalar.without(L.NEGATED),))
+        name = "not.b1" if scalar.bits == 1 else f"neg.{_FLOAT_FORMATS[scalar.bits]}"
+        return Definition(name, scalar, (scalar.without(L.NEGATED),))
     if scalar.flags & L.WIDENED:
-        return Part(WIDENING, scalar, (scalar.without(L.WIDENED),))
+        return Definition(WIDENING, scalar, (scalar.without(L.WIDENED),))
     if scalar.kind == L.CONST:
-        return Part("constant", scalar)
-    return Part("load", scalar) if scalar.kind == L.LOAD else None
+        return Definition("constant", scalar)
+    return Definition("load", scalar) if scalar.kind == L.LOAD else None
 
 
-def _commuting(made: RecordedTerm, count: int) -> tuple[int, ...]:
-    if made.name.startswith(mma_steps.MATRIX):
+def _commutative_positions(term: RecordedTerm, count: int) -> tuple[int, ...]:
+    if term.name.startswith(mma_steps.MATRIX):
         return (1, 2)
-    if not made.commutes:
+    if not term.commutes:
         return ()
-    return (0, 1) if made.name.startswith("fma") else tuple(range(count))
+    return (0, 1) if term.name.startswith("fma") else tuple(range(count))

@@ -1,4 +1,4 @@
-"""The verdict on two kernels: equal, different, unproved or unknown, with what it rests on."""
+"""Verdicts on two kernels: equal, different, unproved or unknown, with scope, conditions and assumptions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bitwise_core.execution.buffers import Array
 
 
 class Outcome(StrEnum):
-    """What is known of two kernels.
+    """The outcome of a comparison of two kernels.
 
-    EQUAL: proved.  DIFFERENT: a counterexample was found, and both kernels were run on it.  UNPROVED: both kernels
-    were read completely and their canonical forms differ; two forms may still be one function.  UNKNOWN: the reading
-    stopped.
+    EQUAL: bitwise equality is proved.  DIFFERENT: a counterexample was found and both kernels were run on it.
+    UNPROVED: both kernels were analysed completely and their canonical forms differ; two different forms may still
+    compute the same function.  UNKNOWN: the analysis of a kernel stopped.
     """
 
     EQUAL = "equal"
@@ -27,7 +27,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The first node that differs, on one side: as an expression, its operation, and the lines behind it."""
+    """The divergent node of one kernel: an expression, its operation, and its line.
+
+    `line` is the line of the assembly, `source` the line of the kernel's source; None where unknown.
+    """
 
     node: str
     operation: str
@@ -37,10 +40,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first divergence of two kernels: an output element, and the first node that differs, `depth` below it.
+    """The first divergence of two kernels: an output element, and its first node that differs.
 
-    `element` counts in elements of the stored `size` (bytes), `offset` in bytes of the buffer.  The sides are None
-    where the trees could not be shown, for the reason in `why_not`.  `meaning` says in a sentence how the nodes differ.
+    `element` is the name of the element, as in `Y[0]`, with an index in elements of `size` bytes; `offset` is its byte
+    offset in `buffer`.  `depth` is the distance of the divergent node from the root of the tree.  `left` and `right`
+    are None where the trees cannot be shown, for the reason in `why_not`.  `meaning` explains the difference of the
+    two nodes in a sentence.
     """
 
     element: str
@@ -56,11 +61,12 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Counterexample:
-    """An input on which two kernels return different bytes: both were run on it.
+    """An input on which two kernels return different bytes; both kernels were run on it.
 
-    `arrays` holds every buffer before the launch, `path` the file they were written to, if any.  The element of the
-    smallest index that differs holds the bit patterns `left` and `right` of `size` bytes each; `count` elements differ.
-    `drawn` says how the input was drawn, `notes` what the runs rest on.
+    `arrays` holds the contents of every buffer before the launch, `path` the file they were written to, if any.
+    `buffer` and `index` name the first element that differs; the kernels return the bit patterns `left` and `right` of
+    `size` bytes there.  `count` is the number of elements of the buffer that differ.  `drawn` names the distribution of
+    the input, `notes` the assumptions of the two runs.
     """
 
     arrays: Mapping[str, Array]
@@ -76,18 +82,18 @@ class Counterexample:
 
     @property
     def element(self) -> str:
-        """The element's name, as in `Y[0]`."""
+        """The name of the element, as in `Y[0]`."""
         return f"{self.buffer}[{self.index}]"
 
     @property
     def values(self) -> tuple[str, str]:
-        """Both bit patterns in hexadecimal."""
+        """Both bit patterns, in hexadecimal."""
         digits = 2 * self.size
         return f"0x{self.left:0{digits}x}", f"0x{self.right:0{digits}x}"
 
     @property
     def sentence(self) -> str:
-        """What was seen, for people."""
+        """The counterexample in one sentence."""
         left, right = self.values
         return f"{self.element} is {left} and {right} (elements that differ: {self.count}; {self.drawn})"
 
@@ -97,9 +103,11 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer on two kernels.
+    """The result of a comparison of two kernels.
 
-    `divergence` is where canonical forms that differ part first; `counterexample` an input on which the bytes differ.
+    `scope` is `launch` or `every launch`.  `notes` are the assumptions of the verdict, `conditions` the conditions on
+    values under which it holds.  `divergence` is the first divergence of the canonical forms; `counterexample` is an
+    input on which the bytes differ.
     """
 
     outcome: Outcome
@@ -118,7 +126,7 @@ class Verdict:
         return f"<b>{head}</b>" + "".join(f"<br>{each}" for each in rest)
 
     def sentences(self) -> tuple[str, ...]:
-        """The answer in a few short lines: the outcome with its scope, the reason, the counterexample or divergence."""
+        """The verdict in a few lines: outcome and scope, reason, counterexample or divergence, conditions."""
         scope = "every launch" if self.scope == "every launch" else "this launch"
         found = [f"{self.outcome.value} for {scope}", self.reason[:300]]
         if self.counterexample is not None:
@@ -130,16 +138,16 @@ class Verdict:
         return tuple(found)
 
 
-STANDING_NOTES = (
+COMMON_NOTES = (
     "the launch's buffers do not overlap and no access leaves its buffer",
-    "an integer computed from the bits of a NaN is not told from one of another NaN",
+    "NaN payloads are not distinguished, nor are integers computed from them",
 )
-"""What every verdict for a launch rests on."""
+"""The assumptions of every verdict."""
 
 
 def verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Verdict:
-    """The verdict on two readings made with the same buffers and options."""
-    notes = tuple(dict.fromkeys((*left.notes, *right.notes, *STANDING_NOTES)))
+    """The verdict on two results of the same buffers and options; large grids are compared by `comparison`."""
+    notes = tuple(dict.fromkeys((*left.notes, *right.notes, *COMMON_NOTES)))
     conditions = tuple(sorted(options.assume))
     for each in (left, right):
         if each.unknown is not None:
@@ -156,13 +164,13 @@ def verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Ve
     return Verdict(Outcome.UNPROVED, "the canonical dependence trees differ", options.scope, notes, conditions)
 
 
-def different(verdict: Verdict, seen: Counterexample) -> Verdict:
-    """The verdict that a counterexample proves; it is of one launch, whatever scope was asked for."""
+def refuted(verdict: Verdict, counterexample: Counterexample) -> Verdict:
+    """The verdict DIFFERENT that a counterexample proves; its scope is one launch, whatever scope was requested."""
     return replace(
         verdict,
         outcome=Outcome.DIFFERENT,
         reason="a counterexample was found, and both kernels were run on it",
         scope="launch",
-        notes=tuple(dict.fromkeys((*verdict.notes, *seen.notes))),
-        counterexample=seen,
+        notes=tuple(dict.fromkeys((*verdict.notes, *counterexample.notes))),
+        counterexample=counterexample,
     )

@@ -1,4 +1,4 @@
-"""A pool of processes that is started once, and only where there is something to share out."""
+"""A pool of worker processes, each with a state that persists between jobs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any, Generic, TypeVar
 
 State = TypeVar("State")
 Job = TypeVar("Job")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Called with the number of jobs done and their total."""
 
 
 def cores() -> int:
-    """The processors that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class WorkerPool(Generic[State]):
-    """Up to `count` processes (by default one for each core), but no more than `jobs`; one means this process itself.
+    """Up to `count` worker processes (default: one per core), at most `jobs`; a count of one is this process itself.
 
-    `state` makes what each process keeps from one call of `map` to the next; a task gets it with every job.
+    `state` creates the state of each process, which persists between calls of `map` and is passed to every task.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class WorkerPool(Generic[State]):
 
     def __enter__(self) -> WorkerPool[State]:
         if self.count > 1:
-            # Workers touch neither the threads nor the device of this process, so a fork of it is safe, and quick.
+            # Workers use neither the threads nor the device of this process, so a fork is safe; it is also fast.
             method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
             context = multiprocessing.get_context(method)
-            self._pool = ProcessPoolExecutor(self.count, context, _begin, (self._make,))
+            self._pool = ProcessPoolExecutor(self.count, context, _initialise, (self._make,))
         else:
             self._state = self._make()
         return self
@@ -53,39 +53,39 @@ class WorkerPool(Generic[State]):
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=kind is not None)
 
-    def map(self, task: Callable[[State, Job], Answer], jobs: Sequence[Job]) -> list[Answer | None]:
-        """The task's answer for every job, in order; None where the process that had it ended without an answer."""
+    def map(self, task: Callable[[State, Job], Result], jobs: Sequence[Job]) -> list[Result | None]:
+        """The results of a task for all jobs, in order; None where the worker process ended without a result."""
         if self._pool is None:
             assert self._state is not None
             state = self._state
-            return [self._counted(task(state, job), done, len(jobs)) for done, job in enumerate(jobs, 1)]
+            return [self._report(task(state, job), done, len(jobs)) for done, job in enumerate(jobs, 1)]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
             try:
                 futures = [self._pool.submit(_call, task, job) for job in jobs]
             except BrokenProcessPool:
                 return [None for _ in jobs]
-            return [self._counted(_result(future), done, len(jobs)) for done, future in enumerate(futures, 1)]
+            return [self._report(_result(future), done, len(jobs)) for done, future in enumerate(futures, 1)]
 
-    def _counted(self, answer: Answer, done: int, total: int) -> Answer:
+    def _report(self, result: Result, done: int, total: int) -> Result:
         if self.progress is not None:
             self.progress(done, total)
-        return answer
+        return result
 
 
-_of_worker: list[Any] = []
-"""In a worker process its state; nowhere else anything."""
+_worker_state: list[Any] = []
+"""In a worker process, its state; empty elsewhere."""
 
 
-def _begin(make: Callable[[], Any]) -> None:
-    _of_worker[:] = [make()]
+def _initialise(make: Callable[[], Any]) -> None:
+    _worker_state[:] = [make()]
 
 
-def _call(task: Callable[[Any, Job], Answer], job: Job) -> Answer:
-    return task(_of_worker[0], job)
+def _call(task: Callable[[Any, Job], Result], job: Job) -> Result:
+    return task(_worker_state[0], job)
 
 
-def _result(future: Future[Answer]) -> Answer | None:
+def _result(future: Future[Result]) -> Result | None:
     try:
         return future.result()
     except BrokenProcessPool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from bitwise_core.checker.analysis import Options, Source
-from bitwise_core.checker.kernel_files import InputError, read_kernel, targeted
+from bitwise_core.checker.kernel_files import InputError, read_kernel, resolve_targets
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -72,7 +72,7 @@ def kernels(
     Where none has a launch the reading is for every launch.  Raises InputError.
     """
     sources = [read_kernel(name, manifest, entry) for name in names]
-    arch, targets = targeted(sources, registry.default(), target)
+    arch, targets = resolve_targets(sources, registry.default(), target)
     sources = list(targets)
     without = [source for source in sources if source.launch is None]
     if without and not options.every_launch:

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from bitwise_core import report
 from bitwise_core.checker.analysis import Options
-from bitwise_core.checker.kernel_files import InputError, extensions, read_folder, targeted, targets_of
+from bitwise_core.checker.kernel_files import InputError, extensions, read_folder, resolve_targets, targets_of
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
-from bitwise_core.checker.verdicts import STANDING_NOTES
+from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.checker.worker_pool import Progress as Report
 from bitwise_core.cli.common import print_json
 from bitwise_core.plugins import registry
@@ -31,10 +31,10 @@ def run(
     folder = read_folder(path, extensions(plugins.arches.values()))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
-    arch, sources = targeted(folder.sources, plugins, target)
+    arch, sources = resolve_targets(folder.sources, plugins, target)
     with progress("reading kernels") as advance:
         found = partition_of(sources, arch.name, options, workers=workers, progress=advance)
-    wrong = [reading.unknown or reading.name for reading in found.readings if reading.malformed]
+    wrong = [result.unknown or result.name for result in found.results if result.malformed]
     if wrong:
         raise InputError(*wrong)
     if html is not None:
@@ -98,5 +98,5 @@ def show(found: Partition, options: Options, console: Console) -> None:
     )
     for condition in sorted(options.assume):
         console.print(f"condition: all values are {condition}", markup=False)
-    for note in (*found.notes, *STANDING_NOTES):
+    for note in (*found.notes, *COMMON_NOTES):
         console.print(f"note: {note}", style="dim", markup=False)

@@ -11,7 +11,7 @@ from bitwise_core.checker.comparison import Element, divergence, find_element, s
 from bitwise_core.checker.expression_trees import build_tree
 from bitwise_core.checker.kernel_files import arch_of, targets_of
 from bitwise_core.checker.partition import Partition
-from bitwise_core.checker.verdicts import STANDING_NOTES, Divergence
+from bitwise_core.checker.verdicts import COMMON_NOTES, Divergence
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.ir.nodes import descendants
@@ -117,7 +117,7 @@ def section(
         unknown=found.unknown,
         unknown_members=tuple(members[name] for name in found.unknown),
         conditions=tuple(sorted(options.assume)),
-        notes=(*found.notes, *STANDING_NOTES),
+        notes=(*found.notes, *COMMON_NOTES),
         picture=_picture(by_name[proved[0][0]], arch, options, element) if proved else None,
     )
 
@@ -163,9 +163,9 @@ def _divergences(firsts: Sequence[Source], arch: Arch, options: Options) -> dict
         asked = with_cross_architecture(both, options)
         if kept is None or kept[0].options != asked:
             session = session_of(tuple(firsts), asked)
-            kept = session, session.read(firsts[0], both[0])
+            kept = session, session.analyse(firsts[0], both[0])
         session, first = kept
-        second = session.read(other, both[1])
+        second = session.analyse(other, both[1])
         if first.unknown is None and second.unknown is None:
             found[other.name] = divergence(first, second, (firsts[0], other), both, session)[0]
     return found

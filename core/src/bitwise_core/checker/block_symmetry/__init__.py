@@ -1,1 +1,1 @@
-"""Block symmetry: large grids decided on a few blocks, of which the others are proved to be translations."""
+"""Block symmetry: a large grid is decided on a few blocks; all other blocks are proved to be translations of them."""

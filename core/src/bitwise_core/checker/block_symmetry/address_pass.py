@@ -1,8 +1,8 @@
-"""The address pass: a program run once for all blocks of a grid, with integers exact for every block and data opaque.
+"""The address pass: one execution for all blocks of a grid, with integers exact in every block and data opaque.
 
-Integers are `BlockAffine` values.  Data is a token that only knows its taint: data is tainted where a number that
-differs between blocks has entered it.  Tainted data is not the reference block's data under a shift of addresses, and
-a pass that stores it fails.  The result is what the blocks of each part of the grid touch in global memory.
+Integers are `BlockAffine` values.  Data is an opaque value with a taint flag, which is set where a number that differs
+between blocks is an operand.  Tainted data is not the data of the reference block with shifted addresses, so a pass
+that stores it fails.  The result of a pass is the list of global memory accesses of its blocks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from bitwise_core.checker.block_symmetry.block_affine import (
     BlockAffine,
     apply_ufunc,
     block_only,
-    by_column,
-    by_distinct_blocks,
     decide,
+    evaluate_by_column,
+    evaluate_by_distinct_blocks,
     exact,
+    opaque_data,
     plain,
     select,
-    token,
     unsigned,
 )
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
@@ -45,7 +45,7 @@ from bitwise_core.numerics import Operation
 
 
 def taint_of(*values: Any) -> int:
-    """TAINT where some value differs between blocks by more than the addresses of its leaves; else 0."""
+    """TAINT where a value differs between blocks by more than the addresses of its loads; else 0."""
     for value in values:
         if isinstance(value, BlockAffine):
             if isinstance(plain(value), BlockAffine):
@@ -64,7 +64,7 @@ _CONTEXT = TermContext()
 
 
 class AddressDomain:
-    """See `machine.domain.Domain`."""
+    """The domain of an address pass, see `execution.domains.domain.Domain`."""
 
     name = "addresses"
     recorder: Recorder | None = None
@@ -72,38 +72,38 @@ class AddressDomain:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.pointers: set[int] = set()
-        """The buffers whose addresses were combined with data: those that a gather may read."""
+        """The buffers whose addresses were combined with data; a gather may read them."""
 
     def assumes(self, assumption: str) -> bool:
-        """See `Domain.assumes`: a pass assumes nothing, and so follows at least what a run follows."""
+        """See `Domain.assumes`: a pass makes no assumption, so it covers at least the executions of a full run."""
         return False
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
-        """See `Domain.floating`: known numbers are evaluated, everything else is a token."""
+        """See `Domain.floating`: constants are evaluated, all other results are opaque data."""
         for each in operands:
             if not isinstance(each, np.ndarray):
                 break
         else:
             if operation.function is not None:
                 return operation.function(*operands)
-        return token(operation.bits, taint_of(*operands))
+        return opaque_data(operation.bits, taint_of(*operands))
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Any:
         """See `Domain.integer`."""
         function = operation.function
         assert function is not None
-        values = [_numbers(each) for each in operands]
+        values = [_as_integers(each) for each in operands]
         if all(isinstance(each, np.ndarray) for each in values):
             return function(*values)
         if not all(isinstance(each, np.ndarray | BlockAffine) for each in values):
-            return self._mixed(operation, function, values)
+            return self._integer_with_data(operation, function, values)
         if all(block_only(each) for each in values):
-            return by_column(self.grid, (operation.name, operation.bits), values, function)
-        result = _by_name(self.grid, operation, values)
-        return by_distinct_blocks(self.grid, values, function) if result is None else result
+            return evaluate_by_column(self.grid, (operation.name, operation.bits), values, function)
+        result = _exact_result(self.grid, operation, values)
+        return evaluate_by_distinct_blocks(self.grid, values, function) if result is None else result
 
-    def _mixed(self, operation: Operation, function: Callable[..., Array], values: Sequence[Any]) -> Value:
-        """An operation on data and integers; a known predicate decides the lanes in which it absorbs."""
+    def _integer_with_data(self, operation: Operation, function: Callable[..., Array], values: Sequence[Any]) -> Value:
+        """An operation on data and integers; a known predicate decides the lanes in which it is absorbing."""
         if operation.name in ("and.b1", "or.b1"):
             for fixed, other in (values, values[::-1]):
                 if isinstance(fixed, np.ndarray | BlockAffine):
@@ -113,7 +113,7 @@ class AddressDomain:
                         return decided
                     return blend_values(absorbing, decided, other) if absorbing.any() else other
         self._note_pointers(values)
-        result = token(operation.bits, taint_of(*values))
+        result = opaque_data(operation.bits, taint_of(*values))
         known: Any = True
         for each in values:
             known = known & (
@@ -126,7 +126,7 @@ class AddressDomain:
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
-        chosen: Any = _numbers(predicate)
+        chosen: Any = _as_integers(predicate)
         numbers = all(isinstance(each, np.ndarray | BlockAffine) for each in (if_true, if_false))
         if numbers and if_true is if_false:
             return if_true
@@ -137,13 +137,17 @@ class AddressDomain:
         if isinstance(chosen, np.ndarray):
             return blend_values(chosen, if_true, if_false)
         self._note_pointers([if_true, if_false])
-        return token(L.width(if_true), taint_of(predicate, if_true, if_false))
+        return opaque_data(L.width(if_true), taint_of(predicate, if_true, if_false))
 
     def _note_pointers(self, values: Sequence[Any]) -> None:
-        """Records the buffers of the addresses among these numbers, which an operation combines with data."""
+        """Record the buffers of the addresses among these integers, which an operation combines with data."""
         for value in values:
             if isinstance(value, np.ndarray | BlockAffine) and value.dtype.itemsize == 8:
-                first = value if isinstance(value, np.ndarray) else value.grid.on(value.column)[:1] + value.thread
+                first = (
+                    value
+                    if isinstance(value, np.ndarray)
+                    else value.grid.active_values(value.column)[:1] + value.thread
+                )
                 buffers = np.unique(first >> np.uint64(POINTER_SHIFT))
                 self.pointers.update(int(each) for each in buffers if each)
 
@@ -165,15 +169,15 @@ class AddressDomain:
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""
-        return token(bits)
+        return opaque_data(bits)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
-        return token(bits, taint_of(address))
+        return opaque_data(bits, taint_of(address))
 
 
-def _numbers(value: Any) -> Any:
-    """Lanes of which some are numbers and the others undefined, as numbers; a full run finds reads of the others."""
+def _as_integers(value: Any) -> Any:
+    """Lanes that are constants or undefined, as integers; a full run detects uses of undefined lanes."""
     if isinstance(value, L.SymbolicVector) and not isinstance(value.flags, int) and value.bits in L.UNSIGNED:
         unwritten = (value.flags & np.uint32(L.POISON)) != 0
         if ((value.flags & np.uint32(L.FORM | L.STICKY) == L.CONST) | unwritten).all() and not unwritten.all():
@@ -194,8 +198,8 @@ _WRAPPING = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.
 _COMPARISONS = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
 
 
-def _by_name(grid: Grid, operation: Operation, values: Sequence[Any]) -> Any:
-    """The exact rule of an integer operation by its verb, None where there is none."""
+def _exact_result(grid: Grid, operation: Operation, values: Sequence[Any]) -> Any:
+    """The result of an integer operation by an exact rule, None where no rule applies."""
     verb, bits, form = operation.verb, operation.bits, operation.operands[0]
     if (bits == 1 and not operation.is_comparison) or operation.modifiers or operation.is_float:
         return None
@@ -239,7 +243,7 @@ def _shift(grid: Grid, verb: str, kind: str, values: Sequence[Any], bits: int) -
 
 
 def _quotient(grid: Grid, verb: str, values: Sequence[Any]) -> Any:
-    """Division of numbers that are not negative, where rounding down is rounding toward zero."""
+    """Division of nonnegative integers, for which rounding down is rounding toward zero."""
     value, by = values
     if not isinstance(by, np.ndarray) or by.size != 1 or int(by.flat[0]) <= 0:
         return None
@@ -250,8 +254,11 @@ def _quotient(grid: Grid, verb: str, values: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
-    """One access to global memory: in block b, lane i touches `bits` bits at `column[b] + thread[i]`, wrapped."""
+class GlobalAccess:
+    """An access to global memory: in block b, lane i accesses `bits` bits at `column[b] + thread[i]`, modulo 2**64.
+
+    `kind` is `load`, `store` or `atomic`; `operation` is the name of the atomic operation.
+    """
 
     kind: str
     column: Column | None
@@ -262,15 +269,15 @@ class Touch:
 
 
 class AddressMemory(GlobalMemory):
-    """Global memory of an address pass: the accesses in order, without content."""
+    """The global memory of an address pass: it records accesses in order and has no contents."""
 
     def __init__(self, domain: AddressDomain) -> None:
         super().__init__(domain)
-        self.addresses = domain
-        self.touched: list[Touch] = []
-        self.read_by_data: set[int] = set()
+        self.address_domain = domain
+        self.accesses: list[GlobalAccess] = []
+        self.gathered_buffers: set[int] = set()
 
-    def _touch(self, kind: str, address: Any, bits: int, mask: Array | None, line: int, operation: str = "") -> None:
+    def _record(self, kind: str, address: Any, bits: int, mask: Array | None, line: int, operation: str = "") -> None:
         value = plain(address)
         column = value.column if isinstance(value, BlockAffine) else None
         thread = value.thread if isinstance(value, BlockAffine) else value
@@ -278,26 +285,26 @@ class AddressMemory(GlobalMemory):
             shape = np.broadcast_shapes(thread.shape, mask.shape)
             thread = np.broadcast_to(thread, shape)[np.broadcast_to(mask, shape)]
         if thread.size:
-            self.touched.append(
-                Touch(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
+            self.accesses.append(
+                GlobalAccess(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
             )
 
     def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """See `GlobalMemory.load`."""
-        self._touch("load", address, bits, mask, line)
-        return token(bits)
+        self._record("load", address, bits, mask, line)
+        return opaque_data(bits)
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """See `GlobalMemory.gather`."""
-        if not self.addresses.pointers:
-            raise NotSymmetric("memory is read at a computed address in a buffer that is not known", line)
-        self.read_by_data |= self.addresses.pointers
+        if not self.address_domain.pointers:
+            raise NotSymmetric("memory is read at a computed address in an unknown buffer", line)
+        self.gathered_buffers |= self.address_domain.pointers
         return self.domain.gather(address, bits, mask)
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
-        self._check(value, line)
-        self._touch("store", address, L.width(value), mask, line)
+        self._check_untainted(value, line)
+        self._record("store", address, L.width(value), mask, line)
 
     def atomic(
         self,
@@ -310,16 +317,16 @@ class AddressMemory(GlobalMemory):
         line: int,
     ) -> None:
         """See `GlobalMemory.atomic`."""
-        self._check(value, line)
-        self._touch("atomic", address, L.width(value), mask, line, operation.name)
+        self._check_untainted(value, line)
+        self._record("atomic", address, L.width(value), mask, line, operation.name)
 
-    def _check(self, value: Value, line: int) -> None:
+    def _check_untainted(self, value: Value, line: int) -> None:
         if taint_of(value):
             raise NotSymmetric("a stored value depends on the block's number by more than addresses", line)
 
 
-class OpaqueShared(SharedMemory):
-    """Shared memory that only knows whether tainted data was stored in it: enough where it holds no integers."""
+class OpaqueSharedMemory(SharedMemory):
+    """Shared memory that records only whether tainted data was stored: sufficient if it holds no integers."""
 
     def __init__(self) -> None:
         super().__init__(16, 1, 16)
@@ -339,25 +346,25 @@ class OpaqueShared(SharedMemory):
 
     def load(self, cells: Array, bits: int) -> Value:
         """See `SharedMemory.load`."""
-        return token(bits, self.taint)
+        return opaque_data(bits, self.taint)
 
 
-class NoRaces(RaceDetectors):
-    """No race detection: races are found in the blocks that are run in full."""
+class NoRaceDetection(RaceDetectors):
+    """No race detection: races are detected in the blocks that are executed in full."""
 
     def __init__(self, threads: int, warp: int) -> None:
         super().__init__(1, threads, warp, 1)
 
     def acting(self, mask: Array | None) -> list[RaceDetector]:
-        """See `Races.acting`."""
+        """See `RaceDetectors.acting`."""
         return []
 
     def of_blocks(self, rows: Array) -> list[RaceDetector]:
-        """See `Races.of_blocks`."""
+        """See `RaceDetectors.of_blocks`."""
         return []
 
     def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
-        """See `Races.at`."""
+        """See `RaceDetectors.at`."""
         return []
 
 
@@ -365,58 +372,63 @@ class NoRaces(RaceDetectors):
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """The result of one pass: its blocks take the same branches under the same masks, with the accesses `touched`."""
+class AddressPass:
+    """The result of one pass: its active blocks have the same control flow, masks and `accesses`.
+
+    `scratch` are the buffers of scratch memory.
+    """
 
     grid: Grid
-    touched: tuple[Touch, ...]
+    accesses: tuple[GlobalAccess, ...]
     scratch: frozenset[int]
     gathered: frozenset[int]
-    """Buffers that may be read at addresses made from data."""
+    """Buffers that may be read at addresses computed from data."""
 
 
-def passes(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limits) -> list[Pass]:
-    """The passes that together cover the grid.  Raises NotSymmetric where one fails or there are too many.
+def address_passes(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limits) -> list[AddressPass]:
+    """Run the passes that together cover the grid.  Raises NotSymmetric where a pass fails or there are too many.
 
-    A pass that fails after it was narrowed is repeated with the blocks that were left, where more numbers are the same
-    in all blocks.  Shared memory is opaque at first; a kernel that keeps integers there is run again with its content.
+    A pass that fails after it was narrowed is repeated with its active blocks alone, in which more numbers are equal.
+    Shared memory is opaque at first; a kernel that keeps integers there is executed again with exact shared memory.
     """
-    if prepared.launch.blocks > limits.numbers:
-        raise NotSymmetric(f"the grid has more than {limits.numbers} blocks")
-    waiting: list[Array] = [np.arange(prepared.launch.blocks, dtype=np.int64)]
+    if prepared.launch.blocks > limits.grid_blocks:
+        raise NotSymmetric(f"the grid has more than {limits.grid_blocks} blocks")
+    pending: list[Array] = [np.arange(prepared.launch.blocks, dtype=np.int64)]
     granule = prepared.arch.granule(prepared.kernel)
-    found: list[Pass] = []
+    found: list[AddressPass] = []
     opaque = True
-    while waiting:
-        if len(waiting) + len(found) > limits.parts:
-            raise NotSymmetric(f"the grid falls into more than {limits.parts} parts that act differently")
-        grid = Grid(waiting.pop(), limits)
+    while pending:
+        if len(pending) + len(found) > limits.classes:
+            raise NotSymmetric(f"the grid has more than {limits.classes} classes of blocks with different control flow")
+        grid = Grid(pending.pop(), limits)
         try:
-            found.append(_one(prepared, buffers, grid, granule, opaque=opaque))
-            waiting.extend(grid.aside)
+            found.append(_run_pass(prepared, buffers, grid, granule, opaque=opaque))
+            pending.extend(grid.excluded)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise NotSymmetric("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
-            waiting.append(grid.numbers)
+            pending.append(grid.numbers)
         except NotSymmetric:
             if grid.active is not None and grid.blocks.size < grid.numbers.size:
-                waiting.extend([*grid.aside, grid.blocks])
+                pending.extend([*grid.excluded, grid.blocks])
             elif opaque:
                 opaque = False
-                waiting.append(grid.numbers)
+                pending.append(grid.numbers)
             else:
                 raise
     return found
 
 
-def _one(prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool) -> Pass:
+def _run_pass(
+    prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool
+) -> AddressPass:
     numbers = grid.numbers
     memory = AddressMemory(AddressDomain(grid))
     machine = machine_for(prepared, memory, buffers, numbers[:1], granule)
     if opaque:
-        machine.shared = OpaqueShared()
-    machine.races = NoRaces(prepared.threads, prepared.arch.warp)
+        machine.shared = OpaqueSharedMemory()
+    machine.races = NoRaceDetection(prepared.threads, prepared.arch.warp)
     machine.thread = machine.local_thread
     if numbers.size > 1:
         block = BlockAffine(grid, Column(numbers.view(np.uint64)), np.zeros((1, 1), dtype=np.uint64))
@@ -429,7 +441,7 @@ def _one(prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granu
             error.line = machine.line
         raise
     except Unsupported as error:
-        raise NotSymmetric(f"following all blocks at once fails: {error.reason}", error.line) from None
-    return Pass(
-        grid, tuple(memory.touched), frozenset(machine.extra.get("scratch", ())), frozenset(memory.read_by_data)
+        raise NotSymmetric(f"the execution of all blocks at once fails: {error.reason}", error.line) from None
+    return AddressPass(
+        grid, tuple(memory.accesses), frozenset(machine.extra.get("scratch", ())), frozenset(memory.gathered_buffers)
     )

@@ -1,14 +1,14 @@
-"""Integers of all blocks of a pass at once: a term of the block plus a term of the thread, modulo 2**bits.
+"""Integers of all blocks of a pass at once: a number of the block plus a number of the thread, modulo 2**bits.
 
 A `BlockAffine` has the value `column[block] + thread[thread]`, wrapped to its width.  It is accepted wherever a plain
-array is; a plain array, of shape (1, threads) or (1, 1), is the same in every block of the pass.  NumPy's functions
-reach a BlockAffine through NumPy's protocols.  Each function has an exact rule, which gives the result for every block
-still in the pass or None where it does not apply; the function is then evaluated on each distinct block, and blocks
-whose result is not the reference block's plus one number per block are set aside (`Grid.narrow`).  A function that is
-not supported raises NotSymmetric.
+array is; a plain array, of shape (1, threads) or (1, 1), has the same value in every block of the pass.  NumPy
+functions are dispatched to a BlockAffine by the NumPy protocols.  Each function has an exact rule, which returns the
+result for every active block, or None where it does not apply.  In that case the function is evaluated on each distinct
+block, and blocks whose result is not that of the reference block plus one number per block are excluded
+(`Grid.narrow`).  A function that is not supported raises NotSymmetric.
 
-The launch is known, so the terms are numbers.  Integers over the symbols of every launch are in `polynomial`, hashes of
-sums of data-dependent integers in `machine.linear_hash`.
+The launch is known, so both summands are numbers.  For polynomials over the symbols of a parametric launch see
+`checker.parametric.polynomial`, for hashes of linear forms of data see `execution.values.linear_hash`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, blend_valu
 from bitwise_core.execution.values.symbolic_vector import Array
 
 TAINT = L.NONDETERMINISTIC
-"""In an address pass: the data depends on a number that differs between blocks by more than a leaf's address."""
+"""In an address pass: the data depends on a number that differs between blocks, other than by addresses of loads."""
 
 
 class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
     """`column[block] + thread[thread]` modulo 2**bits.
 
-    `column` is of shape (blocks,) and `thread` (1, threads or 1), both of one unsigned type (bool for a predicate that
-    does not depend on the thread); `signed` says that NumPy code sees the signed type of the same width.
+    `column` is of shape (blocks,) and `thread` of shape (1, threads or 1), both of one unsigned type (bool for a
+    predicate that does not depend on the thread).  `signed`: NumPy code sees the signed type of the same width.
     """
 
     __slots__ = ("_exact", "column", "grid", "signed", "thread")
@@ -62,7 +62,7 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
 
     @property
     def ndim(self) -> int:
-        """2, as of any register's value."""
+        """2, as for the value of any register."""
         return 2
 
     def view(self, dtype: Any) -> BlockAffine:
@@ -73,20 +73,20 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
         return BlockAffine(self.grid, self.column, self.thread, wanted.kind == "i")
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """The numbers in another integer type, with NumPy's meaning."""
+        """The numbers converted to another integer type as NumPy converts them."""
         return convert(self, np.dtype(dtype))
 
     def any(self) -> bool:
-        """Whether some lane of some block of the pass holds."""
-        self._predicate()
+        """Whether the predicate is true in a lane of an active block."""
+        self._require_predicate()
         return self.grid.bounds(self.column)[1] == 1
 
     def all(self) -> bool:
-        """Whether every lane of every block of the pass holds."""
-        self._predicate()
+        """Whether the predicate is true in all lanes of all active blocks."""
+        self._require_predicate()
         return self.grid.bounds(self.column)[0] == 1
 
-    def _predicate(self) -> None:
+    def _require_predicate(self) -> None:
         if self.bits != 1:
             raise NotSymmetric("a number that differs between blocks is used as a truth value")
 
@@ -118,16 +118,16 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
             return np.broadcast_to(decide(self), *arguments[1:], **options) if self.bits == 1 else self
         raise NotSymmetric(f"NumPy's {function.__name__} of a number that differs between blocks")
 
-    # -- the interface of a register's value (`LazyIntegers`) --------------------------------------------------------
+    # -- the interface `LazyIntegers` ---------------------------------------------------------------------------------
 
     def known_numbers(self) -> Any:
-        """A predicate is decided, which may narrow the grid; a number stays as it is unless the blocks agree."""
+        """Decide a predicate, which may narrow the grid; a number becomes a plain array only if the blocks agree."""
         return decide(self) if self.bits == 1 else plain(self)
 
     def symbolic_vector(self) -> L.SymbolicVector:
-        """Among data: its number where the blocks agree, else a tainted token."""
+        """The value as data: a constant where the blocks agree, else tainted opaque data."""
         value = plain(self)
-        return L.constant_vector(value) if isinstance(value, np.ndarray) else token(self.bits, TAINT)
+        return L.constant_vector(value) if isinstance(value, np.ndarray) else opaque_data(self.bits, TAINT)
 
     def extract(self, low: int, bits: int) -> Any:
         """See `LazyIntegers.extract`."""
@@ -138,7 +138,7 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
         return (BlockAffine(self.grid, self.column, self.thread) >> amount).astype(dtype)
 
     def blend(self, mask: Array, new: Any, old: Any) -> Any:
-        """See `packing.blend_values`.  Lanes that nothing wrote may hold the new numbers."""
+        """See `LazyIntegers.blend`.  Undefined lanes may get the new numbers."""
         if isinstance(old, L.SymbolicVector) and isinstance(old.flags, int) and old.flags & L.POISON:
             return new
         if isinstance(new, L.SymbolicVector | L.PackedVector) or isinstance(old, L.SymbolicVector | L.PackedVector):
@@ -146,7 +146,7 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
         return select(self.grid, mask, new, old)
 
     def concat(self, parts: Sequence[Any]) -> Any:
-        """See `pieces.concat`."""
+        """See `LazyIntegers.concat`."""
         total = np.dtype(L.UNSIGNED[sum(L.width(part) for part in parts)])
         result: Any = np.zeros((1, 1), dtype=total)
         shift = 0
@@ -157,7 +157,7 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
         return result
 
     def take_threads(self, index: Array) -> Any:
-        """See `pieces.take_threads`."""
+        """See `LazyIntegers.take_threads`."""
         return BlockAffine(self.grid, self.column, take(self.thread, index), self.signed)
 
     def numbers_of_thread(self, thread: int) -> Any:
@@ -167,26 +167,26 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
         return BlockAffine(self.grid, self.column, self.thread[:, thread : thread + 1], self.signed)
 
     def equality_key(self) -> int:
-        """See `LazyIntegers`: a digest of the thread's number in every block of the pass."""
+        """See `LazyIntegers.equality_key`: a digest of the numbers of the first thread in all blocks of the pass."""
         numbers = self.column.values + self.thread.reshape(-1)[:1]
         return -1 - int.from_bytes(blake2b(numbers.tobytes(), digest_size=16).digest())
 
 
-def token(bits: int, taint: int = 0) -> L.SymbolicVector:
-    """Data of which the pass knows nothing but its taint.
+def opaque_data(bits: int, taint: int = 0) -> L.SymbolicVector:
+    """Data of which the pass knows only the taint.
 
-    Each token is an object of its own: what is one object is taken for one value, and two tokens are not.
+    Each call returns a new object, because the same object is assumed to be the same value.
     """
-    return L.SymbolicVector(bits, _DATA, L.TERM | taint)
+    return L.SymbolicVector(bits, _OPAQUE, L.TERM | taint)
 
 
-_DATA = hashing.constant("data")
+_OPAQUE = hashing.constant("data")
 
 
 def plain(value: Any) -> Any:
-    """The plain array where the blocks of the pass agree, else the value itself."""
+    """The plain array where the active blocks agree, else the value itself."""
     if isinstance(value, BlockAffine) and value.grid.constant(value.column):
-        number = value.grid.on(value.column)[:1].reshape(1, 1)
+        number = value.grid.active_values(value.column)[:1].reshape(1, 1)
         array = number if value.bits == 1 else number + value.thread
         return array.view(value.dtype)
     return value
@@ -196,8 +196,8 @@ def decide(value: Any) -> Array:
     """A predicate as a plain array; the grid is narrowed to the blocks that agree with the reference."""
     if not isinstance(value, BlockAffine):
         return value  # type: ignore[no-any-return]
-    value.grid.narrow(value.grid.on(value.column))
-    return value.grid.on(value.column)[:1].reshape(1, 1).astype(np.bool_)
+    value.grid.narrow(value.grid.active_values(value.column))
+    return value.grid.active_values(value.column)[:1].reshape(1, 1).astype(np.bool_)
 
 
 def block_only(value: Any) -> bool:
@@ -206,21 +206,21 @@ def block_only(value: Any) -> bool:
 
 
 def operand(grid: Grid, value: Any, others: Sequence[Any]) -> Any:
-    """A NumPy operand as a BlockAffine or a plain array of two axes, Python's numbers in the others' type."""
+    """A NumPy operand as a BlockAffine or a plain array of two axes; a Python number gets the type of the others."""
     if isinstance(value, BlockAffine):
         return value
     if isinstance(value, bool | int):
         dtype = next(each.dtype for each in others if hasattr(each, "dtype"))
         if dtype == np.bool_ and not isinstance(value, bool):
-            raise NotSymmetric("a number meets a predicate")
+            raise NotSymmetric("an operation combines a number and a predicate")
         return np.full((1, 1), value, dtype=dtype)
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     if array.dtype.kind not in "iub":
-        raise NotSymmetric("a number that differs between blocks meets one that is no integer")
+        raise NotSymmetric("an operation combines a number that differs between blocks and one that is not an integer")
     if array.ndim == 0:
         return array.reshape(1, 1)
     if array.ndim != 2 or array.shape[0] != 1:
-        raise NotSymmetric("a number that differs between blocks meets an array of another shape")
+        raise NotSymmetric("an operation combines a number that differs between blocks and an array of another shape")
     return array
 
 
@@ -231,7 +231,7 @@ def unsigned(value: Any) -> Any:
 
 
 def convert(value: Any, to: np.dtype[Any]) -> Any:
-    """Another integer type, with NumPy's wrap-around; widening is exact or goes block by block."""
+    """Convert to another integer type with NumPy's wrap-around; widening is exact or evaluated on distinct blocks."""
     if isinstance(value, np.ndarray):
         return value.astype(to)
     value = plain(value)
@@ -241,7 +241,7 @@ def convert(value: Any, to: np.dtype[Any]) -> Any:
     if to == source:
         return value
     if to.kind not in "iu" or source == np.bool_:
-        return by_distinct_blocks(grid, [value], lambda a: a.astype(to))
+        return evaluate_by_distinct_blocks(grid, [value], lambda a: a.astype(to))
     target = np.dtype(f"uint{to.itemsize * 8}")
     if to.itemsize == source.itemsize:
         return BlockAffine(grid, value.column, value.thread, to.kind == "i")
@@ -250,30 +250,30 @@ def convert(value: Any, to: np.dtype[Any]) -> Any:
         return BlockAffine(grid, column, value.thread.astype(target), to.kind == "i")
     found = exact(value)
     if found is None:
-        return by_distinct_blocks(grid, [value], lambda a: a.astype(to))
-    true, thread = found
-    column = grid.derived(("wide", target), lambda: true.values.astype(target), true)
+        return evaluate_by_distinct_blocks(grid, [value], lambda a: a.astype(to))
+    exact_column, thread = found
+    column = grid.derived(("wide", target), lambda: exact_column.values.astype(target), exact_column)
     return BlockAffine(grid, column, thread.astype(target), to.kind == "i")
 
 
 def exact(value: BlockAffine) -> tuple[Column, Array] | None:
-    """The numbers as the sum, without any wrap-around, of a column and a row of signed 64-bit integers; or None."""
+    """The numbers as a sum of a column and a row of int64 that does not wrap around, or None."""
     cached = value._exact.get(value.signed)
     if cached is not None and cached[0] == value.grid.version:
         return cached[1]
-    result = _exact(value)
+    result = _exact_sum_of(value)
     value._exact[value.signed] = (value.grid.version, result)
     return result
 
 
-def _exact(value: BlockAffine) -> tuple[Column, Array] | None:
+def _exact_sum_of(value: BlockAffine) -> tuple[Column, Array] | None:
     grid, bits = value.grid, value.bits
     low, high = (
         (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if value.signed else (0, min((1 << bits) - 1, (1 << 63) - 1))
     )
-    rows = [_numbers(value.thread, each) for each in (True, False)]
+    rows = [_array_as_int64(value.thread, each) for each in (True, False)]
     for column_signed in (value.signed, not value.signed):
-        column = _true(grid, value.column, column_signed)
+        column = _column_as_int64(grid, value.column, column_signed)
         if column is None:
             continue
         least, most = grid.bounds(column)
@@ -284,15 +284,15 @@ def _exact(value: BlockAffine) -> tuple[Column, Array] | None:
         if row is None:
             continue
         first = int(row.min())
-        moved = _shifted(grid, value.column, first)
-        column = _true(grid, moved, value.signed)
+        moved = _plus_constant(grid, value.column, first)
+        column = _column_as_int64(grid, moved, value.signed)
         if column is not None and grid.bounds(column)[1] + int(row.max()) - first <= high:
             return column, row - first
     return None
 
 
-def _numbers(array: Array, signed: bool) -> Array | None:
-    """An unsigned array's numbers in int64, None where they do not fit."""
+def _array_as_int64(array: Array, signed: bool) -> Array | None:
+    """An unsigned array, reinterpreted as signed if `signed`, in int64; None where it does not fit."""
     if signed:
         return array.view(f"int{array.dtype.itemsize * 8}").astype(np.int64)
     if array.dtype.itemsize == 8 and (array >> np.uint64(63)).any():
@@ -300,7 +300,7 @@ def _numbers(array: Array, signed: bool) -> Array | None:
     return array.astype(np.int64)
 
 
-def _true(grid: Grid, column: Column, signed: bool) -> Column | None:
+def _column_as_int64(grid: Grid, column: Column, signed: bool) -> Column | None:
     if not signed and column.values.dtype.itemsize == 8 and grid.bounds(column)[1] >> 63:
         return None
     width = column.values.dtype.itemsize * 8
@@ -309,8 +309,8 @@ def _true(grid: Grid, column: Column, signed: bool) -> Column | None:
     return grid.derived("unsigned", lambda: column.values.astype(np.int64), column)
 
 
-def _shifted(grid: Grid, column: Column, by: int) -> Column:
-    """The column plus a number, wrapped to its width."""
+def _plus_constant(grid: Grid, column: Column, by: int) -> Column:
+    """The column plus a constant, wrapped to its width."""
     if by == 0:
         return column
     dtype = column.values.dtype
@@ -319,13 +319,13 @@ def _shifted(grid: Grid, column: Column, by: int) -> Column:
     return grid.derived(("plus", by), lambda: column.values + number, column)
 
 
-# -- functions of numbers, by distinct block --------------------------------------------------------------------------
+# -- evaluation on distinct blocks ------------------------------------------------------------------------------------
 
 
-def by_column(grid: Grid, key: tuple[Any, ...], values: Sequence[Any], evaluate: Callable[..., Any]) -> Any:
-    """A function of numbers that do not depend on the thread, evaluated on every block."""
+def evaluate_by_column(grid: Grid, key: tuple[Any, ...], values: Sequence[Any], evaluate: Callable[..., Any]) -> Any:
+    """Evaluate a function of numbers that do not depend on the thread on every block."""
     columns = [value.column for value in values if isinstance(value, BlockAffine)]
-    rest = tuple(
+    remainder = tuple(
         ("block", value.dtype.str, int(value.thread.flat[0]))
         if isinstance(value, BlockAffine)
         else (value.dtype.str, int(value.flat[0]))
@@ -341,7 +341,7 @@ def by_column(grid: Grid, key: tuple[Any, ...], values: Sequence[Any], evaluate:
         ]
         return unsigned(np.broadcast_to(evaluate(*arrays), (grid.numbers.size, 1)))[:, 0]  # type: ignore[no-any-return]
 
-    column = grid.derived((key, rest), make, *columns)
+    column = grid.derived((key, remainder), make, *columns)
     signed = (
         bool(values) and isinstance(key[-1], str) and np.dtype(key[-1]).kind == "i" and column.values.dtype != np.bool_
     )
@@ -352,54 +352,58 @@ def _with_thread(value: BlockAffine) -> Array:
     return value.column.values if value.bits == 1 else value.column.values + value.thread.reshape(1)
 
 
-def by_distinct_blocks(grid: Grid, values: Sequence[Any], evaluate: Callable[..., Any]) -> Any:
-    """Evaluates on every distinct block; keeps the blocks whose result is separable beside the reference's."""
+def evaluate_by_distinct_blocks(grid: Grid, values: Sequence[Any], evaluate: Callable[..., Any]) -> Any:
+    """Evaluate a function on every distinct block; exclude the blocks whose result differs from that of the reference
+    by more than one number per block.
+    """
     columns = list({id(value.column): value.column for value in values if isinstance(value, BlockAffine)}.values())
     threads = max((value.thread if isinstance(value, BlockAffine) else value).size for value in values)
     first, inverse = grid.distinct(columns)
     if len(first) * threads > grid.limits.lanes:
-        raise NotSymmetric("an instruction acts on too many different blocks at once")
+        raise NotSymmetric("an instruction has different operands in too many blocks")
     arrays = []
     for value in values:
         if isinstance(value, BlockAffine):
-            column = grid.on(value.column)[first][:, None]
+            column = grid.active_values(value.column)[first][:, None]
             arrays.append((column if value.bits == 1 else column + value.thread).view(value.dtype))
         else:
             arrays.append(value)
     result = np.asarray(evaluate(*arrays))
     if result.ndim != 2 or result.shape[0] not in (1, len(first)) or result.dtype.kind not in "iub":
-        raise NotSymmetric("an instruction's result is no number of each thread")
+        raise NotSymmetric("the result of an instruction is not one number for each thread")
     if result.shape[0] == 1:
         return result
     signed, rows = result.dtype.kind == "i", unsigned(result)
     if rows.shape[1] == 1:
-        return plain(BlockAffine(grid, grid.spread(rows[inverse, 0]), np.zeros((1, 1), dtype=rows.dtype), signed))
+        return plain(
+            BlockAffine(grid, grid.column_of_active(rows[inverse, 0]), np.zeros((1, 1), dtype=rows.dtype), signed)
+        )
     if rows.dtype == np.bool_:
         return _predicates(grid, rows, inverse)
     base = rows[:, 0]
     pattern = rows - base[:, None]
     inverse = _narrow(grid, _row_numbers(pattern), inverse)
-    return plain(BlockAffine(grid, grid.spread(base[inverse]), pattern[inverse[0] : inverse[0] + 1], signed))
+    return plain(BlockAffine(grid, grid.column_of_active(base[inverse]), pattern[inverse[0] : inverse[0] + 1], signed))
 
 
 def _predicates(grid: Grid, rows: Array, inverse: Array) -> Any:
-    """Predicates that hold in all threads of a block, or in none, go together; other patterns part the grid."""
+    """Predicates that are uniform within each block share a column; any other pattern divides the grid."""
     uniform: Array = np.asarray(rows.all(axis=1) | ~rows.any(axis=1))
     inverse = _narrow(grid, np.where(uniform, 0, 1 + _row_numbers(rows)), inverse)
     if uniform[inverse[0]]:
-        return plain(BlockAffine(grid, grid.spread(rows[inverse, 0]), np.zeros((1, 1), dtype=bool)))
+        return plain(BlockAffine(grid, grid.column_of_active(rows[inverse, 0]), np.zeros((1, 1), dtype=bool)))
     return rows[inverse[0] : inverse[0] + 1]
 
 
 def _row_numbers(rows: Array) -> Array:
     if (rows == rows[0]).all():
         return np.zeros(len(rows), dtype=np.int64)
-    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.dtype.itemsize)))[:, 0]
-    return np.unique(whole, return_inverse=True)[1].reshape(-1)
+    void_rows = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.dtype.itemsize)))[:, 0]
+    return np.unique(void_rows, return_inverse=True)[1].reshape(-1)
 
 
 def _narrow(grid: Grid, numbers: Array, inverse: Array) -> Array:
-    """Narrows by the number of each block's row; gives back the rows of the blocks that stay."""
+    """Narrow the grid by a number for each row; returns the rows of the blocks that remain active."""
     keys = numbers[inverse]
     kept = keys == keys[0]
     grid.narrow(keys)
@@ -413,19 +417,19 @@ def _narrow(grid: Grid, numbers: Array, inverse: Array) -> Array:
 Rule: TypeAlias = Callable[[Grid, Any, Any, np.dtype[Any]], Any]
 
 
-def _thread(value: Any) -> Array:
+def _thread_numbers(value: Any) -> Array:
     thread: Array = value.thread if isinstance(value, BlockAffine) else unsigned(value)
     return thread
 
 
 def _number_of(value: Any) -> int | None:
-    """The one number of a plain array."""
+    """The number of a plain array with one element, else None."""
     return int(value.flat[0]) if isinstance(value, np.ndarray) and value.size == 1 else None
 
 
 def _add(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
     """Wrapping addition."""
-    thread, signed = _thread(left) + _thread(right), dtype.kind == "i"
+    thread, signed = _thread_numbers(left) + _thread_numbers(right), dtype.kind == "i"
     if not isinstance(right, BlockAffine):
         return BlockAffine(grid, left.column, thread, signed)
     if not isinstance(left, BlockAffine):
@@ -436,7 +440,7 @@ def _add(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
 
 def _subtract(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
     """Wrapping subtraction."""
-    thread, signed = _thread(left) - _thread(right), dtype.kind == "i"
+    thread, signed = _thread_numbers(left) - _thread_numbers(right), dtype.kind == "i"
     if not isinstance(right, BlockAffine):
         return BlockAffine(grid, left.column, thread, signed)
     b = right.column
@@ -448,7 +452,7 @@ def _subtract(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _multiply(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
-    """Wrapping multiplication by a number that all lanes share."""
+    """Wrapping multiplication by one number for all lanes."""
     value, factor = (left, right) if isinstance(left, BlockAffine) else (right, left)
     number = _number_of(factor)
     if number is None:
@@ -459,7 +463,7 @@ def _multiply(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _left_shift(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
-    """A shift by an amount that all lanes share."""
+    """A shift by one amount for all lanes."""
     amount = _number_of(right)
     if amount is None or not 0 <= amount < dtype.itemsize * 8:
         return None
@@ -468,73 +472,81 @@ def _left_shift(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _right_shift(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
-    """A shift by an amount that all lanes share: division by a power of two, rounded down."""
+    """A shift by one amount for all lanes: division by a power of two, rounded down."""
     amount = _number_of(right)
     if amount is None or not 0 <= amount < min(63, dtype.itemsize * 8):
         return None
-    return _divide(grid, left, 1 << amount, dtype)
+    return _divide_by(grid, left, 1 << amount, dtype)
 
 
 def _floor_divide(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
-    """Division, rounded down, by a positive number that all lanes share."""
+    """Division, rounded down, by one positive number for all lanes."""
     number = _number_of(right)
-    return None if number is None or number <= 0 else _divide(grid, left, number, dtype)
+    return None if number is None or number <= 0 else _divide_by(grid, left, number, dtype)
 
 
 def _remainder(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
-    """What `floor_divide` leaves."""
+    """The remainder of `floor_divide`, by one positive number for all lanes."""
     number = _number_of(right)
-    return None if number is None or number <= 0 else _rest(grid, left, number, dtype)
+    return None if number is None or number <= 0 else _remainder_by(grid, left, number, dtype)
 
 
-def _of_exact(grid: Grid, column: Column, thread: Array, dtype: np.dtype[Any]) -> Any:
-    """The low bits of exact numbers, as many as the type has."""
+def _from_exact(grid: Grid, column: Column, thread: Array, dtype: np.dtype[Any]) -> Any:
+    """Exact numbers reduced to the width of the type."""
     target = np.dtype(f"uint{dtype.itemsize * 8}")
     own = grid.derived(("as", target.str), lambda: column.values.astype(target), column)
     return plain(BlockAffine(grid, own, thread.astype(target), dtype.kind == "i"))
 
 
-def _parts(grid: Grid, value: BlockAffine, number: int) -> tuple[Column, Column, Array] | None:
-    """Quotient and rest of the blocks' numbers, and the threads' numbers."""
+def _quotient_and_remainder(grid: Grid, value: BlockAffine, number: int) -> tuple[Column, Column, Array] | None:
+    """Quotient and remainder of the numbers of the blocks, and the numbers of the threads."""
     found = exact(value)
     if found is None:
         return None
-    true, thread = found
-    quotient = grid.derived(("quotient", number), lambda: true.values // number, true)
-    rest = grid.derived(("rest", number), lambda: true.values - quotient.values * number, true)
-    return quotient, rest, thread
+    exact_column, thread = found
+    quotient = grid.derived(("quotient", number), lambda: exact_column.values // number, exact_column)
+    remainder = grid.derived(("rest", number), lambda: exact_column.values - quotient.values * number, exact_column)
+    return quotient, remainder, thread
 
 
-def _divide(grid: Grid, value: BlockAffine, number: int, dtype: np.dtype[Any]) -> Any:
-    parts = _parts(grid, value, number)
+def _divide_by(grid: Grid, value: BlockAffine, number: int, dtype: np.dtype[Any]) -> Any:
+    parts = _quotient_and_remainder(grid, value, number)
     if parts is None:
         return None
-    quotient, rest, thread = parts
-    low, high = grid.bounds(rest)
-    whole = _of_exact(grid, quotient, np.zeros((1, 1), dtype=np.int64), dtype)
+    quotient, remainder, thread = parts
+    low, high = grid.bounds(remainder)
+    whole_quotient = _from_exact(grid, quotient, np.zeros((1, 1), dtype=np.int64), dtype)
     if low == high:
         return _sum(
-            grid, whole, ((low + thread) // number).astype(np.dtype(f"int{dtype.itemsize * 8}")).view(dtype), dtype
+            grid,
+            whole_quotient,
+            ((low + thread) // number).astype(np.dtype(f"int{dtype.itemsize * 8}")).view(dtype),
+            dtype,
         )
     if low + int(thread.min()) >= 0 and high + int(thread.max()) < number:
-        return whole
-    inner = _of_exact(grid, rest, thread, np.dtype(np.int64))
-    return _sum(grid, whole, convert(by_distinct_blocks(grid, [inner], lambda a: a // number), dtype), dtype)
+        return whole_quotient
+    dividend = _from_exact(grid, remainder, thread, np.dtype(np.int64))
+    return _sum(
+        grid,
+        whole_quotient,
+        convert(evaluate_by_distinct_blocks(grid, [dividend], lambda a: a // number), dtype),
+        dtype,
+    )
 
 
-def _rest(grid: Grid, value: BlockAffine, number: int, dtype: np.dtype[Any]) -> Any:
-    """A number less the next lower multiple of `number`, which is positive."""
-    parts = _parts(grid, value, number)
+def _remainder_by(grid: Grid, value: BlockAffine, number: int, dtype: np.dtype[Any]) -> Any:
+    """The remainder of division, rounded down, by `number`, which is positive."""
+    parts = _quotient_and_remainder(grid, value, number)
     if parts is None:
         return None
-    _, rest, thread = parts
-    low, high = grid.bounds(rest)
+    _, remainder, thread = parts
+    low, high = grid.bounds(remainder)
     if low == high:
         return ((low + thread) % number).astype(dtype)
-    inner = _of_exact(grid, rest, thread, np.dtype(np.int64))
+    dividend = _from_exact(grid, remainder, thread, np.dtype(np.int64))
     if low + int(thread.min()) < 0 or high + int(thread.max()) >= number:
-        inner = by_distinct_blocks(grid, [inner], lambda a: a % number)
-    return convert(inner, dtype)
+        dividend = evaluate_by_distinct_blocks(grid, [dividend], lambda a: a % number)
+    return convert(dividend, dtype)
 
 
 def _sum(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
@@ -565,7 +577,7 @@ def _bitwise(ufunc: np.ufunc) -> Rule:
             for value, mask in ((left, right), (right, left)):
                 number = _number_of(mask)
                 if number is not None:
-                    masked = _low_or_high(grid, value, number, dtype)
+                    masked = _contiguous_mask(grid, value, number, dtype)
                     if masked is not None:
                         return masked
         return _by_fields(grid, ufunc, [left, right], dtype)
@@ -573,22 +585,26 @@ def _bitwise(ufunc: np.ufunc) -> Rule:
     return rule
 
 
-def _low_or_high(grid: Grid, value: BlockAffine, mask: int, dtype: np.dtype[Any]) -> Any:
-    """A mask of the low bits is a remainder; a mask of the high bits takes the remainder away."""
+def _contiguous_mask(grid: Grid, value: BlockAffine, mask: int, dtype: np.dtype[Any]) -> Any:
+    """A mask of the low bits gives a remainder; a mask of the high bits subtracts a remainder."""
     full = (1 << dtype.itemsize * 8) - 1
     if mask & (mask + 1) == 0 and mask < 1 << 62:
-        return _rest(grid, value, mask + 1, dtype)
+        return _remainder_by(grid, value, mask + 1, dtype)
     low = full & ~mask
     if low & (low + 1) == 0 and low < 1 << 62:
-        rest = _rest(grid, value, low + 1, dtype)
-        if rest is None:
+        remainder = _remainder_by(grid, value, low + 1, dtype)
+        if remainder is None:
             return None
-        return _subtract(grid, value, rest, dtype) if isinstance(plain(value), BlockAffine) else plain(value) - rest
+        return (
+            _subtract(grid, value, remainder, dtype)
+            if isinstance(plain(value), BlockAffine)
+            else plain(value) - remainder
+        )
     return None
 
 
 def _by_fields(grid: Grid, ufunc: np.ufunc, values: Sequence[Any], dtype: np.dtype[Any]) -> Any:
-    """Where the blocks' numbers keep to high bits and the threads' to low ones, each field has its own result."""
+    """If the numbers of blocks have high bits only and those of threads low bits only, evaluate each field."""
     columns: list[Column | int] = []
     threads: list[Array] = []
     for value in values:
@@ -612,7 +628,7 @@ def _by_fields(grid: Grid, ufunc: np.ufunc, values: Sequence[Any], dtype: np.dty
     column = grid.derived(
         key, lambda: ufunc(*(each.values if isinstance(each, Column) else np.int64(each) for each in highs)), *blocks
     )
-    return _of_exact(grid, column, ufunc(*lows), dtype)
+    return _from_exact(grid, column, ufunc(*lows), dtype)
 
 
 def _split_fields(
@@ -628,7 +644,7 @@ def _split_fields(
             return None
         unit = 1 << max(int(each.max()) for each in wide).bit_length()
         if unit >= 1 << 63:
-            return None  # a column's numbers are 64 bits wide: nothing lies above such a field
+            return None  # the numbers of a column have 64 bits, so there are no bits above such a field
         highs: list[Column | int] = []
         lows: list[Array] = []
         for column, thread in zip(columns, threads, strict=True):
@@ -637,10 +653,10 @@ def _split_fields(
                 highs.append(number)
                 lows.append(thread - number)
                 continue
-            low, high = grid.bounds(_modulo(grid, column, unit))
+            low, high = grid.bounds(_column_modulo(grid, column, unit))
             if low != high:
                 return None
-            highs.append(_shifted(grid, column, -low))
+            highs.append(_plus_constant(grid, column, -low))
             lows.append(thread + low)
         if all(int(each.max()) < unit for each in lows):
             return highs, lows
@@ -648,7 +664,7 @@ def _split_fields(
     return None
 
 
-def _modulo(grid: Grid, column: Column, unit: int) -> Column:
+def _column_modulo(grid: Grid, column: Column, unit: int) -> Column:
     return grid.derived(("rest", unit), lambda: column.values % unit, column)
 
 
@@ -695,26 +711,26 @@ def _compare(grid: Grid, compare: Callable[[Any, Any], Any], a: Column | None, b
         difference = grid.derived("subtract", lambda: a.values - b.values, a, b)
     least, most = int(thread.min()), int(thread.max())
     low, high = grid.bounds(difference)
-    always = _over_range(compare, low + least, high + most)
+    always = _uniform_over_range(compare, low + least, high + most)
     if always is not None:
         return np.full((1, 1), always)
-    numbers = grid.on(difference)
+    numbers = grid.active_values(difference)
     ends = compare(numbers + least, 0), compare(numbers + most, 0)
     if compare is np.equal:
-        true = ends[0] & ends[1]
-        mixed = ~true & (numbers + least <= 0) & (numbers + most >= 0)
+        uniform = ends[0] & ends[1]
+        mixed = ~uniform & (numbers + least <= 0) & (numbers + most >= 0)
     else:
-        true, mixed = ends[0] & ends[1], ends[0] ^ ends[1]
+        uniform, mixed = ends[0] & ends[1], ends[0] ^ ends[1]
     keys = np.where(mixed, numbers - low + 1, 0)
     kept = keys == keys[0]
     grid.narrow(keys)
     if mixed[0]:
         return compare(numbers[0] + thread, 0)
-    return plain(BlockAffine(grid, grid.spread(true[kept]), np.zeros((1, 1), dtype=bool)))
+    return plain(BlockAffine(grid, grid.column_of_active(uniform[kept]), np.zeros((1, 1), dtype=bool)))
 
 
-def _over_range(compare: Callable[[Any, Any], Any], low: int, high: int) -> bool | None:
-    """The comparison with 0 if it is the same for all numbers from `low` to `high`."""
+def _uniform_over_range(compare: Callable[[Any, Any], Any], low: int, high: int) -> bool | None:
+    """The comparison with 0 if it has the same result for all numbers from `low` to `high`, else None."""
     if compare is np.equal:
         return False if low > 0 or high < 0 else True if low == high == 0 else None
     ends = bool(compare(low, 0)), bool(compare(high, 0))
@@ -727,7 +743,7 @@ def _unequal(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
     return None if result is None else ~result
 
 
-# -- NumPy's functions by name ----------------------------------------------------------------------------------------
+# -- dispatch of NumPy functions --------------------------------------------------------------------------------------
 
 
 _RULES: dict[str, Rule] = {
@@ -746,21 +762,21 @@ def apply_ufunc(grid: Grid, ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
     values = [plain(operand(grid, each, inputs)) for each in inputs]
     dtype = np.result_type(*(value.dtype for value in values))
     if dtype.kind not in "iub":
-        raise NotSymmetric("numbers of two types that do not mix differ between blocks")
+        raise NotSymmetric("an operation combines numbers of incompatible types that differ between blocks")
     values = [value if value.dtype == dtype else convert(value, dtype) for value in values]
     if not any(isinstance(value, BlockAffine) for value in values):
         return ufunc(*values)
     if all(block_only(value) for value in values):
-        return by_column(grid, (ufunc.__name__, dtype.str), values, ufunc)
+        return evaluate_by_column(grid, (ufunc.__name__, dtype.str), values, ufunc)
     rule = _RULES.get(ufunc.__name__)
     result = None
     if rule is not None and (dtype.kind != "b" or ufunc.__name__ == "equal"):
         result = rule(grid, values[0], values[1] if len(values) > 1 else None, dtype)
-    return by_distinct_blocks(grid, values, ufunc) if result is None else result
+    return evaluate_by_distinct_blocks(grid, values, ufunc) if result is None else result
 
 
 def select(grid: Grid, mask: Any, new: Any, old: Any) -> Any:
-    """Lane by lane: `new` where the predicate holds, else `old`; both known numbers of one type."""
+    """Select lane by lane: `new` where the predicate is true, else `old`; both are numbers of one type."""
     mask, new, old = plain(mask), plain(new), plain(old)
     if isinstance(mask, np.ndarray):
         if mask.all():
@@ -773,7 +789,7 @@ def select(grid: Grid, mask: Any, new: Any, old: Any) -> Any:
     if (isinstance(new, np.ndarray) and isinstance(old, np.ndarray) and new.size == old.size == 1) or all(
         block_only(value) for value in (new, old)
     ):
-        return by_column(grid, ("where", new.dtype.str), [mask, new, old], np.where)
+        return evaluate_by_column(grid, ("where", new.dtype.str), [mask, new, old], np.where)
     if (
         new.dtype != np.bool_
         and isinstance(new, BlockAffine)
@@ -787,11 +803,11 @@ def select(grid: Grid, mask: Any, new: Any, old: Any) -> Any:
 
 
 def _select_threads(grid: Grid, mask: Array, new: Any, old: Any) -> Any:
-    """A choice between threads keeps its form where both sides shift alike from block to block."""
+    """A selection between threads is exact where both sides shift equally between blocks."""
     if new.dtype != np.bool_ and isinstance(new, BlockAffine) and isinstance(old, BlockAffine):
         a, b = new.column, old.column
-        apart = grid.derived("subtract", lambda: b.values - a.values, b, a)
-        if grid.constant(apart):
-            thread = np.where(mask, new.thread, old.thread + grid.on(apart)[:1])
+        difference = grid.derived("subtract", lambda: b.values - a.values, b, a)
+        if grid.constant(difference):
+            thread = np.where(mask, new.thread, old.thread + grid.active_values(difference)[:1])
             return BlockAffine(grid, a, thread, new.signed)
-    return by_distinct_blocks(grid, [mask, new, old], np.where)
+    return evaluate_by_distinct_blocks(grid, [mask, new, old], np.where)

@@ -1,4 +1,4 @@
-"""Byte ranges of memory: merged runs, and who owns which."""
+"""Sets of byte ranges, and the blocks that own them."""
 
 from __future__ import annotations
 
@@ -10,80 +10,80 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """Disjoint byte ranges [start, end), sorted, no two touching; int64 arrays of one length."""
+class ByteRanges:
+    """Disjoint byte ranges [start, end), sorted, no two adjacent; int64 arrays of equal length."""
 
     start: Array
     end: Array
 
     @property
     def bytes(self) -> int:
-        """How many bytes they hold."""
+        """The total number of bytes."""
         return int((self.end - self.start).sum())
 
-    def moved(self, by: int) -> Runs:
-        """The runs `by` bytes further."""
-        return Runs(self.start + by, self.end + by)
+    def shifted(self, by: int) -> ByteRanges:
+        """The ranges with `by` bytes added to their addresses."""
+        return ByteRanges(self.start + by, self.end + by)
 
 
-def merged(start: Array, end: Array) -> Runs:
-    """The union of byte ranges that may overlap and come in any order."""
+def union(start: Array, end: Array) -> ByteRanges:
+    """The union of byte ranges, which may overlap and be unsorted."""
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
     if not start.size:
-        return Runs(start, end)
+        return ByteRanges(start, end)
     reach = np.maximum.accumulate(end)
     gap = start[1:] > reach[:-1]
-    return Runs(start[np.append(True, gap)], reach[np.append(gap, True)])
+    return ByteRanges(start[np.append(True, gap)], reach[np.append(gap, True)])
 
 
-def intersection(left: Runs, right: Runs) -> Runs:
-    """The bytes in both."""
+def intersection(left: ByteRanges, right: ByteRanges) -> ByteRanges:
+    """The intersection of two sets of byte ranges."""
     points = np.unique(np.concatenate([left.start, left.end, right.start, right.end]))
     start, end = points[:-1], points[1:]
     inside = covers(left, start) & covers(right, start)
-    return merged(start[inside], end[inside])
+    return union(start[inside], end[inside])
 
 
-def covers(runs: Runs, address: Array) -> Array:
-    """Which addresses lie in the runs."""
-    if not runs.start.size:
+def covers(ranges: ByteRanges, address: Array) -> Array:
+    """Which addresses are in the ranges."""
+    if not ranges.start.size:
         return np.zeros(address.shape, dtype=bool)
-    place = np.searchsorted(runs.start, address, side="right") - 1
-    return (place >= 0) & (runs.end[np.maximum(place, 0)] > address)
+    position = np.searchsorted(ranges.start, address, side="right") - 1
+    return (position >= 0) & (ranges.end[np.maximum(position, 0)] > address)
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Byte ranges of one buffer with the block that each belongs to, sorted by start."""
+    """Byte ranges of one buffer with the block that stores each, sorted by start."""
 
     start: Array
     end: Array
     block: Array
 
     def overlap(self) -> int | None:
-        """The first byte that two ranges hold."""
-        clash = np.flatnonzero(self.end[:-1] > self.start[1:])
-        return int(self.start[1:][clash[0]]) if clash.size else None
+        """The first byte that two ranges have in common, None where the ranges are disjoint."""
+        overlaps = np.flatnonzero(self.end[:-1] > self.start[1:])
+        return int(self.start[1:][overlaps[0]]) if overlaps.size else None
 
     def of(self, address: Array) -> Array:
-        """The block that owns each address, all of which are owned."""
+        """The block that owns each address; every address must be owned."""
         return self.block[np.searchsorted(self.start, address, side="right") - 1]
 
-    def foreign(self, start: Array, end: Array, block: Array) -> Array:
-        """Which of the ranges meet a range of another block; the owners' ranges are disjoint."""
+    def overlaps_other_block(self, start: Array, end: Array, block: Array) -> Array:
+        """Which of the ranges of these blocks overlap a range of another block; the owned ranges must be disjoint."""
         low = np.searchsorted(self.end, start, side="right")
         high = np.searchsorted(self.start, end, side="left")
-        turns = np.concatenate([[0], np.cumsum(self.block[1:] != self.block[:-1])])
-        met = low < high
+        block_changes = np.concatenate([[0], np.cumsum(self.block[1:] != self.block[:-1])])
+        overlapping = low < high
         first, last = np.minimum(low, self.start.size - 1), np.maximum(high - 1, 0)
-        other: Array = met & ((self.block[first] != block) | (turns[first] != turns[last]))
+        other: Array = overlapping & ((self.block[first] != block) | (block_changes[first] != block_changes[last]))
         return other
 
 
 def owners(start: Array, end: Array, block: Array) -> Owners:
-    """Sorts ranges by their start."""
+    """Sort ranges by start."""
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end, block = start[order], end[order], block[order]

@@ -1,8 +1,8 @@
-"""The blocks of one address pass as columns of numbers, and the subset of them that the pass is still valid for.
+"""The blocks of one address pass as columns of numbers, and the active blocks, for which the pass is still valid.
 
-A pass starts with all of its blocks and narrows to those that take the same control flow: where a decision differs
-between blocks, the blocks that differ from the first one are set aside for passes of their own.  The first block is
-the reference and always stays.
+A pass starts with all its blocks active and is narrowed to blocks with the same control flow: where a decision differs
+between blocks, the blocks that differ from the reference block are excluded, and other passes execute them.  The first
+block is the reference and always remains active.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 
 class NotSymmetric(Exception):
-    """The blocks could not be proved to be translations of one another; the kernel may still have a result."""
+    """The blocks could not be proved to be translations of each other; the kernel may still have a result."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -28,22 +28,22 @@ class NotSymmetric(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much work a proof may cost."""
+    """Limits on the work of a proof."""
 
-    parts: int = 256
-    """Parts of a grid with different control flow or accesses."""
+    classes: int = 256
+    """Classes of blocks with different control flow or accesses."""
     lanes: int = 1 << 23
-    """Numbers that one instruction may be evaluated on, over distinct blocks and threads."""
-    numbers: int = 1 << 26
+    """Values on which one instruction may be evaluated: distinct blocks times threads."""
+    grid_blocks: int = 1 << 26
     """Blocks of a grid."""
-    spans: int = 1 << 23
-    """Contiguous byte ranges that a grid may store."""
+    ranges: int = 1 << 23
+    """Contiguous byte ranges that the blocks of a grid may access in one buffer."""
     blocks: int = 1024
-    """Blocks that a comparison may run in full."""
+    """Blocks that a comparison may execute in full."""
 
 
 class Column:
-    """One number for every block of a pass, shape (blocks,); undefined for blocks that were set aside."""
+    """One number for every block of a pass, shape (blocks,); undefined for excluded blocks."""
 
     __slots__ = ("_bounds", "values")
 
@@ -53,91 +53,96 @@ class Column:
 
 
 class Grid:
-    """The blocks of one pass.  `active` are the positions of the blocks still in it, None for all; position 0 stays."""
+    """The blocks of one pass.
+
+    `numbers` are the block numbers, `active` the positions of the active blocks, always with position 0 (None: all).
+    `excluded` are groups of block numbers that other passes must execute.
+    """
 
     def __init__(self, numbers: Array, limits: Limits) -> None:
         self.numbers, self.limits = numbers, limits
         self.active: Array | None = None
         self.version = 0
-        self.aside: list[Array] = []
-        self._memo: dict[Hashable, tuple[Column, tuple[Column, ...]]] = {}
-        self._factors: dict[tuple[int, ...], tuple[int, Array, Array, tuple[Column, ...]]] = {}
+        self.excluded: list[Array] = []
+        self._derived: dict[Hashable, tuple[Column, tuple[Column, ...]]] = {}
+        self._distinct_rows: dict[tuple[int, ...], tuple[int, Array, Array, tuple[Column, ...]]] = {}
 
     @property
     def blocks(self) -> Array:
-        """The numbers of the blocks still in the pass."""
+        """The numbers of the active blocks."""
         return self.numbers if self.active is None else self.numbers[self.active]
 
-    def on(self, column: Column) -> Array:
-        """The column's numbers in the blocks still in the pass; the reference is first."""
+    def active_values(self, column: Column) -> Array:
+        """The values of a column in the active blocks; the reference block is first."""
         return column.values if self.active is None else column.values[self.active]
 
     def bounds(self, column: Column) -> tuple[int, int]:
-        """The least and greatest number of a column over the blocks still in the pass."""
+        """The minimum and maximum of a column over the active blocks."""
         found = column._bounds
         if found is None or found[0] != self.version:
-            values = self.on(column)
+            values = self.active_values(column)
             found = column._bounds = (self.version, int(values.min()), int(values.max()))
         return found[1], found[2]
 
     def constant(self, column: Column) -> bool:
-        """Whether the blocks still in the pass agree."""
+        """Whether a column has the same value in all active blocks."""
         low, high = self.bounds(column)
         return low == high
 
     def derived(self, key: Hashable, make: Callable[[], Array], *columns: Column) -> Column:
-        """The column that `make` computes from `columns`, identified by `key`; repeated, it is the same object."""
-        full = (key, *(id(column) for column in columns))
-        found = self._memo.get(full)
+        """The column that `make` computes from `columns`, cached by `key` and the identity of `columns`."""
+        cache_key = (key, *(id(column) for column in columns))
+        found = self._derived.get(cache_key)
         if found is None:
-            found = self._memo[full] = (Column(make()), columns)
+            found = self._derived[cache_key] = (Column(make()), columns)
         return found[0]
 
     def narrow(self, keys: Array) -> None:
-        """Keeps the blocks whose key is the reference's; `keys` has one number for each block still in the pass."""
+        """Exclude the active blocks whose key differs from that of the reference; one key for each active block."""
         same = keys == keys[0]
         if same.all():
             return
         blocks = self.blocks
         others, inverse = np.unique(keys[~same], return_inverse=True)
-        if len(self.aside) + len(others) > self.limits.parts:
-            raise NotSymmetric(f"the grid falls into more than {self.limits.parts} parts that act differently")
+        if len(self.excluded) + len(others) > self.limits.classes:
+            limit = self.limits.classes
+            raise NotSymmetric(f"the grid has more than {limit} classes of blocks with different control flow")
         order = np.argsort(inverse, kind="stable")
         rest = blocks[~same][order]
         ends = np.cumsum(np.bincount(inverse))
-        self.aside.extend(np.split(rest, ends[:-1]))
+        self.excluded.extend(np.split(rest, ends[:-1]))
         kept = np.flatnonzero(same)
         self.active = kept if self.active is None else self.active[kept]
         self.version += 1
 
-    def spread(self, values: Array) -> Column:
-        """A column from one number for each block still in the pass."""
+    def column_of_active(self, values: Array) -> Column:
+        """A column from one number for each active block."""
         if self.active is None:
             return Column(values)
-        full = np.zeros(self.numbers.shape, dtype=values.dtype)
-        full[self.active] = values
-        return Column(full)
+        values_of_all = np.zeros(self.numbers.shape, dtype=values.dtype)
+        values_of_all[self.active] = values
+        return Column(values_of_all)
 
     def distinct(self, columns: Sequence[Column]) -> tuple[Array, Array]:
-        """One place for each distinct row of the columns, and each block's row; of blocks still in the pass."""
+        """The positions of the distinct rows of these columns, and the row number of each, over the active blocks."""
         key = tuple(id(column) for column in columns)
-        found = self._factors.get(key)
+        found = self._distinct_rows.get(key)
         if found is None or found[0] != self.version:
-            first, inverse = distinct_rows([self.on(column) for column in columns])
-            found = self._factors[key] = (self.version, first, inverse, tuple(columns))
+            first, inverse = distinct_rows([self.active_values(column) for column in columns])
+            found = self._distinct_rows[key] = (self.version, first, inverse, tuple(columns))
         return found[1], found[2]
 
 
 def distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
-    """The place of the first of each distinct row, and for each place the number of its row."""
+    """The position of the first occurrence of each distinct row, and the row number of each position."""
     count = columns[0].shape[0]
     first, inverse = np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     for column in columns:
         if (column == column[0]).all():
             continue
-        _, place, own = np.unique(column, return_index=True, return_inverse=True)
+        _, position, own = np.unique(column, return_index=True, return_inverse=True)
         if len(first) == 1:
-            first, inverse = place, own
+            first, inverse = position, own
             continue
-        _, first, inverse = np.unique(inverse * len(place) + own, return_index=True, return_inverse=True)
+        _, first, inverse = np.unique(inverse * len(position) + own, return_index=True, return_inverse=True)
     return first, inverse

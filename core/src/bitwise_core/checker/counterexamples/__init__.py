@@ -1,4 +1,4 @@
-"""A search for a counterexample: an input on which two kernels return different bytes, on which both are run."""
+"""The search for a counterexample: an input on which two kernels, both executed, return different bytes."""
 
 from __future__ import annotations
 

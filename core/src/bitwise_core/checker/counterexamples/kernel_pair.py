@@ -1,4 +1,4 @@
-"""Two kernels run on the same bytes, and what is seen where the bytes that they leave differ."""
+"""Two kernels executed on the same input, and the counterexample if their output bytes differ."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from bitwise_core.execution.machine import THREAD_SHIFT
 from bitwise_core.execution.simulation import SimulationResult, simulate
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of, storage
 
-WHOLE_LANES = MAXIMUM_LANES >> 3
-"""Launches of more threads are not run whole: the blocks that store the element where the kernels part are."""
+MAXIMUM_WHOLE_LANES = MAXIMUM_LANES >> 3
+"""Of launches with more threads, only the blocks that store the divergent element are executed."""
 
-WHOLE_SHARE = 0.1
-"""Nor are those of which one run takes more than this share of the time."""
+MAXIMUM_RUN_SHARE = 0.1
+"""The same holds for launches of which one run would take more than this share of the time limit."""
 
-FEW_BLOCKS = "of the input's launches only the blocks that store {element} were run; others may leave other bytes too"
-"""The note of a launch that was not run whole."""
+PARTIAL_LAUNCH = "only the blocks that store {element} were executed; other elements may differ too"
+"""The note of a launch that was not executed in full."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """Why no counterexample was found: a sentence, and how often both kernels were run."""
+    """Why no counterexample was found: a sentence, and the number of runs of both kernels."""
 
     sentence: str
     runs: int = 0
@@ -42,11 +42,12 @@ Blocks = tuple[list[int] | None, list[int] | None]
 
 
 @dataclass(slots=True)
-class Pair:
-    """Two kernels, their buffers' forms, and how many bytes of each are accessed as far as is known.
+class KernelPair:
+    """Two kernels, the element types of their buffers, and the bytes of each buffer that are known to be accessed.
 
-    Where not all blocks are run, `only` is the element that is looked at: its buffer, offset and bytes.
-    Where `finite`, inputs are made finite, and those on which a number overflows are refused.
+    `blocks` are the blocks of each kernel to execute (None: all).  If not all are executed, `only` is the element to
+    compare: its buffer, byte offset and size in bytes.  `finite`: inputs are made finite, and inputs on which a value
+    overflows are rejected.
     """
 
     kernels: tuple[PreparedLaunch, PreparedLaunch]
@@ -58,27 +59,32 @@ class Pair:
     runs: int = 0
 
     def run(self, contents: Mapping[str, Array], drawn: str) -> Counterexample | None:
-        """Runs both kernels on the same bytes, zeros beyond them.  Raises Unsupported."""
+        """Run both kernels on the same bytes, with zeros beyond them; a counterexample if the outputs differ.
+
+        Raises Unsupported.
+        """
         if self.finite:
             contents = {name: self._made_finite(name, content) for name, content in contents.items()}
-        done = self._executed(contents, self.blocks)
+        simulations = self._execute(contents, self.blocks)
         self.runs += 1
-        for name, size in self._reached(done).items():
+        for name, size in self._accessed_bytes(simulations).items():
             self.sizes[name] = max(self.sizes.get(name, 0), size)
-        padded = {name: extended(content, self.sizes[name]) for name, content in contents.items()}
+        padded = {name: zero_extended(content, self.sizes[name]) for name, content in contents.items()}
         for name, before in padded.items():
-            after = [extended(each.after[name], before.size) if name in each.after else before for each in done]
+            after = [
+                zero_extended(each.after[name], before.size) if name in each.after else before for each in simulations
+            ]
             width = self.forms[name].bytes
             left, right = (each.view(np.dtype(f"uint{8 * width}")) for each in after)
-            places = np.flatnonzero(self.differ(name, left, right))
+            indices = np.flatnonzero(self.differ(name, left, right))
             if self.only is not None:
                 buffer, offset, size = self.only
-                inside = (places * width >= offset) & (places * width < offset + size)
-                places = places[inside & (buffer == name)]
-            if places.size:
-                place = int(places[0])
-                seen = name, place, width, int(left[place]), int(right[place]), int(places.size), drawn
-                return self._counterexample(padded, seen, done)
+                inside = (indices * width >= offset) & (indices * width < offset + size)
+                indices = indices[inside & (buffer == name)]
+            if indices.size:
+                index = int(indices[0])
+                difference = name, index, width, int(left[index]), int(right[index]), int(indices.size), drawn
+                return self._counterexample(padded, difference, simulations)
         return None
 
     def _made_finite(self, name: str, content: Array) -> Array:
@@ -86,54 +92,54 @@ class Pair:
         return content if form is None else replace_non_finite(content, form)
 
     def measure(self) -> None:
-        """Learns from the first and the last block, which nearly always tell it, how far the launches reach.
+        """Set `sizes` from a run of the first and the last block, which nearly always access the last bytes.
 
         Raises Unsupported.
         """
         nothing = {name: np.zeros(0, dtype=np.uint8) for name in self.forms}
-        self.sizes = self._reached(self._executed(nothing, self._ends()))
+        self.sizes = self._accessed_bytes(self._execute(nothing, self._first_and_last_blocks()))
 
-    def _ends(self) -> Blocks:
+    def _first_and_last_blocks(self) -> Blocks:
         first, second = (sorted({0, each.launch.blocks - 1}) for each in self.kernels)
         return first, second
 
-    def _executed(self, contents: Mapping[str, Array], chosen: Blocks) -> list[SimulationResult]:
-        done = []
+    def _execute(self, contents: Mapping[str, Array], chosen: Blocks) -> list[SimulationResult]:
+        simulations = []
         for each, blocks in zip(self.kernels, chosen, strict=True):
-            mine = {name: contents[name] for name in each.launch.buffers()}
-            done.append(simulate(each, mine, open_ended=True, blocks=blocks, finite=self.finite))
-        return done
+            own = {name: contents[name] for name in each.launch.buffers()}
+            simulations.append(simulate(each, own, open_ended=True, blocks=blocks, finite=self.finite))
+        return simulations
 
-    def _reached(self, done: list[SimulationResult]) -> dict[str, int]:
-        """How many bytes of each buffer runs accessed, in whole elements and one at least."""
+    def _accessed_bytes(self, simulations: list[SimulationResult]) -> dict[str, int]:
+        """The bytes of each buffer that these runs accessed, rounded up to whole elements, at least one."""
         found = {}
         for name, form in self.forms.items():
-            size = max((each.after[name].size for each in done if name in each.after), default=0)
+            size = max((each.after[name].size for each in simulations if name in each.after), default=0)
             found[name] = max(1, -(-size // form.bytes)) * form.bytes
         return found
 
     def _counterexample(
         self,
         contents: Mapping[str, Array],
-        seen: tuple[str, int, int, int, int, int, str],
-        done: list[SimulationResult],
+        difference: tuple[str, int, int, int, int, int, str],
+        simulations: list[SimulationResult],
     ) -> Counterexample:
-        notes = dict.fromkeys(note for each in done for note in each.notes)
+        notes = dict.fromkeys(note for each in simulations for note in each.notes)
         if self.only is not None:
-            notes[FEW_BLOCKS.format(element=f"{seen[0]}[{seen[1]}]")] = None
+            notes[PARTIAL_LAUNCH.format(element=f"{difference[0]}[{difference[1]}]")] = None
             try:
-                reached = self._reached(self._executed(contents, self._ends()))
+                reached = self._accessed_bytes(self._execute(contents, self._first_and_last_blocks()))
             except Unsupported:
                 reached = {}
-            contents = {name: extended(content, reached.get(name, 0)) for name, content in contents.items()}
-        typed = {}
+            contents = {name: zero_extended(content, reached.get(name, 0)) for name, content in contents.items()}
+        arrays = {}
         for name, content in contents.items():
             kind = self.forms[name].kind
-            typed[name] = content if kind is None else content.view(kind)
-        return Counterexample(typed, *seen, tuple(notes))
+            arrays[name] = content if kind is None else content.view(kind)
+        return Counterexample(arrays, *difference, tuple(notes))
 
     def differ(self, name: str, left: Array, right: Array) -> Array:
-        """Which elements differ, two NaNs counted as one; of an unknown type, which bytes differ in every format."""
+        """Which elements differ, with all NaNs equal; for an unknown type, which bytes differ in every format."""
         form = self.forms[name].format
         unequal = np.asarray(left != right)
         if not unequal.any():
@@ -141,16 +147,16 @@ class Pair:
         if form is not None:
             return unequal & ~(nan_of(left, form) & nan_of(right, form))
         if self.forms[name].kind is None:
-            for each in _ANY_FORMAT:
+            for each in _BYTE_FORMATS:
                 unequal &= ~_both_nan(left, right, each)
         return unequal
 
 
-_ANY_FORMAT = tuple(each for each in FLOAT_FORMATS.values() if each.bits in (8, 16, 32, 64))
+_BYTE_FORMATS = tuple(each for each in FLOAT_FORMATS.values() if each.bits in (8, 16, 32, 64))
 
 
 def _both_nan(left: Array, right: Array, form: FloatFormat) -> Array:
-    """Which bytes belong to a word that is a NaN of the format on both sides."""
+    """Which bytes belong to a word that is a NaN of the format in both arrays."""
     size = form.bits // 8
     whole = left.size // size * size
     words = [each[:whole].view(storage(form.bits)) for each in (left, right)]
@@ -159,8 +165,8 @@ def _both_nan(left: Array, right: Array, form: FloatFormat) -> Array:
     return found
 
 
-def extended(content: Array, size: int) -> Array:
-    """Bytes with zeros beyond them up to a size."""
+def zero_extended(content: Array, size: int) -> Array:
+    """The bytes, padded with zeros to a size."""
     if content.size >= size:
         return content
     found = np.zeros(size, dtype=np.uint8)
@@ -168,38 +174,38 @@ def extended(content: Array, size: int) -> Array:
     return found
 
 
-def pair_of(
+def make_pair(
     kernels: tuple[PreparedLaunch, PreparedLaunch],
     forms: Mapping[str, ElementType],
-    parted: DivergenceTrace | None,
+    trace: DivergenceTrace | None,
     seconds: float,
     finite: bool = False,
-) -> Pair:
-    """The pair as it is run: whole launches, or where that takes too long the blocks of the element that parts.
+) -> KernelPair:
+    """The pair with the blocks to execute: all, or where that takes too long those that store the divergent element.
 
-    Raises Unsupported where the launches are too large and no such element is known.
+    Raises Unsupported where the launches are too large and no divergent element is known.
     """
     lanes = max(each.launch.blocks * each.threads for each in kernels)
     if lanes <= LANES_PER_BATCH:
-        return Pair(kernels, forms, finite=finite)
-    if parted is None or None in parted.element.threads:
-        if lanes > WHOLE_LANES:
-            raise Unsupported("the launches are too large to be run whole, and no element is known in which they part")
-        return Pair(kernels, forms, finite=finite)
-    element = parted.element
+        return KernelPair(kernels, forms, finite=finite)
+    if trace is None or None in trace.element.threads:
+        if lanes > MAXIMUM_WHOLE_LANES:
+            raise Unsupported("the launches are too large to be executed in full, and no divergent element is known")
+        return KernelPair(kernels, forms, finite=finite)
+    element = trace.element
     left, right = ([int(thread or 0) >> THREAD_SHIFT] for thread in element.threads)
-    name = parted.buffer
+    name = trace.buffer
     offset = element.address & ((1 << POINTER_SHIFT) - 1)
-    few = Pair(kernels, forms, (left, right), (name, offset, element.size), finite)
-    if lanes > WHOLE_LANES:
-        return few
+    partial = KernelPair(kernels, forms, (left, right), (name, offset, element.size), finite)
+    if lanes > MAXIMUM_WHOLE_LANES:
+        return partial
     start = time.monotonic()
     try:
-        few.run({name: np.zeros(0, dtype=np.uint8) for name in forms}, "")
+        partial.run({name: np.zeros(0, dtype=np.uint8) for name in forms}, "")
     except Unsupported:
-        return Pair(kernels, forms, finite=finite)
+        return KernelPair(kernels, forms, finite=finite)
     return (
-        few
-        if (time.monotonic() - start) * lanes / LANES_PER_BATCH > WHOLE_SHARE * seconds
-        else Pair(kernels, forms, finite=finite)
+        partial
+        if (time.monotonic() - start) * lanes / LANES_PER_BATCH > MAXIMUM_RUN_SHARE * seconds
+        else KernelPair(kernels, forms, finite=finite)
     )

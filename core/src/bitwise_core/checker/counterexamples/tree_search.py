@@ -1,4 +1,4 @@
-"""Inputs on which two trees differ, found on the trees alone: many contents of memory are tried at once."""
+"""Search for inputs on which two trees differ, by evaluating the trees on many memory contents at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bitwise_core import numerics
 from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.counterexamples.memory_contents import (
     SAMPLES,
-    Place,
+    ElementIndex,
     Samples,
-    elsewhere,
-    fed_back,
-    near,
-    with_special,
+    contents_elsewhere,
+    contents_near_divergence,
+    contents_with_special,
+    with_feedback,
 )
 from bitwise_core.checker.expression_trees import build_tree
 from bitwise_core.execution.buffers import Array, ElementType
@@ -27,48 +27,49 @@ from bitwise_core.ir.nodes import Load, Node, descendants
 from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
 Different = Callable[[Array, Array], Array]
-"""In which contents of memory two results count as different."""
+"""The memory contents on which two results differ."""
 
-_FEEDBACK = 2
-"""So often a result is taken from an element under the nodes where the trees part, so that rounding shows."""
+_FEEDBACK_ROUNDS = 2
+"""The number of times that a result is subtracted from an element below the divergent nodes, to expose rounding."""
 
-_FRUITLESS = 24
-"""After so many draws on which the nodes where the trees part agree, whole trees are tried on any draw."""
+_MAXIMUM_FRUITLESS = 24
+"""After this many draws on which the divergent nodes agree, whole trees are evaluated on every draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Two trees of an element, the nodes where they part, and the elements that they load.
+    """The two trees of an element, their divergent nodes, and the elements that they load.
 
-    `near` are those under the nodes where they part, `private` those that one tree alone loads.
+    `all` are the elements that either tree loads, `near` those loaded below the divergent nodes, `private` those that
+    only one tree loads.
     """
 
     roots: tuple[Node, Node]
-    parting: tuple[Node, Node]
-    all: tuple[Place, ...]
-    near: tuple[Place, ...]
-    private: tuple[Place, ...]
+    divergent: tuple[Node, Node]
+    all: tuple[ElementIndex, ...]
+    near: tuple[ElementIndex, ...]
+    private: tuple[ElementIndex, ...]
 
 
-def trees_of(parted: DivergenceTrace, forms: Mapping[str, ElementType]) -> Trees | None:
-    """The trees where an element's kernels part, or None where they are too large or load what has no name."""
-    built = [build_tree(each, root) for each, root in zip(parted.replays, parted.roots, strict=True)]
+def build_trees(trace: DivergenceTrace, forms: Mapping[str, ElementType]) -> Trees | None:
+    """Build the trees of a divergent element; None where they are too large or load from an unnamed buffer."""
+    built = [build_tree(each, root) for each, root in zip(trace.provenances, trace.roots, strict=True)]
     if not all(each.complete for each in built):
         return None
-    sides = zip(parted.replays, (parted.parting.left, parted.parting.right), strict=True)
-    below = [build_tree(each, part.scalar).root for each, part in sides]
+    sides = zip(trace.provenances, (trace.nodes.left, trace.nodes.right), strict=True)
+    below = [build_tree(each, node.scalar).root for each, node in sides]
     roots = built[0].root, built[1].root
-    loaded = [places(root, forms=forms) for root in roots]
-    close = places(*below, forms=forms)
-    if loaded[0] is None or loaded[1] is None or close is None:
+    loaded = [loaded_elements(root, forms=forms) for root in roots]
+    near_elements = loaded_elements(*below, forms=forms)
+    if loaded[0] is None or loaded[1] is None or near_elements is None:
         return None
-    every, alone = sorted(loaded[0] | loaded[1]), sorted(loaded[0] ^ loaded[1])
-    return Trees(roots, (below[0], below[1]), tuple(every), tuple(sorted(close)), tuple(alone))
+    every, exclusive = sorted(loaded[0] | loaded[1]), sorted(loaded[0] ^ loaded[1])
+    return Trees(roots, (below[0], below[1]), tuple(every), tuple(sorted(near_elements)), tuple(exclusive))
 
 
-def places(*roots: Node, forms: Mapping[str, ElementType]) -> set[Place] | None:
-    """The elements that trees load; None where a buffer is not one of the launch's."""
-    found: set[Place] = set()
+def loaded_elements(*roots: Node, forms: Mapping[str, ElementType]) -> set[ElementIndex] | None:
+    """The elements that trees load; None where a buffer is not a buffer of the launch."""
+    found: set[ElementIndex] = set()
     for root in roots:
         for node in descendants(root):
             if isinstance(node, Load):
@@ -81,34 +82,40 @@ def places(*roots: Node, forms: Mapping[str, ElementType]) -> set[Place] | None:
 
 
 class Evaluator:
-    """The values of trees on contents of memory, as the architecture computes them."""
+    """Evaluates trees on memory contents.
 
-    def __init__(self, parted: DivergenceTrace, forms: Mapping[str, ElementType]) -> None:
-        known = parted.replays[0].ready.arch.bits
-        self._functions = {} if known is None else known.functions
-        self._units = {**matrix_units(parted.replays[0].ready), **matrix_units(parted.replays[1].ready)}
+    Matrix steps are those of both kernels, approximate functions those of the architecture of the left kernel.
+    """
+
+    def __init__(self, trace: DivergenceTrace, forms: Mapping[str, ElementType]) -> None:
+        simulation = trace.provenances[0].ready.arch.bits
+        self._functions = {} if simulation is None else simulation.functions
+        self._units = {**matrix_units(trace.provenances[0].ready), **matrix_units(trace.provenances[1].ready)}
         self._forms = forms
 
     def values(self, root: Node, samples: Samples) -> Values:
-        """One value for each content of memory.  Raises numeric.Unevaluable where a tree has no arithmetic."""
+        """The value of a tree on each memory content, shape (SAMPLES,).
+
+        Raises numerics.Unevaluable where an operation of the tree cannot be evaluated.
+        """
 
         def memory(buffer: str, offset: int, bits: int) -> Values:
             return _loaded(samples, self._forms[buffer].bytes, buffer, offset, bits)
 
-        # What is undefined reaches no result that is stored, or else the run that confirms is refused.
+        # An undefined value reaches no stored result; otherwise the run that confirms the input is rejected.
         found = evaluate_many(root, memory, self._step, None, self._approximate, 0)
         return np.broadcast_to(found, (SAMPLES,))
 
     def _approximate(self, name: str, operands: tuple[Values, ...]) -> Values:
         function = self._functions.get(name)
         if function is None:
-            raise numerics.Unevaluable(f"{name} has no arithmetic here")
+            raise numerics.Unevaluable(f"the operation {name} has no evaluation")
         return function(*operands)
 
     def _step(self, name: str, accumulator: Values, left: tuple[Values, ...], right: tuple[Values, ...]) -> Values:
         unit: MmaSpec | None = self._units.get(name)
         if unit is None:
-            raise numerics.Unevaluable(f"the matrix step {name} has no row here")
+            raise numerics.Unevaluable(f"the matrix step {name} has no matrix-unit row")
         a, b = (np.stack([np.broadcast_to(each, (SAMPLES,)) for each in side], axis=-1) for side in (left, right))
         c = np.broadcast_to(accumulator, (SAMPLES,))[:, None, None]
         result: Values = multiply_accumulate(unit, a[:, None], b[..., None], c)
@@ -123,58 +130,61 @@ def candidates(
     different: Different,
     random: np.random.Generator,
     deadline: float,
-) -> Iterator[dict[Place, int] | bool]:
-    """Patterns of elements on which the trees differ, as they are found; at last whether the nodes below ever did.
+) -> Iterator[dict[ElementIndex, int] | bool]:
+    """Generate patterns of elements on which the trees differ, until the deadline.
 
-    `form` is the format of the trees' results, None where it is no floating-point one.
-    Raises numeric.Unevaluable where a tree has no arithmetic.
+    The last value generated says whether the divergent nodes differed on any memory content.  `form` is the format of
+    the results of the trees, None where it is not a floating-point format.  Raises numerics.Unevaluable where an
+    operation cannot be evaluated.
     """
-    close = frozenset(trees.near)
-    rest = [place for place in trees.all if place not in close]
-    alone = trees.parting == trees.roots
-    told, fruitless, turn = False, 0, 0
+    near_elements = frozenset(trees.near)
+    rest = [element for element in trees.all if element not in near_elements]
+    at_roots = trees.divergent == trees.roots
+    nodes_differed, fruitless, round_number = False, 0, 0
     while time.monotonic() < deadline:
-        turn += 1
-        if trees.private and turn % 2:
-            found, _ = _told_by(trees, evaluator, different, with_special(trees.all, trees.private, forms, random))
+        round_number += 1
+        if trees.private and round_number % 2:
+            found, _ = _first_difference(
+                trees, evaluator, different, contents_with_special(trees.all, trees.private, forms, random)
+            )
             if found is not None:
                 yield found
             continue
-        drawn: Samples = near(trees.near, forms, random)
-        if not alone and (told or fruitless < _FRUITLESS):
-            columns = np.flatnonzero(_nodes_differ(*(evaluator.values(node, drawn) for node in trees.parting)))
+        drawn: Samples = contents_near_divergence(trees.near, forms, random)
+        if not at_roots and (nodes_differed or fruitless < _MAXIMUM_FRUITLESS):
+            columns = np.flatnonzero(_nodes_differ(*(evaluator.values(node, drawn) for node in trees.divergent)))
             if not columns.size:
                 fruitless += 1
                 continue
-            told = True
+            nodes_differed = True
             if random.random() < 0.8:
                 chosen = random.choice(columns, SAMPLES)
-                drawn = {place: patterns[chosen] for place, patterns in drawn.items()}
-        samples: Samples = {**drawn, **elsewhere(rest, forms, random, drawn)}
-        found, results = _told_by(trees, evaluator, different, samples)
-        for _ in range(_FEEDBACK):
+                drawn = {element: patterns[chosen] for element, patterns in drawn.items()}
+        samples: Samples = {**drawn, **contents_elsewhere(rest, forms, random, drawn)}
+        found, results = _first_difference(trees, evaluator, different, samples)
+        for _ in range(_FEEDBACK_ROUNDS):
             if found is not None or form is None or results.dtype != numerics.storage(form.bits):
                 break
-            samples = fed_back(samples, results, form, trees.near or trees.all, forms, random)
-            found, results = _told_by(trees, evaluator, different, samples)
+            samples = with_feedback(samples, results, form, trees.near or trees.all, forms, random)
+            found, results = _first_difference(trees, evaluator, different, samples)
         if found is not None:
             yield found
-    yield told
+    yield nodes_differed
 
 
-def _told_by(
+def _first_difference(
     trees: Trees, evaluator: Evaluator, different: Different, samples: Samples
-) -> tuple[dict[Place, int] | None, Values]:
-    """The first of the contents on which the trees differ, and what the left one gives on all of them."""
+) -> tuple[dict[ElementIndex, int] | None, Values]:
+    """The first memory content on which the trees differ (None: none), and the results of the left tree on all."""
     left, right = (evaluator.values(root, samples) for root in trees.roots)
     found = np.flatnonzero(different(left, right))
     if not found.size:
         return None, left
-    return {place: int(patterns[found[0]]) for place, patterns in samples.items()}, left
+    return {element: int(patterns[found[0]]) for element, patterns in samples.items()}, left
 
 
 def _nodes_differ(left: Values, right: Values) -> Array:
-    """In which contents two nodes differ, where two NaNs of the usual formats of their width do not."""
+    """The memory contents on which two nodes differ; two NaNs of a usual format of their width are equal."""
     unequal = np.asarray(left != right)
     if left.dtype != right.dtype or left.dtype.hasobject:
         return unequal
@@ -186,7 +196,7 @@ def _nodes_differ(left: Values, right: Values) -> Array:
 
 
 def _loaded(samples: Samples, width: int, buffer: str, offset: int, bits: int) -> Values:
-    """What a load sees of the elements that lie there."""
+    """The value of a load, from the patterns of the elements at its address."""
     first, last = offset // width, (offset + bits // 8 - 1) // width
     if first == last and bits == 8 * width:
         return samples[buffer, first]

@@ -1,4 +1,4 @@
-"""Values that tell kernels apart: patterns of one format drawn so that order, rounding or a special value shows."""
+"""Distributions of test values: patterns of a format that expose differences of order, rounding and special values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Draw = Callable[[FloatFormat, int, np.random.Generator], Array]
 
 
 def _patterns(form: FloatFormat, sign: Array, field: Array, mantissa: Array) -> Array:
-    """Patterns of sign (0 or 1), exponent field (cut to those of finite numbers) and mantissa."""
+    """Patterns from sign (0 or 1), exponent field (clipped to finite numbers) and mantissa."""
     field = np.clip(field, 0, form.largest_magnitude >> form.mantissa_bits)
     magnitude = (field.astype(np.uint64) << np.uint64(form.mantissa_bits)) | mantissa.astype(np.uint64)
     magnitude = np.minimum(magnitude, np.uint64(form.largest_magnitude))
@@ -21,8 +21,8 @@ def _patterns(form: FloatFormat, sign: Array, field: Array, mantissa: Array) -> 
     return word.astype(storage(form.bits))
 
 
-def _drawn(form: FloatFormat, count: int, random: np.random.Generator, low: int, high: int) -> Array:
-    """Both signs, any mantissa, exponent fields from `low` to `high`."""
+def _draw_exponents(form: FloatFormat, count: int, random: np.random.Generator, low: int, high: int) -> Array:
+    """Both signs, any mantissa, exponent fields from `low` to `high` inclusive."""
     return _patterns(
         form,
         random.integers(0, 2, count),
@@ -32,43 +32,43 @@ def _drawn(form: FloatFormat, count: int, random: np.random.Generator, low: int,
 
 
 def normal(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Numbers about 1."""
-    return _drawn(form, count, random, form.bias - 3, form.bias + 1)
+    """Numbers near 1."""
+    return _draw_exponents(form, count, random, form.bias - 3, form.bias + 1)
 
 
 def wide(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Exponents far apart: sums depend on their order."""
+    """Widely spread exponents: sums depend on their order."""
     reach = min(form.bias - 1, form.precision)
-    return _drawn(form, count, random, form.bias - reach, form.bias + reach // 2)
+    return _draw_exponents(form, count, random, form.bias - reach, form.bias + reach // 2)
 
 
 def cancelling(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """A few numbers that are large, of one magnitude and either sign, among small ones that they swallow."""
-    small = _drawn(form, count, random, form.bias - 3, form.bias)
+    """Small numbers, and some large ones of equal magnitude and either sign, which absorb the small ones."""
+    small = _draw_exponents(form, count, random, form.bias - 3, form.bias)
     height = form.bias + min(form.precision + 1, form.bias // 2)
     large = _patterns(form, random.integers(0, 2, count), np.full(count, height), np.zeros(count, dtype=np.int64))
     return np.where(random.random(count) < random.choice([0.02, 0.2, 0.5]), large, small)
 
 
 def positive(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Numbers about 1 that roots and logarithms take."""
+    """Positive numbers near 1, in the domain of roots and logarithms."""
     found: Array = normal(form, count, random) & np.array((1 << (form.bits - 1)) - 1, dtype=storage(form.bits))
     return found
 
 
 def subnormal(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Numbers at and below the smallest normal one."""
-    return _drawn(form, count, random, 0, 1)
+    """Numbers around the smallest normal number."""
+    return _draw_exponents(form, count, random, 0, 1)
 
 
 def small_products(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Numbers whose products are about the smallest normal one."""
+    """Numbers whose products are near the smallest normal number."""
     half = form.bias // 2
-    return _drawn(form, count, random, half - form.mantissa_bits // 2, half + 1)
+    return _draw_exponents(form, count, random, half - form.mantissa_bits // 2, half + 1)
 
 
 def zeros(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Zeros of either sign, and few other numbers."""
+    """Zeros of either sign, and a few other numbers."""
     none = np.zeros(count, dtype=np.int64)
     zero = _patterns(form, random.integers(0, 2, count), none, none)
     return np.where(random.random(count) < random.choice([0.0, 0.1]), normal(form, count, random), zero)
@@ -80,7 +80,7 @@ def minus_zeros(form: FloatFormat, count: int, random: np.random.Generator) -> A
     return _patterns(form, none + 1, none, none)
 
 
-def nothing(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+def plus_zeros(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
     """+0 everywhere."""
     return np.zeros(count, dtype=storage(form.bits))
 
@@ -91,22 +91,24 @@ def ones(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
     return np.full(count, one, dtype=storage(form.bits))
 
 
-def few(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """+0 nearly everywhere, and a few numbers of one magnitude, any one."""
+def mostly_zeros(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """+0 almost everywhere, and a few numbers of one random magnitude."""
     height = int(random.integers(0, form.largest_exponent_field + 1))
-    numbers = _drawn(form, count, random, height - 1, height + 1)
-    return np.where(random.random(count) < random.choice([2 / count, 0.02, 0.2]), numbers, nothing(form, count, random))
+    numbers = _draw_exponents(form, count, random, height - 1, height + 1)
+    return np.where(
+        random.random(count) < random.choice([2 / count, 0.02, 0.2]), numbers, plus_zeros(form, count, random)
+    )
 
 
-def low(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Large negative numbers, of which exponentials are zero."""
+def large_negative(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Large negative numbers, whose exponentials are zero."""
     height = form.bias + min(10, form.bias // 2)
     none = np.zeros(count, dtype=np.int64)
     return _patterns(form, none + 1, none + height, random.integers(0, 1 << form.mantissa_bits, count))
 
 
 def boundaries(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Largest and smallest numbers, powers of two and their neighbours."""
+    """Zeros, the smallest and largest subnormal and normal numbers, and 1 with its neighbours."""
     one = form.bias << form.mantissa_bits
     least = 1 << form.mantissa_bits
     magnitudes = np.array([0, 1, least - 1, least, one - 1, one, one + 1, form.largest_magnitude], dtype=np.uint64)
@@ -116,19 +118,19 @@ def boundaries(form: FloatFormat, count: int, random: np.random.Generator) -> Ar
 
 
 def special(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Numbers about 1, and among them infinities and NaNs where the format has them."""
-    usual = normal(form, count, random)
-    odd = [each for each in (form.infinity, form.canonical_nan) if each is not None]
-    if not odd:
-        return usual
+    """Numbers near 1, with some infinities and NaNs where the format has them."""
+    ordinary = normal(form, count, random)
+    specials = [each for each in (form.infinity, form.canonical_nan) if each is not None]
+    if not specials:
+        return ordinary
     signs = random.integers(0, 2, count).astype(np.uint64) << np.uint64(form.bits - 1)
-    chosen = (random.choice(np.array(odd, dtype=np.uint64), count) | signs).astype(usual.dtype)
-    return np.where(random.random(count) < random.choice([0.002, 0.05]), chosen, usual)
+    chosen = (random.choice(np.array(specials, dtype=np.uint64), count) | signs).astype(ordinary.dtype)
+    return np.where(random.random(count) < random.choice([0.002, 0.05]), chosen, ordinary)
 
 
 def anything(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
     """Any finite pattern."""
-    return _drawn(form, count, random, 0, form.largest_exponent_field)
+    return _draw_exponents(form, count, random, 0, form.largest_exponent_field)
 
 
 KINDS: Mapping[str, Draw] = {
@@ -143,25 +145,25 @@ KINDS: Mapping[str, Draw] = {
     "boundaries": boundaries,
     "special": special,
     "minus zeros": minus_zeros,
-    "few": few,
-    "low": low,
+    "few": mostly_zeros,
+    "low": large_negative,
     "ones": ones,
-    "nothing": nothing,
+    "nothing": plus_zeros,
 }
-"""By name, those that tell most kernels apart first."""
+"""The distributions by name; those that distinguish most kernels first."""
 
-TELLING = tuple(name for name in KINDS if name not in ("ones", "nothing"))
-"""What buffers are filled with, and what is put around a node where two trees part."""
+DISTINGUISHING_KINDS = tuple(name for name in KINDS if name not in ("ones", "nothing"))
+"""The distributions of whole buffers, and of elements below divergent nodes."""
 
-QUIET = ("nothing", "nothing", "few", "normal", "cancelling", "positive", "low", "ones", "minus zeros")
-"""What is put elsewhere, so that a difference shows in the result."""
+NEUTRAL_KINDS = ("nothing", "nothing", "few", "normal", "cancelling", "positive", "low", "ones", "minus zeros")
+"""The distributions of the other elements, which do not mask a difference in the result."""
 
 
-def telling_patterns(form: FloatFormat) -> Array:
-    """Infinities, NaNs, the largest and the smallest numbers, zeros and one, of both signs."""
-    odd = [each for each in (form.infinity, form.canonical_nan) if each is not None]
-    usual = [0, 1, 1 << form.mantissa_bits, form.bias << form.mantissa_bits, form.largest_magnitude]
-    magnitudes = np.array([*odd, *odd, *(each << form.padding for each in usual)], dtype=np.uint64)
+def special_patterns(form: FloatFormat) -> Array:
+    """Infinities, NaNs, the largest and the smallest numbers, zeros and 1, of both signs."""
+    specials = [each for each in (form.infinity, form.canonical_nan) if each is not None]
+    ordinary = [0, 1, 1 << form.mantissa_bits, form.bias << form.mantissa_bits, form.largest_magnitude]
+    magnitudes = np.array([*specials, *specials, *(each << form.padding for each in ordinary)], dtype=np.uint64)
     both = np.concatenate([magnitudes, magnitudes | np.uint64(1 << (form.bits - 1))])
     return both.astype(storage(form.bits))
 
@@ -179,7 +181,7 @@ def integers(width: int, count: int, random: np.random.Generator, largest: int |
 
 
 def draw(form: ElementType, count: int, kind: str, random: np.random.Generator, largest: int | None) -> Array:
-    """Patterns of a buffer's elements, unsigned; integers (and what is of no known type) lie from 0 to `largest`."""
+    """Draw `count` patterns of a buffer's elements, unsigned; integers and unknown types are from 0 to `largest`."""
     if form.format is not None:
         return KINDS[kind](form.format, count, random)
     return integers(form.bytes, count, random, 1 if form.name == "i1" else largest)

@@ -1,1 +1,1 @@
-"""The launch-parametric analysis: loops summarised as folds, signatures that hold for every launch."""
+"""The launch-parametric analysis: symbolic launches, loops summarised as folds, signatures for every launch."""

@@ -1,4 +1,4 @@
-"""The domain of a reading for every launch: `TermDomain` for data, polynomials for what the launch would fix."""
+"""The domain of the launch-parametric analysis: `TermDomain` for data, polynomials for integers of the launch."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.coordinates import Coordinates
 from bitwise_core.checker.parametric.integers import ParametricIntegers
 from bitwise_core.checker.parametric.values import (
-    Chosen,
     Equality,
     ParametricInteger,
     Predicate,
-    all_of,
+    Selection,
     compare,
+    conjunction,
     integer_of,
-    inverse,
-    plain,
+    negated,
     polynomial_of,
+    without_structure,
 )
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -34,7 +34,7 @@ _MASKED = hashing.constant("masked content of memory")
 
 
 class ParametricDomain(TermDomain):
-    """Terms over memory at symbolic addresses; `rows` instances of the launch run side by side."""
+    """Terms over memory at symbolic addresses, in `rows` instances of the launch at once."""
 
     name = "terms of every launch"
 
@@ -46,7 +46,7 @@ class ParametricDomain(TermDomain):
     def symbol(
         self, tag: str, bits: int, *, block: bool = False, pointer: int | None = None, axis: str = ""
     ) -> ParametricInteger:
-        """A symbol of the launch; a block coordinate has another name in the instance that renames its axis."""
+        """A symbol of the launch; a block coordinate has a different hash in the instance that renames its axis."""
         table, coordinates = self.integers.table, self.coordinates
         words = np.repeat(hashing.constant(tag), self.rows, axis=1) if block else hashing.constant(tag)
         if block:
@@ -54,48 +54,48 @@ class ParametricDomain(TermDomain):
             if row is not None:
                 words[:, row] = hashing.constant(f"another {tag}")[:, 0]
             if not axis:
-                for name, place in enumerate(coordinates.plain_names):
+                for name, place in enumerate(coordinates.naming_rows):
                     words[:, place] = hashing.constant(f"output coordinate {name}")[:, 0]
         number = table.atom(words, block=block, pointer=pointer)
         if block:
             table.block_symbols[tag] = number
-            table.naturals.add(number)
-        return ParametricInteger(self.integers, P.of_atom(number, bits))
+            table.nonnegative_atoms.add(number)
+        return ParametricInteger(self.integers, P.atom_polynomial(number, bits))
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
         if operation is _NOT and isinstance(operands[0], Equality):
-            return operands[0].inverse()
+            return operands[0].negated()
         if operation is _NOT and isinstance(operands[0], Predicate):
-            opposite = inverse(self.integers, operands[0])
+            opposite = negated(self.integers, operands[0])
             if opposite is not None:
                 return opposite
         if operation is _AND and any(isinstance(each, Predicate) for each in operands):
-            return all_of(self.integers, operands)
+            return conjunction(self.integers, operands)
         if any(isinstance(each, ParametricInteger) for each in operands):
-            found = self._symbolic(operation, operands)
+            found = self._parametric_integer(operation, operands)
             if found is not None:
                 return found
-        return super().integer(operation, [self._bare(each) for each in operands])
+        return super().integer(operation, [self._term_of(each) for each in operands])
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
-        return super().floating(operation, [self._bare(each) for each in operands], properties)
+        return super().floating(operation, [self._term_of(each) for each in operands], properties)
 
     @staticmethod
-    def _bare(value: Value) -> Value:
-        return plain(value) if isinstance(value, ParametricInteger | Predicate) else value
+    def _term_of(value: Value) -> Value:
+        return without_structure(value) if isinstance(value, ParametricInteger | Predicate) else value
 
-    def _opposite(self, value: Value) -> Value:
+    def _negate(self, value: Value) -> Value:
         return super().integer(_NOT, [value])
 
-    def _symbolic(self, operation: Operation, operands: Sequence[Value]) -> Value | None:
+    def _parametric_integer(self, operation: Operation, operands: Sequence[Value]) -> Value | None:
         if operation.is_float:
             return None
         if operation.is_comparison:
-            return compare(self.integers, operation, operands, self._opposite)
+            return compare(self.integers, operation, operands, self._negate)
         values = []
         for operand in operands:
             width = L.width(operand)
@@ -116,66 +116,66 @@ class ParametricDomain(TermDomain):
             return super().select(predicate, if_true, if_false)
         if isinstance(if_true, ParametricInteger) or isinstance(if_false, ParametricInteger):
             return self._select_integer(predicate, if_true, if_false)
-        if isinstance(if_true, Chosen) and _same(if_true.if_false, if_false):
-            return self.select(all_of(self.integers, [predicate, if_true.predicate]), if_true.if_true, if_false)
+        if isinstance(if_true, Selection) and _equal_arrays(if_true.if_false, if_false):
+            return self.select(conjunction(self.integers, [predicate, if_true.predicate]), if_true.if_true, if_false)
         if isinstance(if_true, Predicate | ParametricInteger):
-            if_true = plain(if_true)
+            if_true = without_structure(if_true)
         if isinstance(if_false, Predicate | ParametricInteger):
-            if_false = plain(if_false)
-        condition = plain(predicate)
+            if_false = without_structure(if_false)
+        condition = without_structure(predicate)
         if (
             isinstance(if_false, np.ndarray)
             and not if_false.any()
             and isinstance(if_true, SymbolicVector)
-            and _is_content(if_true)
+            and _is_load_or_zero(if_true)
         ):
             return self._masked(predicate, condition, if_true, if_false)
         result = super().select(condition, if_true, if_false)
         if isinstance(result, SymbolicVector) and not (
             isinstance(condition.flags, int) and condition.flags & L.NEGATED
         ):
-            return Chosen(self, result, predicate, if_true, if_false)
+            return Selection(self, result, predicate, if_true, if_false)
         return result
 
-    def _masked(self, predicate: Value, condition: SymbolicVector, leaf: SymbolicVector, zero: Array) -> Value:
-        """A leaf where the predicate holds, else 0: a leaf of masked memory."""
+    def _masked(self, predicate: Value, condition: SymbolicVector, load: SymbolicVector, zero: Array) -> Value:
+        """A load where the predicate is true, else 0: a load of masked memory."""
         mask = hashing.mix(full_hash(condition) * hashing.multiplier(16) + _MASKED)
-        words, flags = leaf.words + mask, leaf.flags | L.sticky_flags(condition)
-        if not isinstance(leaf.flags, int):
-            words = np.where((leaf.flags & np.uint32(L.KIND)) == L.CONST, np.uint64(0), words)
+        words, flags = load.words + mask, load.flags | L.sticky_flags(condition)
+        if not isinstance(load.flags, int):
+            words = np.where((load.flags & np.uint32(L.KIND)) == L.CONST, np.uint64(0), words)
         known = L.constant_mask(condition)
         if known is not False:
             taken = condition.words[0] != 0
-            words = np.where(known & taken, leaf.words, words)
+            words = np.where(known & taken, load.words, words)
             words = np.where(known & ~taken, np.uint64(0), words)
             flags = L.uniform_flags(
-                np.where(known & ~taken, np.uint32(0) | L.constant_flags(zero, leaf.bits), np.uint32(0) | flags)
+                np.where(known & ~taken, np.uint32(0) | L.constant_flags(zero, load.bits), np.uint32(0) | flags)
             )
-        return Chosen(self, SymbolicVector(leaf.bits, words, flags), predicate, leaf, zero)
+        return Selection(self, SymbolicVector(load.bits, words, flags), predicate, load, zero)
 
     def _select_integer(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         bits = L.width(if_true)
         left, right = polynomial_of(self.integers, if_true, bits), polynomial_of(self.integers, if_false, bits)
-        condition = plain(predicate)
+        condition = without_structure(predicate)
         if left is None or right is None or np.any(np.bitwise_and(condition.flags, L.STICKY)):
-            return super().select(condition, plain(if_true), plain(if_false))
-        chosen = P.of_atom(self.integers.table.atom(full_hash(condition)), bits)
+            return super().select(condition, without_structure(if_true), without_structure(if_false))
+        chosen = P.atom_polynomial(self.integers.table.atom(full_hash(condition)), bits)
         return integer_of(self.integers, self.integers.opaque("select", [chosen, left, right], bits))
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
-        """See `Domain.gather`: a leaf named by its address's polynomial."""
+        """See `Domain.gather`: a load identified by the polynomial of its address."""
         if not isinstance(address, ParametricInteger):
-            raise Unsupported("memory is read at an address that is no sum over one pointer")
+            raise Unsupported("memory is read at an address that is not an offset from one pointer")
         return SymbolicVector(bits, self.integers.words_of(address.polynomial), L.LOAD)
 
 
-def _is_content(lanes: SymbolicVector) -> bool:
-    """Whether every lane is the content of memory, or a known zero in place of it."""
+def _is_load_or_zero(lanes: SymbolicVector) -> bool:
+    """Whether every lane is a load or the constant zero."""
     if isinstance(lanes.flags, int):
         return lanes.flags == L.LOAD
     known = L.constant_mask(lanes)
     return bool(np.all((lanes.flags == L.LOAD) | (known & (lanes.words[0] == 0))))
 
 
-def _same(left: Value, right: Value) -> bool:
+def _equal_arrays(left: Value, right: Value) -> bool:
     return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and bool(np.all(left == right))

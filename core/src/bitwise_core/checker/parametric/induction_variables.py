@@ -1,6 +1,6 @@
-"""Induction variables of a straight-line loop: its iterations are run in order, and the integers they carry compared.
+"""Induction variables of a straight-line loop, found by executing iterations and comparing the carried integers.
 
-An integer is an induction variable where every period of iterations adds the same polynomial to it.
+An integer is an induction variable if every period of iterations adds the same polynomial to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.loop_shape import Loop, slice_of
+from bitwise_core.checker.parametric.loop_shape import Loop, integer_slice
 from bitwise_core.checker.parametric.loop_state import hash_of
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, integer_of, polynomial_of
@@ -30,10 +30,10 @@ LONGEST_PERIOD = 6
 
 @dataclass(frozen=True, slots=True)
 class InductionVariables:
-    """The induction variables of a loop by register: their start, and what `period` iterations add to each.
+    """The induction variables of a loop, by register: start values, and the amounts that `period` iterations add.
 
-    `step` is how far the position of the loop moves in one iteration.  `late`: `start` is extrapolated from the
-    iterations after the first.
+    `step` is the amount that one iteration adds to the position of the loop.  `late`: `start` is extrapolated from the
+    second iteration.
     """
 
     period: int
@@ -44,7 +44,7 @@ class InductionVariables:
 
 
 class LoopBody:
-    """A straight-line loop, run iteration by iteration; the machine is at its header, reached from outside."""
+    """A straight-line loop whose iterations can be executed; the machine is at the header, reached from outside."""
 
     def __init__(self, program: Program, machine: Machine, loop: Loop) -> None:
         assert isinstance(machine.domain, ParametricDomain)
@@ -59,12 +59,15 @@ class LoopBody:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def run(self, pcs: Any, chained: Mapping[int, Any] | None = None) -> None:
-        """Runs instructions in order; `chained` are matrix steps by instruction, prepared before and recorded after."""
+    def run(self, pcs: Any, recorded_steps: Mapping[int, Any] | None = None) -> None:
+        """Execute instructions in order.  Raises Unsupported.
+
+        `recorded_steps` are matrix steps by instruction, prepared before the instruction and recorded after it.
+        """
         machine, steps = self.machine, self.program.steps
         for pc in pcs:
             machine.line, machine.pc = self.instructions[pc].line, pc
-            step = None if chained is None else chained.get(pc)
+            step = None if recorded_steps is None else recorded_steps.get(pc)
             if step is not None:
                 step.prepare(machine)
             try:
@@ -78,26 +81,26 @@ class LoopBody:
             if control is None:
                 continue
             if not isinstance(control, Barrier) or control.count is not None:
-                raise self.fail("threads part or wait for each other in a way that is not followed")
+                raise self.fail("unsupported divergence or synchronisation of threads")
             for races in machine.races.all():
                 races.barrier(np.arange(machine.races.warps))
             machine.epoch += 1
 
     def has_known_trip_count(self) -> bool:
-        """Whether the trip count does not depend on the launch: the loop is then run iteration by iteration."""
+        """Whether the trip count does not depend on the launch: the loop is then executed iteration by iteration."""
         guard = self.instructions[self.loop.latch].guard
         assert guard is not None
-        pcs = slice_of(self.program.infos, self.loop, [guard.register])
+        pcs = integer_slice(self.program.infos, self.loop, [guard.register])
         if pcs is None:
             return True
-        kept = dict(self.machine.registers)
+        registers = dict(self.machine.registers)
         self.run(pcs)
         taken = self.condition()
-        self.machine.registers = kept
+        self.machine.registers = registers
         return taken is None or self.machine.known(taken) is not None
 
     def condition(self) -> Value | None:
-        """The condition of another iteration, after the instructions of one."""
+        """The condition of the back edge, after the instructions of an iteration."""
         control = self.program.steps[self.loop.latch](self.machine)
         assert isinstance(control, Branch)
         return control.taken
@@ -105,90 +108,93 @@ class LoopBody:
     # -- integers -----------------------------------------------------------------------------------------------------
 
     def integer_registers(self) -> tuple[list[str], list[int]]:
-        """The carried registers that hold integers, and the instructions that decide them and the loop's end."""
+        """The carried registers that hold integers, and the slice of these and of the condition of the back edge."""
         guard = self.instructions[self.loop.latch].guard
         assert guard is not None
         found = [
             name
             for name in self.loop.carried
-            if self._is_integer(name) and slice_of(self.program.infos, self.loop, [name]) is not None
+            if self._is_integer(name) and integer_slice(self.program.infos, self.loop, [name]) is not None
         ]
-        pcs = slice_of(self.program.infos, self.loop, [*found, guard.register])
+        pcs = integer_slice(self.program.infos, self.loop, [*found, guard.register])
         if pcs is None:
-            raise self.fail("the number of iterations depends on data")
+            raise self.fail("the trip count depends on data")
         return found, pcs
 
     def _is_integer(self, name: str) -> bool:
         value = self.machine.registers.get(name)
         return isinstance(value, np.ndarray | ParametricInteger)
 
-    def induction_variables(self, names: list[str], pcs: list[int], thorough: bool = False) -> InductionVariables:
-        """The induction variables `names`, from iterations of the instructions `pcs` alone.  Raises Unsupported.
+    def induction_variables(self, names: list[str], pcs: list[int], whole_history: bool = False) -> InductionVariables:
+        """The induction variables `names`, found by executing the instructions `pcs` alone.  Raises Unsupported.
 
-        Where they are linear from the second iteration on, `start` is extrapolated, if the first iteration does the
-        same from there.  A counter that is reset after more iterations than were run looks linear; `thorough` runs as
-        many as the longest period needs.
+        If they are linear only from the second iteration on, `start` is extrapolated, provided that the first iteration
+        computes the same from there.  A counter that is reset after more iterations than were executed looks linear;
+        `whole_history` executes as many as the longest period requires.
         """
-        kept = dict(self.machine.registers)
+        registers = dict(self.machine.registers)
         history: list[dict[str, Polynomial]] = []
         found: InductionVariables | None = None
         for _ in range(2 * LONGEST_PERIOD + 2):
             history.append({name: self.polynomial(name) for name in names})
-            if not thorough:
+            if not whole_history:
                 found = self._period(history, names) or self._period(history[1:], names, late=True)
             if found is not None:
                 break
             self.run(pcs)
-        self.machine.registers = kept
-        if thorough:
-            found = self._lasting(history, names)
+        self.machine.registers = registers
+        if whole_history:
+            found = self._period_of_whole_history(history, names)
         if found is None:
-            raise self.fail("an integer grows unevenly")
+            raise self.fail("an integer is not an induction variable")
         if found.late and not self._first_iteration_fits(found, pcs):
             raise self.fail("the first iteration differs from the others")
         return found
 
-    def _lasting(self, history: list[dict[str, Polynomial]], names: list[str]) -> InductionVariables | None:
-        """The shortest period of the whole history, from its first iteration on or from its second."""
+    def _period_of_whole_history(
+        self, history: list[dict[str, Polynomial]], names: list[str]
+    ) -> InductionVariables | None:
+        """The induction variables of the shortest period of the whole history, from iteration 1 or 2 on."""
         for period in range(1, LONGEST_PERIOD + 1):
             for first in (0, 1):
-                spans = [history[place : place + 2 * period + 1] for place in range(first, len(history) - 2 * period)]
-                found = [self._period(span, names, late=bool(first)) for span in spans]
-                if found and found[0] is not None and all(self._like(found[0], each) for each in found):
+                starts = range(first, len(history) - 2 * period)
+                windows = [history[start : start + 2 * period + 1] for start in starts]
+                found = [self._period(span, names, late=bool(first)) for span in windows]
+                if found and found[0] is not None and all(self._same_increments(found[0], each) for each in found):
                     return found[0]
         return None
 
     @staticmethod
-    def _like(left: InductionVariables, right: InductionVariables | None) -> bool:
+    def _same_increments(left: InductionVariables, right: InductionVariables | None) -> bool:
         if right is None:
             return False
-        return all(P.subtract(each, right.added[name]).vanishes for name, each in left.added.items())
+        return all(P.subtract(each, right.added[name]).is_zero for name, each in left.added.items())
 
     def _first_iteration_fits(self, variables: InductionVariables, pcs: list[int]) -> bool:
-        """Whether the integers of the first iteration are the same from the extrapolated start."""
+        """Whether the first iteration computes the same integers from the extrapolated start."""
         machine = self.machine
-        real = dict(machine.registers)
-        fitted = dict(real)
+        actual = dict(machine.registers)
+        extrapolated = dict(actual)
         for name, value in variables.start.items():
-            fitted[name] = integer_of(self.integers, value)
-        differ = {name for name in variables.start if not self._same(real[name], fitted[name])}
+            extrapolated[name] = integer_of(self.integers, value)
+        differ = {name for name in variables.start if not self._equal_integers(actual[name], extrapolated[name])}
         chosen = set(pcs)
         for pc in (*self.loop.body, self.loop.latch):
             found = self.program.infos[pc]
             if pc not in chosen:
                 if found.reads & differ:
-                    machine.registers = dict(real)
+                    machine.registers = dict(actual)
                     return False
                 differ -= found.writes
                 continue
-            for registers in (real, fitted):
+            for registers in (actual, extrapolated):
                 machine.registers = registers
                 self.run((pc,))
             for name in found.writes:
-                (differ.discard if self._same(real[name], fitted[name]) else differ.add)(name)
+                (differ.discard if self._equal_integers(actual[name], extrapolated[name]) else differ.add)(name)
         return not differ & set(self.loop.carried)
 
-    def _same(self, left: Value, right: Value) -> bool:
+    def _equal_integers(self, left: Value, right: Value) -> bool:
         bits = width(left)
         if bits == 1:
             return bool((hash_of(left)[0] == hash_of(right)[0]).all())
@@ -198,11 +204,11 @@ class LoopBody:
         return self.integers.equal(first, second)
 
     def polynomial(self, name: str) -> Polynomial:
-        """The integer in a register.  Raises Unsupported where nothing wrote it."""
+        """The integer in a register.  Raises Unsupported where it is undefined."""
         value = self.machine.registers[name]
         found = polynomial_of(self.integers, value, width(value))
         if found is None:
-            raise self.fail(f"nothing has written {name}")
+            raise self.fail(f"{name} is undefined")
         return found
 
     def _period(
@@ -217,7 +223,7 @@ class LoopBody:
         for name in names:
             first, second, third = (history[index][name] for index in (0, period, 2 * period))
             difference = P.subtract(second, first)
-            if not P.subtract(P.subtract(third, second), difference).vanishes:
+            if not P.subtract(P.subtract(third, second), difference).is_zero:
                 return None
             added[name] = difference
             for coefficient in (*difference.terms.values(), difference.constant):
@@ -230,8 +236,8 @@ class LoopBody:
             start = {name: P.subtract(history[period - 1][name], added[name]) for name in names}
         return InductionVariables(period, start, added, shared // period, late)
 
-    def place(self, variables: InductionVariables, position: int, periods: int) -> None:
-        """Sets the integers to their values at the position (an atom) plus `periods` periods."""
+    def set_position(self, variables: InductionVariables, position: int, periods: int) -> None:
+        """Set the integers to their values at the position (an atom) plus `periods` periods."""
         whole = variables.step * variables.period
         for name, start in variables.start.items():
             each = variables.added[name]

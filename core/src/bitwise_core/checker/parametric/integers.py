@@ -1,8 +1,8 @@
-"""Integers of a reading for every launch: their normal form, what is known of them, and operations on them.
+"""Integers of the launch-parametric analysis: normal form, known facts, operations.
 
-An integer is a `Polynomial` over the atoms of one reading.  Its normal form expresses tile indices through output
-coordinates (`coordinates`).  Sums, products and shifts to the left are exact modulo 2**bits.  Where an index of 32 bits
-is widened, compared or divided, it is taken to be the integer that its polynomial denotes: this is the condition
+An integer is a `Polynomial` over the atoms of one analysis.  Its normal form expresses tile indices by output
+coordinates (`coordinates`).  Sums, products and left shifts are exact modulo 2**bits.  Where a 32-bit index is widened,
+compared or divided, the integer is assumed to equal its polynomial without wrap-around: this is the assumption
 WITHOUT_WRAPPING, recorded in `wraps_assumed`.
 """
 
@@ -26,10 +26,10 @@ WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The index of the tile that one iteration of a persistent loop computes, in place of a block's index.
+    """The tile index of one iteration of a persistent loop, which replaces a block index.
 
-    `symbol` is its atom and `block` the name of the block coordinate.  There are the tiles for which `condition` is not
-    negative.
+    `symbol` is its atom and `block` the name of the block coordinate.  The tiles are those for which `condition` is
+    nonnegative.
     """
 
     symbol: int
@@ -38,7 +38,7 @@ class Tiles:
 
 
 class ParametricIntegers:
-    """The integers of one reading: their atoms, output coordinates and known facts."""
+    """The integers of one analysis: atoms, output coordinates and known facts."""
 
     def __init__(self, coordinates: Coordinates) -> None:
         self.table: AtomTable = coordinates.table
@@ -47,13 +47,13 @@ class ParametricIntegers:
         self.wraps_assumed = False
         self.tiles: Tiles | None = None
         self.facts: list[Polynomial] = []
-        """Integers of 64 bits that are not negative at the current instruction."""
-        self.natural = self.table.atom(hashing.constant("an integer that is not negative"))
-        """An atom for an arbitrary integer that is not negative."""
+        """64-bit integers that are nonnegative at the current instruction."""
+        self.nonnegative_symbol = self.table.atom(hashing.constant("an integer that is not negative"))
+        """An atom for an arbitrary nonnegative integer."""
 
     def canonical(self, value: Polynomial) -> Polynomial:
-        """The polynomial over the output coordinates found so far, in every instance of the launch."""
-        return self.coordinates.instanced(value)
+        """The polynomial over the output coordinates created so far, in every instance of the launch."""
+        return self.coordinates.instantiate(value)
 
     def words_of(self, value: Polynomial) -> hashing.Words:
         """The hash of a polynomial, linear in its constant."""
@@ -61,10 +61,10 @@ class ParametricIntegers:
 
     def equal(self, left: Polynomial, right: Polynomial) -> bool:
         """Whether two polynomials of one width have the same normal form."""
-        return self.coordinates.rewritten(P.subtract(left, right)).vanishes
+        return self.coordinates.rewrite(P.subtract(left, right)).is_zero
 
     def widened(self, value: Polynomial, bits: int) -> Polynomial | None:
-        """The same integer in more bits, under WITHOUT_WRAPPING; None where coefficients are too large for an index."""
+        """The same integer in more bits, under WITHOUT_WRAPPING; None where a coefficient is too large for an index."""
         found = P.widened(value, bits)
         if found is not None and value.terms:
             self.wraps_assumed = True
@@ -80,7 +80,7 @@ class ParametricIntegers:
         definition: tuple[Any, ...] | None = None,
         alignment: int = 1,
     ) -> Polynomial:
-        """The result of an operation that is not polynomial, as an atom."""
+        """The result of an operation that is not polynomial, as an atom identified by name and operands."""
         total = hashing.constant(f"{name} to {bits}")
         for position, operand in enumerate(operands):
             hashed = hashing.mix(
@@ -91,42 +91,45 @@ class ParametricIntegers:
         if definition is None:
             definition = ("operation", name, tuple(operands))
         number = self.table.atom(hashing.mix(total), block=block, definition=definition, alignment=alignment)
-        return P.of_atom(number, bits)
+        return P.atom_polynomial(number, bits)
 
     def quotient(self, value: Polynomial, by: int) -> Polynomial | None:
-        """The 32-bit quotient by a positive number, rounded toward zero, under WITHOUT_WRAPPING; None as `widened`."""
+        """The 32-bit quotient by a positive number, rounded toward zero, under WITHOUT_WRAPPING.
+
+        None where a coefficient is too large for an index.
+        """
         if P.widened(value, 64) is None:
             return None
         self.wraps_assumed = True
         return self.opaque(f"quotient by {by} of", [value], 32, definition=("quotient", value, by))
 
     def apply(self, operation: Operation, values: Sequence[Polynomial]) -> Polynomial:
-        """The result of an integer operation: by its rule where that applies, else an atom."""
+        """The result of an integer operation: by a rule if one applies, else an atom."""
         verb, bits = operation.verb, operation.bits
         rule = None if operation.modifiers else _RULES.get(verb)
         found = None if rule is None else rule(self, operation, values, bits)
         if found is not None:
             return found
         commutes = operation.commutative and operation.arity == 2
-        return self.opaque(operation.name, values, bits, commutes=commutes, alignment=_cleared(verb, values))
+        return self.opaque(operation.name, values, bits, commutes=commutes, alignment=_mask_alignment(verb, values))
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 
-    def not_below_zero(self, value: Polynomial) -> bool:
-        """Whether an integer is known not to be negative, if it does not wrap: from its terms, or from a fact."""
+    def is_nonnegative(self, value: Polynomial) -> bool:
+        """Whether an integer is known to be nonnegative, from its terms or from a fact, under WITHOUT_WRAPPING."""
         numbers = [value.constant, *value.terms.values()]
-        if set().union(*value.terms) <= self.table.naturals and all(
+        if set().union(*value.terms) <= self.table.nonnegative_atoms and all(
             np.all(modular.signed(n, value.bits) >= 0) for n in numbers
         ):
             return True
         wide = value if value.bits == 64 else self.widened(value, 64)
         return wide is not None and any(implies(fact, wide) for fact in self.facts)
 
-    def multiplied_out(self, value: Polynomial) -> Polynomial:
-        """A polynomial of 64 bits that is not negative exactly where `value` is not, without a quotient.
+    def without_quotient(self, value: Polynomial) -> Polynomial:
+        """A 64-bit polynomial without a quotient that is nonnegative exactly where `value` is.
 
-        x / c - r >= 0 is x - c * r >= 0 where r is at least 1, and x + c - 1 >= 0 where r is 0: the quotient is rounded
-        toward zero.
+        x / c - r >= 0 is equivalent to x - c * r >= 0 where r >= 1, and to x + c - 1 >= 0 where r = 0, because the
+        quotient is rounded toward zero.
         """
         for monomial, coefficient in value.terms.items():
             definition = self.table.definition(monomial, coefficient)
@@ -136,26 +139,26 @@ class ParametricIntegers:
             inner = self.widened(definition[1], 64)
             if inner is not None and self._at_most_minus_one(rest):
                 return P.add(inner, P.scale(rest, definition[2]))
-            if inner is not None and rest.vanishes:
-                return P.shifted(inner, definition[2] - 1)
+            if inner is not None and rest.is_zero:
+                return P.add_constant(inner, definition[2] - 1)
         return value
 
     def _at_most_minus_one(self, value: Polynomial) -> bool:
         for monomial, coefficient in value.terms.items():
             negative = isinstance(coefficient, int) and modular.signed(coefficient, 64) <= 0
-            if not negative or not set(monomial) <= self.table.naturals:
+            if not negative or not set(monomial) <= self.table.nonnegative_atoms:
                 return False
         return bool(np.all(modular.signed(value.constant, 64) <= -1))
 
 
 def implies(known: Polynomial, wanted: Polynomial) -> bool:
-    """Whether `known` not being negative implies that of `wanted`: the same terms and no smaller a constant."""
+    """Whether `known` >= 0 implies `wanted` >= 0: the same terms, and a constant that is at least as large."""
     difference = P.subtract(wanted, known)
     return not difference.terms and bool(np.all(modular.signed(difference.constant, 64) >= 0))
 
 
-def tightened(value: Polynomial) -> Polynomial:
-    """The condition that an integer is not negative, divided by the greatest common divisor of its coefficients."""
+def tighten(value: Polynomial) -> Polynomial:
+    """The condition that an integer is nonnegative, divided by the greatest common divisor of its coefficients."""
     shared: Any = 0
     for coefficient in value.terms.values():
         number = modular.signed(coefficient, 64)
@@ -197,7 +200,7 @@ def _negate(
 def _complement(
     integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
 ) -> Polynomial | None:
-    return P.shifted(P.negate(values[0]), -1)
+    return P.add_constant(P.negate(values[0]), -1)
 
 
 def _multiply(
@@ -225,10 +228,10 @@ def _shift_left(
 def _shift_right(
     integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
 ) -> Polynomial | None:
-    """(2**s * q + c) >> s is q + floor(c / 2**s) if the integer does not wrap."""
+    """(2**s * q + c) >> s = q + floor(c / 2**s) if the integer does not wrap around."""
     amount = values[1].number
     if bits == 32 and amount is not None:
-        found = _sign(integers, operation, values[0], amount)
+        found = _sign_mask(integers, operation, values[0], amount)
         if found is not None:
             return found
     if amount is None or not 0 < amount < bits - 1:
@@ -252,8 +255,8 @@ def _is_signed(operation: Operation) -> bool:
     return operation.operands[0].name[0] == "s"
 
 
-def _sign(integers: ParametricIntegers, operation: Operation, value: Polynomial, amount: int) -> Polynomial | None:
-    """x >> 31, and its logical shift to the right: 2**s - 1 for a negative number, else 0."""
+def _sign_mask(integers: ParametricIntegers, operation: Operation, value: Polynomial, amount: int) -> Polynomial | None:
+    """x >> 31, or a logical right shift of that: 2**s - 1 for negative x, else 0."""
     if _is_signed(operation) and amount == 31:
         return integers.opaque("sign of", [value], 32, definition=("sign", value))
     if not _is_signed(operation) and len(value.terms) == 1 and modular.is_zero(value.constant):
@@ -268,13 +271,13 @@ def _sign(integers: ParametricIntegers, operation: Operation, value: Polynomial,
 
 
 def _rounded_toward_zero(integers: ParametricIntegers, value: Polynomial, amount: int) -> Polynomial | None:
-    """(x + (x < 0 ? 2**s - 1 : 0)) >> s, as compilers write the quotient x / 2**s, is that quotient."""
+    """(x + (x < 0 ? 2**s - 1 : 0)) >> s, which compilers emit for x / 2**s, is that quotient."""
     for monomial, coefficient in value.terms.items():
         definition = integers.table.definition(monomial, coefficient)
         if definition is None or definition[0] != "sign bits" or definition[2] != amount:
             continue
         rest = Polynomial(32, {m: c for m, c in value.terms.items() if m != monomial}, value.constant)
-        if P.subtract(rest, definition[1]).vanishes:
+        if P.subtract(rest, definition[1]).is_zero:
             return integers.quotient(rest, 1 << amount)
     return None
 
@@ -283,13 +286,13 @@ def _divide(
     integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
 ) -> Polynomial | None:
     by = values[1].number
-    if operation.name != "div.s32" or by is None or not 1 < by < P.SMALL:
+    if operation.name != "div.s32" or by is None or not 1 < by < P.MAXIMUM_INDEX_COEFFICIENT:
         return None
     return integers.quotient(values[0], by)
 
 
 def _alignment(integers: ParametricIntegers, value: Polynomial) -> int:
-    """The largest power of two, up to 2**bits, that divides every term but the constant."""
+    """The largest power of two, at most 2**bits, that divides every term except the constant."""
     least = value.bits
     for monomial, coefficient in value.terms.items():
         bits = coefficient if isinstance(coefficient, int) else int(np.bitwise_or.reduce(coefficient, axis=None))
@@ -301,7 +304,7 @@ def _alignment(integers: ParametricIntegers, value: Polynomial) -> int:
 def _bitwise(
     integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
 ) -> Polynomial | None:
-    """With a known number whose set bits (of `and`: whose clear bits) are below the alignment of the symbols."""
+    """With a constant whose set bits (for `and`: clear bits) are below the alignment of the symbols."""
     value, mask = values if not values[1].terms else values[::-1]
     if mask.terms:
         return None
@@ -333,11 +336,11 @@ def _convert(
     if operation.is_float:
         return None
     value = values[0]
-    return P.resized(value, bits) if bits <= value.bits else integers.widened(value, bits)
+    return P.truncated(value, bits) if bits <= value.bits else integers.widened(value, bits)
 
 
 Rule = Callable[[ParametricIntegers, Operation, Sequence[Polynomial], int], Polynomial | None]
-"""The result of an operation, its operands and width; None where the rule does not apply."""
+"""A function from operation, operands and width to the result; None where the rule does not apply."""
 
 _RULES: dict[str, Rule] = {
     "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "mulwide": _multiply_wide,
@@ -346,7 +349,7 @@ _RULES: dict[str, Rule] = {
 }  # fmt: skip
 
 
-def _cleared(verb: str, values: Sequence[Polynomial]) -> int:
-    """A power of two that divides a value whose low bits are masked away."""
+def _mask_alignment(verb: str, values: Sequence[Polynomial]) -> int:
+    """A power of two that divides the result: for `and`, the lowest set bit of the mask."""
     masks = [each.number for each in values if each.number is not None]
     return masks[0] & -masks[0] if verb == "and" and masks and masks[0] else 1

@@ -1,4 +1,4 @@
-"""How the accumulators of a loop depend on each other: a data-flow analysis of its text, by parts of registers."""
+"""Dependences between the accumulators of a loop: a data-flow analysis of its body, by parts of registers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
 @dataclass(frozen=True, slots=True)
 class MatrixStep:
-    """A matrix instruction that adds to accumulators, by the registers it writes and those it adds to.
+    """A matrix instruction that adds to accumulators.
 
-    `owners` are the accumulators whose values each of these registers holds, least significant first.
+    `dependences` are the pairs of result and accumulator register.  `owners` are, for each pair, the accumulators whose
+    values the register holds, least significant first.
     """
 
     index: int
@@ -25,195 +26,212 @@ class MatrixStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """An accumulator that a value depends on; `elsewhere`: it may be that of another thread."""
+class Dependence:
+    """An accumulator on which a value depends; `other_thread`: possibly the accumulator of another thread."""
 
     name: str
-    elsewhere: bool = False
+    other_thread: bool = False
 
 
-Sources: TypeAlias = frozenset[Source]
-NOTHING: Sources = frozenset()
+Dependences: TypeAlias = frozenset[Dependence]
+NO_DEPENDENCES: Dependences = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
-    """How the accumulators of a loop depend on each other.
+class AccumulatorDependences:
+    """The dependences between the accumulators of a loop.
 
-    `pure` are those that only matrix steps use, and `steps` these steps in order.  In `levels` every accumulator comes
-    after those on whose values at the start of an iteration it depends.  `depends` gives the accumulators on which each
-    register depends at the end of an iteration.
+    `matrix_only` are the accumulators that only matrix steps use, and `steps` these steps in order.  `levels` is a
+    topological order: every accumulator comes after those on whose values at the start of an iteration it depends.
+    `dependences_of` gives the accumulators on which each register depends at the end of an iteration.
     """
 
-    pure: frozenset[str]
+    matrix_only: frozenset[str]
     steps: tuple[MatrixStep, ...]
     levels: tuple[tuple[str, ...], ...]
-    depends: Mapping[str, Sources]
+    dependences_of: Mapping[str, Dependences]
 
-    def only(self, name: str, among: Iterable[str]) -> str | None:
-        """The one of these accumulators, of the same thread, on which a register depends beside others."""
-        found = [each for each in self.depends.get(name, NOTHING) if each.name in among]
-        return found[0].name if len(found) == 1 and not found[0].elsewhere else None
+    def single_dependence(self, name: str, among: Iterable[str]) -> str | None:
+        """The only accumulator among these on which a register depends, in the same thread; None if there is none."""
+        found = [each for each in self.dependences_of.get(name, NO_DEPENDENCES) if each.name in among]
+        return found[0].name if len(found) == 1 and not found[0].other_thread else None
 
 
-def chains(
+def analyse_accumulators(
     instructions: Sequence[Instruction], infos: Sequence[InstructionInfo], loop: Loop, accumulators: Iterable[str]
-) -> Chains:
-    """Which accumulators only matrix steps add to, and an order of all by dependence.
+) -> AccumulatorDependences:
+    """Find the accumulators that only matrix steps use, and a topological order of all accumulators.
 
-    Raises Unsupported where accumulators depend on each other in a circle, or on themselves in another thread.
+    Raises Unsupported where the dependences have a cycle, or where an accumulator depends on itself in another thread.
     """
-    wanted = frozenset(accumulators)
-    pure = wanted
+    accumulator_names = frozenset(accumulators)
+    matrix_only = accumulator_names
     while True:
-        iteration = _Iteration.before(wanted, pure)
+        iteration = _IterationState.at_start(accumulator_names, matrix_only)
         for index in loop.body:
-            iteration.take(index, instructions[index], infos[index])
-        iteration.end()
-        if not iteration.impure & pure:
+            iteration.apply(index, instructions[index], infos[index])
+        iteration.finish()
+        if not iteration.other_uses & matrix_only:
             break
-        pure = pure - iteration.impure
-    depends = {name: iteration.sources([name]) for name in iteration.depends}
+        matrix_only = matrix_only - iteration.other_uses
+    dependences_of = {name: iteration.dependences([name]) for name in iteration.dependences_of}
     line = instructions[loop.header].line
-    if any(Source(name, True) in depends[name] for name in wanted):
-        raise Unsupported("a loop's accumulator is seen by other threads within the loop", line)
-    return Chains(pure, tuple(iteration.steps), _levels({name: depends[name] for name in wanted}, line), depends)
+    if any(Dependence(name, True) in dependences_of[name] for name in accumulator_names):
+        raise Unsupported("an accumulator of a loop depends on itself in other threads", line)
+    return AccumulatorDependences(
+        matrix_only,
+        tuple(iteration.steps),
+        _topological_levels({name: dependences_of[name] for name in accumulator_names}, line),
+        dependences_of,
+    )
 
 
-def _levels(depends: Mapping[str, Sources], line: int | None) -> tuple[tuple[str, ...], ...]:
-    left = {name: {each.name for each in found} - {name} for name, found in depends.items()}
+def _topological_levels(dependences_of: Mapping[str, Dependences], line: int | None) -> tuple[tuple[str, ...], ...]:
+    remaining = {name: {each.name for each in found} - {name} for name, found in dependences_of.items()}
     levels: list[tuple[str, ...]] = []
-    while left:
-        level = tuple(sorted(name for name, others in left.items() if not others & left.keys()))
+    while remaining:
+        level = tuple(sorted(name for name, others in remaining.items() if not others & remaining.keys()))
         if not level:
-            raise Unsupported("a loop's accumulators depend on one another in a circle", line)
+            raise Unsupported("the accumulators of a loop have a cyclic dependence", line)
         levels.append(level)
-        left = {name: others for name, others in left.items() if name not in level}
+        remaining = {name: others for name, others in remaining.items() if name not in level}
     return tuple(levels) or ((),)
 
 
 @dataclass(slots=True)
-class _Iteration:
-    """What registers hold during an iteration.
+class _IterationState:
+    """The state of the data-flow analysis within an iteration.
 
-    `depends` gives the sources of each part of a register, `holder` the versions of pure accumulators that a register
-    holds side by side, and `shared` what entered memory that other threads may read.
+    `dependences_of` gives the dependences of each part of a register, `held_versions` the versions of matrix-only
+    accumulators that a register holds, least significant first, `newest_version` the newest version of each such
+    accumulator.  `shared` are the dependences of values stored to memory that other threads may read.  `other_uses` are
+    the accumulators with other uses.
     """
 
-    depends: dict[str, tuple[Sources, ...]]
-    holder: dict[str, tuple[tuple[str, int], ...]]
-    newest: dict[str, int]
-    shared: Sources = NOTHING
-    impure: set[str] = field(default_factory=set)
+    dependences_of: dict[str, tuple[Dependences, ...]]
+    held_versions: dict[str, tuple[tuple[str, int], ...]]
+    newest_version: dict[str, int]
+    shared: Dependences = NO_DEPENDENCES
+    other_uses: set[str] = field(default_factory=set)
     steps: list[MatrixStep] = field(default_factory=list)
 
     @staticmethod
-    def before(wanted: frozenset[str], pure: frozenset[str]) -> _Iteration:
-        """Each accumulator holds itself."""
-        own: dict[str, tuple[Sources, ...]] = {name: (frozenset({Source(name)}),) for name in wanted}
-        return _Iteration(own, {name: ((name, 0),) for name in pure}, dict.fromkeys(pure, 0))
+    def at_start(accumulator_names: frozenset[str], matrix_only: frozenset[str]) -> _IterationState:
+        """The state at the start of an iteration: each accumulator depends on itself."""
+        own: dict[str, tuple[Dependences, ...]] = {name: (frozenset({Dependence(name)}),) for name in accumulator_names}
+        return _IterationState(own, {name: ((name, 0),) for name in matrix_only}, dict.fromkeys(matrix_only, 0))
 
-    def sources(self, names: Iterable[str]) -> Sources:
-        """All that registers depend on."""
-        return NOTHING.union(*(part for name in names for part in self.depends.get(name, ())))
+    def dependences(self, names: Iterable[str]) -> Dependences:
+        """The union of the dependences of these registers."""
+        return NO_DEPENDENCES.union(*(part for name in names for part in self.dependences_of.get(name, ())))
 
-    def take(self, index: int, instruction: Instruction, info: InstructionInfo) -> None:
-        """One instruction."""
-        held = matrix_accumulators(info)
-        moved = None if held is not None else self._moved(instruction, info)
+    def apply(self, index: int, instruction: Instruction, info: InstructionInfo) -> None:
+        """Apply the transfer function of one instruction."""
+        accumulator_pairs = matrix_accumulators(info)
+        moved = None if accumulator_pairs is not None else self._move_operands(instruction, info)
         if moved is not None:
-            self._move(*moved)
-        elif held is None or not self._step(index, instruction, info, held):
-            self._other(instruction, info, held)
+            self._apply_move(*moved)
+        elif accumulator_pairs is None or not self._apply_matrix_step(index, instruction, info, accumulator_pairs):
+            self._apply_other(instruction, info, accumulator_pairs)
 
-    def _moved(self, instruction: Instruction, info: InstructionInfo) -> tuple[list[str], list[str]] | None:
-        """The registers that a move writes and those that it reads; one side is one register."""
+    def _move_operands(self, instruction: Instruction, info: InstructionInfo) -> tuple[list[str], list[str]] | None:
+        """The registers that a move writes and reads, with a single register on one side; None for others."""
         moves = Effect.MOVE in info.effects and len(instruction.operands) == 2
         if not moves or instruction.guard is not None:
             return None
-        targets, sources = (_names(operand) for operand in instruction.operands)
+        targets, sources = (_register_names(operand) for operand in instruction.operands)
         if targets is None or sources is None or min(len(targets), len(sources)) != 1:
             return None
         return targets, sources
 
-    def _move(self, targets: list[str], sources: list[str]) -> None:
-        parts = tuple(part for source in sources for part in self.depends.get(source, (NOTHING,)))
-        held = tuple(each for source in sources for each in self.holder.get(source, ()))
-        whole = all(source in self.holder for source in sources)
+    def _apply_move(self, targets: list[str], sources: list[str]) -> None:
+        parts = tuple(part for source in sources for part in self.dependences_of.get(source, (NO_DEPENDENCES,)))
+        versions = tuple(each for source in sources for each in self.held_versions.get(source, ()))
+        whole = all(source in self.held_versions for source in sources)
         if len(targets) == 1:
-            self.depends[targets[0]] = parts
-            self._hold(targets[0], held if whole else ())
-            self.impure |= set() if whole else {name for name, _ in held}
+            self.dependences_of[targets[0]] = parts
+            self._set_held(targets[0], versions if whole else ())
+            self.other_uses |= set() if whole else {name for name, _ in versions}
             return
         apart = len(parts) == len(targets)
         for place, target in enumerate(targets):
-            self.depends[target] = (parts[place],) if apart else (NOTHING.union(*parts),)
-            self._hold(target, held[place : place + 1] if whole and len(held) == len(targets) else ())
-        self.impure |= set() if len(held) == len(targets) else {name for name, _ in held}
+            self.dependences_of[target] = (parts[place],) if apart else (NO_DEPENDENCES.union(*parts),)
+            self._set_held(target, versions[place : place + 1] if whole and len(versions) == len(targets) else ())
+        self.other_uses |= set() if len(versions) == len(targets) else {name for name, _ in versions}
 
-    def _hold(self, name: str, held: tuple[tuple[str, int], ...]) -> None:
-        if held:
-            self.holder[name] = held
+    def _set_held(self, name: str, versions: tuple[tuple[str, int], ...]) -> None:
+        if versions:
+            self.held_versions[name] = versions
         else:
-            self.holder.pop(name, None)
+            self.held_versions.pop(name, None)
 
-    def _step(self, index: int, instruction: Instruction, info: InstructionInfo, held: list[tuple[str, str]]) -> bool:
-        """A matrix step of pure accumulators, each of which holds the result of the step before."""
-        owners = [each for _, source in held for each in self.holder.get(source, ())]
-        if not all(source in self.holder for _, source in held) or self._factors(instruction, info):
+    def _apply_matrix_step(
+        self, index: int, instruction: Instruction, info: InstructionInfo, accumulator_pairs: list[tuple[str, str]]
+    ) -> bool:
+        """A matrix step on matrix-only accumulators in their newest versions; False if the instruction is not one."""
+        owners = [each for _, source in accumulator_pairs for each in self.held_versions.get(source, ())]
+        if not all(source in self.held_versions for _, source in accumulator_pairs) or self._factor_dependences(
+            instruction, info
+        ):
             return False
-        fresh = all(self.newest[owner] == version for owner, version in owners)
-        if not fresh or len({owner for owner, _ in owners}) != len(owners) or instruction.guard is not None:
+        up_to_date = all(self.newest_version[owner] == version for owner, version in owners)
+        if not up_to_date or len({owner for owner, _ in owners}) != len(owners) or instruction.guard is not None:
             return False
-        names = tuple(tuple(owner for owner, _ in self.holder[source]) for _, source in held)
-        self.steps.append(MatrixStep(index, tuple(held), names))
-        before = {target: self.depends[source] for target, source in held}
-        for (target, _), own in zip(held, names, strict=True):
+        names = tuple(tuple(owner for owner, _ in self.held_versions[source]) for _, source in accumulator_pairs)
+        self.steps.append(MatrixStep(index, tuple(accumulator_pairs), names))
+        before = {target: self.dependences_of[source] for target, source in accumulator_pairs}
+        for (target, _), own in zip(accumulator_pairs, names, strict=True):
             for owner in own:
-                self.newest[owner] += 1
-            self.holder[target] = tuple((owner, self.newest[owner]) for owner in own)
-            self.depends[target] = before[target]
+                self.newest_version[owner] += 1
+            self.held_versions[target] = tuple((owner, self.newest_version[owner]) for owner in own)
+            self.dependences_of[target] = before[target]
         return True
 
-    def _factors(self, instruction: Instruction, info: InstructionInfo) -> Sources:
-        """What the other operands of a matrix instruction depend on, and what guards it."""
+    def _factor_dependences(self, instruction: Instruction, info: InstructionInfo) -> Dependences:
+        """The dependences of the guard and of the operands of a matrix instruction other than the accumulators."""
         assert info.accumulation is not None
         own = (info.accumulation.results, info.accumulation.accumulators)
         names = set() if instruction.guard is None else {instruction.guard.register}
         for operand in instruction.operands:
             if not any(operand is each for each in own):
                 names |= registers_of(operand)
-        return _elsewhere(self.sources(names) | self.shared)
+        return _in_other_threads(self.dependences(names) | self.shared)
 
-    def _other(self, instruction: Instruction, info: InstructionInfo, held: list[tuple[str, str]] | None) -> None:
-        if held is not None:
-            factors = self._factors(instruction, info)
-            fresh = {
-                target: tuple(part | factors for part in self.depends.get(source, (NOTHING,)))
-                for target, source in held
+    def _apply_other(
+        self, instruction: Instruction, info: InstructionInfo, accumulator_pairs: list[tuple[str, str]] | None
+    ) -> None:
+        if accumulator_pairs is not None:
+            factors = self._factor_dependences(instruction, info)
+            new_dependences = {
+                target: tuple(part | factors for part in self.dependences_of.get(source, (NO_DEPENDENCES,)))
+                for target, source in accumulator_pairs
             }
         else:
-            read = self.sources(info.reads)
+            read = self.dependences(info.reads)
             if info.effects & (Effect.CROSS_LANE | Effect.STORE):
-                read = _elsewhere(read)
+                read = _in_other_threads(read)
             if Effect.STORE in info.effects:
                 self.shared |= read
-            fresh = dict.fromkeys(info.writes, (read | self.shared if Effect.LOAD in info.effects else read,))
-        self.impure |= {owner for name in info.reads for owner, _ in self.holder.get(name, ())}
-        for name, parts in fresh.items():
-            self.depends[name] = parts
-            self.holder.pop(name, None)
+            new_dependences = dict.fromkeys(info.writes, (read | self.shared if Effect.LOAD in info.effects else read,))
+        self.other_uses |= {owner for name in info.reads for owner, _ in self.held_versions.get(name, ())}
+        for name, parts in new_dependences.items():
+            self.dependences_of[name] = parts
+            self.held_versions.pop(name, None)
 
-    def end(self) -> None:
-        """A pure accumulator's register holds its newest version, and nothing else."""
-        self.impure |= {name for name, newest in self.newest.items() if self.holder.get(name) != ((name, newest),)}
+    def finish(self) -> None:
+        """At the end of an iteration: mark accumulators whose register does not hold exactly the newest version."""
+        self.other_uses |= {
+            name
+            for name, newest_version in self.newest_version.items()
+            if self.held_versions.get(name) != ((name, newest_version),)
+        }
 
 
-def _names(operand: Operand) -> list[str] | None:
+def _register_names(operand: Operand) -> list[str] | None:
     items = operand.items if isinstance(operand, Vector) else (operand,)
     names = [each.name for each in items if isinstance(each, Register) and each.name != "_"]
     return names if len(names) == len(items) else None
 
 
-def _elsewhere(found: Sources) -> Sources:
-    return frozenset(Source(each.name, True) for each in found)
+def _in_other_threads(found: Dependences) -> Dependences:
+    return frozenset(Dependence(each.name, True) for each in found)

@@ -1,4 +1,4 @@
-"""What a loop's text says: its instructions, the registers it carries, and how accumulators depend on each other."""
+"""Straight-line loops of a program: instructions, loop-carried registers, slices and matrix accumulators."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from bitwise_core.execution.program import Program, labels_of
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Instructions `header` to `latch`, the last of which branches to the first.
+    """The instructions from `header` to `latch`, which branches to the header.
 
-    `carried` are the registers that an iteration reads before it writes them and that the loop writes; `kept` are
-    those that it writes and that are read outside it.
+    `writes` are the registers that the loop writes.  `carried` are those of them that an iteration reads before it
+    writes them; `live_out` are those that are read outside the loop.
     """
 
     header: int
     latch: int
     writes: frozenset[str]
     carried: tuple[str, ...]
-    kept: frozenset[str]
+    live_out: frozenset[str]
 
     @property
     def body(self) -> range:
-        """The instructions of an iteration but for the branch."""
+        """The instructions of an iteration, without the branch."""
         return range(self.header, self.latch)
 
 
 _LEAVING = Effect.BRANCH | Effect.END | Effect.CALL
-"""Effects of an instruction whose successor may be another one than the next."""
+"""The effects of instructions whose successor may not be the next instruction."""
 
 
 def find_loops(program: Program) -> Mapping[int, Loop]:
-    """The loops whose bodies are straight lines, by header."""
+    """The loops whose bodies are straight-line code, by header."""
     instructions, infos = program.kernel.instructions, program.infos
     jumps = {
         index: set(labels_of(index, program.kernel))
@@ -65,8 +65,8 @@ def _loop(infos: Sequence[InstructionInfo], header: int, latch: int) -> Loop:
     return Loop(header, latch, frozenset(written), tuple(sorted(exposed & written)), frozenset(written & outside))
 
 
-def slice_of(infos: Sequence[InstructionInfo], loop: Loop, wanted: Iterable[str]) -> list[int] | None:
-    """The instructions of an iteration that decide these registers; None where one is no plain integer operation."""
+def integer_slice(infos: Sequence[InstructionInfo], loop: Loop, wanted: Iterable[str]) -> list[int] | None:
+    """The backward slice of these registers in the loop body; None unless all its instructions are integer ones."""
     needed = set(wanted)
     chosen: set[int] = set()
     while True:
@@ -83,7 +83,7 @@ def slice_of(infos: Sequence[InstructionInfo], loop: Loop, wanted: Iterable[str]
 
 
 def matrix_accumulators(info: InstructionInfo) -> list[tuple[str, str]] | None:
-    """For a matrix instruction, each register it writes with the accumulator register that enters it."""
+    """For a matrix instruction, pairs of result and accumulator register; None for other instructions."""
     if info.accumulation is None:
         return None
     targets, sources = info.accumulation.results, info.accumulation.accumulators
@@ -100,7 +100,7 @@ def matrix_accumulators(info: InstructionInfo) -> list[tuple[str, str]] | None:
 
 
 def matrix_depth(info: InstructionInfo) -> int:
-    """How many elements of k a matrix instruction adds (0: it is none)."""
+    """The number of elements of k that a matrix instruction adds; 0 for other instructions."""
     if matrix_accumulators(info) is None or info.accumulation is None:
         return 0
     return info.accumulation.depth

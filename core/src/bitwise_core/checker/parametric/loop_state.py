@@ -1,4 +1,4 @@
-"""States of a machine at the header of a loop: recorded and compared."""
+"""States of the machine at the header of a loop, and their comparison."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.execution.values.term_hash import full_hash
 
 INERT = frozenset({"copies", "fragments", "tiles", "scratch", "constants", "local"})
-"""State that an architecture keeps in `Machine.extra` and that does not write shared memory asynchronously."""
+"""The keys of `Machine.extra` whose state does not write shared memory asynchronously, or is handled here."""
 
 
 def hash_of(value: Value) -> tuple[hashing.Words, int]:
-    """A value's hash, and the sticky properties of any lane."""
+    """The hash of a value, and the union of the sticky flags of its lanes."""
     lanes = as_symbolic_vector(value)
     flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(lanes.flags)), axis=None))
     return full_hash(lanes), flags & L.STICKY
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """Registers, cells of shared memory, and the asynchronous copies in flight."""
+class LoopState:
+    """The state of a machine: registers, cells of shared memory, asynchronous copies in flight."""
 
     registers: dict[str, Value]
     words: hashing.Words
@@ -38,27 +38,27 @@ class State:
     copies: tuple[Any, ...]
 
     @staticmethod
-    def of(machine: Machine) -> State:
-        """The machine's state now."""
+    def of(machine: Machine) -> LoopState:
+        """The current state of the machine."""
         shared = machine.shared
         copies = machine.extra.get("copies")
-        return State(dict(machine.registers), shared.words.copy(), shared.flags.copy(), _copies(copies))
+        return LoopState(dict(machine.registers), shared.words.copy(), shared.flags.copy(), _list_copies(copies))
 
     def written(self, cells: Array) -> Array:
-        """Those of the cells that hold a value in some instance."""
-        known = cells[cells < self.flags.shape[1]]
-        empty = (self.flags[:, known] & np.uint32(L.POISON)).all(axis=0)
-        found: Array = np.concatenate([known[~empty], cells[cells >= self.flags.shape[1]]])
+        """The cells, among these, that are defined in some instance."""
+        defined = cells[cells < self.flags.shape[1]]
+        empty = (self.flags[:, defined] & np.uint32(L.POISON)).all(axis=0)
+        found: Array = np.concatenate([defined[~empty], cells[cells >= self.flags.shape[1]]])
         return found
 
-    def has(self, row: int, other: State, other_row: int, name: str) -> bool:
-        """Whether two states agree, each in an instance of its own, on one register."""
+    def agrees_on_register(self, row: int, other: LoopState, other_row: int, name: str) -> bool:
+        """Whether a register is equal in two states, each in the given instance."""
         left, right = self.registers.get(name), other.registers.get(name)
         return left is not None and right is not None and _same_value(left, row, right, other_row)
 
-    def agrees(self, row: int, other: State, other_row: int, names: Iterable[str], live: Array) -> bool:
-        """Whether two states agree, each in an instance of its own: on these registers, these cells, and the copies."""
-        if not all(self.has(row, other, other_row, name) for name in names):
+    def agrees(self, row: int, other: LoopState, other_row: int, names: Iterable[str], live: Array) -> bool:
+        """Whether these registers, these cells and the copies are equal in two states, each in the given instance."""
+        if not all(self.agrees_on_register(row, other, other_row, name) for name in names):
             return False
         cells = live[live < min(self.words.shape[2], other.words.shape[2])]
         if cells.size != live.size:
@@ -82,7 +82,7 @@ def _same(left: hashing.Words, row: int, right: hashing.Words, other_row: int) -
 
 
 def _same_value(left: Value, row: int, right: Value, other_row: int) -> bool:
-    """Part by part: a row of parts that are known in some instances only is no single leaf."""
+    """Whether values are equal, part by part: parts that are constant in some instances only are not one load."""
     first = left.parts if isinstance(left, L.PackedVector) else (left,)
     second = right.parts if isinstance(right, L.PackedVector) else (right,)
     if [L.width(part) for part in first] != [L.width(part) for part in second]:
@@ -90,8 +90,8 @@ def _same_value(left: Value, row: int, right: Value, other_row: int) -> bool:
     return all(_same(hash_of(a)[0], row, hash_of(b)[0], other_row) for a, b in zip(first, second, strict=True))
 
 
-def _copies(copies: Any) -> tuple[Any, ...]:
-    """The copies in flight as (place in the order of groups, cells, value)."""
+def _list_copies(copies: Any) -> tuple[Any, ...]:
+    """The copies in flight as (position in the order of groups, cells, value, mask)."""
     if copies is None:
         return ()
     found: list[Any] = [("open", each.cells, each.value, each.mask) for each in copies.open]
@@ -104,9 +104,9 @@ def _copies(copies: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def in_flight(machine: Machine) -> bool:
-    """Whether some asynchronous copy has not arrived."""
-    return any(cells is not None for _, cells, _, _ in _copies(machine.extra.get("copies")))
+def copies_in_flight(machine: Machine) -> bool:
+    """Whether an asynchronous copy has not arrived."""
+    return any(cells is not None for _, cells, _, _ in _list_copies(machine.extra.get("copies")))
 
 
 def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:
@@ -119,29 +119,29 @@ def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:
     return np.array_equal(left[1], right[1]) and _same_value(left[2], row, right[2], other_row)
 
 
-def _active(cells: Array, lanes: Array | None) -> Array:
+def _active_cells(cells: Array, lanes: Array | None) -> Array:
     return cells if lanes is None else cells[..., np.broadcast_to(lanes, cells.shape[-1:])]
 
 
-def forget(shared: SharedMemory, known: Array, name: str) -> None:
-    """Makes the cells of shared memory outside `known` undefined."""
-    shared.words[:, :, ~known] = hashing.constant(name)
-    shared.flags[:, ~known] = L.TERM | L.POISON
+def invalidate(shared: SharedMemory, defined: Array, name: str) -> None:
+    """Make the cells of shared memory outside `defined` undefined."""
+    shared.words[:, :, ~defined] = hashing.constant(name)
+    shared.flags[:, ~defined] = L.TERM | L.POISON
     shared.version += 1
 
 
-class LiveInMemory(SharedMemory):
-    """Shared memory that records which cells a period reads before it writes them."""
+class LiveInSharedMemory(SharedMemory):
+    """Shared memory that records the cells that a period reads before it writes them."""
 
     @staticmethod
-    def around(machine: Machine) -> LiveInMemory:
-        """Replaces the machine's shared memory by one that records, without copies in flight."""
-        memory = LiveInMemory.__new__(LiveInMemory)
+    def install(machine: Machine) -> LiveInSharedMemory:
+        """Replace the shared memory of the machine by a recording one, without copies in flight."""
+        memory = LiveInSharedMemory.__new__(LiveInSharedMemory)
         old = machine.shared
         memory.granule, memory.blocks, memory.version = old.granule, old.blocks, old.version + 1
         memory.words, memory.flags, memory.recorder = old.words.copy(), old.flags.copy(), old.recorder
-        memory.filled, memory.watching = np.zeros(0, dtype=bool), False
-        memory.overwritten = np.zeros(0, dtype=bool)
+        memory.written_cells, memory.recording = np.zeros(0, dtype=bool), False
+        memory.overwritten_cells = np.zeros(0, dtype=bool)
         memory.read = np.zeros(0, dtype=bool)
         memory.machine = machine
         machine.shared = memory
@@ -149,12 +149,12 @@ class LiveInMemory(SharedMemory):
         return memory
 
     machine: Machine
-    filled: Array
-    overwritten: Array
+    written_cells: Array
+    overwritten_cells: Array
     read: Array
-    watching: bool
+    recording: bool
 
-    def _marked(self, flags: Array, cells: Array, count: int) -> Array:
+    def _mark_cells(self, flags: Array, cells: Array, count: int) -> Array:
         size = self.words.shape[2]
         if flags.size < size:
             flags = np.concatenate([flags, np.zeros(size - flags.size, dtype=bool)])
@@ -162,27 +162,29 @@ class LiveInMemory(SharedMemory):
             flags[np.unique(cells) + part] = True
         return flags
 
-    def watch(self) -> None:
-        """Starts recording a period."""
-        self.watching = True
+    def start_recording(self) -> None:
+        """Start to record a period."""
+        self.recording = True
 
     def store(self, cells: Array, value: Value, mask: Array | None) -> None:
         """See `SharedMemory.store`."""
         super().store(cells, value, mask)
         count = L.width(value) // (8 * self.granule)
-        self.filled = self._marked(
-            self.filled, _active(cells, None if mask is None else np.asarray(mask.any(axis=0))), count
+        self.written_cells = self._mark_cells(
+            self.written_cells, _active_cells(cells, None if mask is None else np.asarray(mask.any(axis=0))), count
         )
-        if self.watching:
-            self.overwritten = self._marked(self.overwritten, _active(cells, None if mask is None else mask[0]), count)
+        if self.recording:
+            self.overwritten_cells = self._mark_cells(
+                self.overwritten_cells, _active_cells(cells, None if mask is None else mask[0]), count
+            )
 
     def load(self, cells: Array, bits: int) -> Value:
         """See `SharedMemory.load`."""
-        if self.watching:
-            before = self._marked(np.zeros(0, dtype=bool), cells, max(1, bits // (8 * self.granule)))
+        if self.recording:
+            before = self._mark_cells(np.zeros(0, dtype=bool), cells, max(1, bits // (8 * self.granule)))
             size = before.size
             written = np.zeros(size, dtype=bool)
-            written[: min(size, self.overwritten.size)] = self.overwritten[:size]
+            written[: min(size, self.overwritten_cells.size)] = self.overwritten_cells[:size]
             seen = np.zeros(size, dtype=bool)
             seen[: min(size, self.read.size)] = self.read[:size]
             self.read = seen | (before & ~written)
@@ -192,31 +194,31 @@ class LiveInMemory(SharedMemory):
         """The cells that a period reads before it writes them."""
         return np.flatnonzero(self.read)
 
-    def leave(self) -> None:
-        """After the loop, the cells that its iterations write and the copies in flight are undefined.
+    def finish_loop(self) -> None:
+        """Make the cells that iterations write and the copies in flight undefined, as they are after the loop.
 
-        Every period writes the same cells, and a period before the recorded one was run as well.  Asynchronous state
-        other than the copies handled here may write anywhere.
+        Every period writes the same cells, and a period before the recorded one was executed as well.  Asynchronous
+        state other than the copies handled here may write any cell.
         """
-        self.watching = False
-        filled = self.filled
-        for _, cells, value, _ in _copies(self.machine.extra.get("copies")):
+        self.recording = False
+        written_cells = self.written_cells
+        for _, cells, value, _ in _list_copies(self.machine.extra.get("copies")):
             if cells is not None:
-                filled = self._marked(filled, cells, max(1, L.width(value) // (8 * self.granule)))
-        known = np.ones(self.words.shape[2], dtype=bool)
-        known[: min(known.size, filled.size)] = ~filled[: known.size]
+                written_cells = self._mark_cells(written_cells, cells, max(1, L.width(value) // (8 * self.granule)))
+        defined = np.ones(self.words.shape[2], dtype=bool)
+        defined[: min(defined.size, written_cells.size)] = ~written_cells[: defined.size]
         if self.machine.extra.keys() - INERT:
-            known[:] = False
-        forget(self, known, "shared memory after a loop")
+            defined[:] = False
+        invalidate(self, defined, "shared memory after a loop")
         copies = self.machine.extra.get("copies")
         if copies is None:
             return
 
-        def emptied(copy: Any) -> Any:
+        def undefined_copy(copy: Any) -> Any:
             bits = L.width(copy.value)
             return replace(copy, value=SymbolicVector(bits, hashing.constant("a copy after a loop"), L.TERM | L.POISON))
 
-        copies.open = [emptied(each) for each in copies.open]
+        copies.open = [undefined_copy(each) for each in copies.open]
         for groups in copies.groups.values():
             for group in groups.groups:
-                group.work = [emptied(each) for each in group.work]
+                group.work = [undefined_copy(each) for each in group.work]

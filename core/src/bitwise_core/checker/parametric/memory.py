@@ -1,4 +1,4 @@
-"""Global memory of a reading for every launch: loads and stores of one block at symbolic addresses."""
+"""The global memory of the launch-parametric analysis: loads and stores of one block at symbolic addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core import numerics
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.values import Chosen, ParametricInteger, all_of
+from bitwise_core.checker.parametric.values import ParametricInteger, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
@@ -23,14 +23,14 @@ from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation
 
 COPIED_BITS = 16
-"""Copied content is compared in pieces of this width, so that the width of a copy does not show."""
+"""Copied elements are compared in parts of this width, so that the width of a copy does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Elements of one store: hashes (2, rows, elements)."""
+    """The elements of one store: hashes of shape (2, rows, elements), as in `Elements`."""
 
-    whole: hashing.Words
+    element_hash: hashing.Words
     address: hashing.Words
     operation: str
     line: int
@@ -38,16 +38,19 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """All that a block stores: hashes (2, rows, elements) of address, condition and value, and of the address alone."""
+    """All elements that a block stores, of shape (2, rows, elements).
 
-    whole: hashing.Words
+    `element_hash` is the hash of address, condition and value, `address` that of the address alone.
+    """
+
+    element_hash: hashing.Words
     address: hashing.Words
 
 
 class ParametricMemory:
-    """Loads and stores of a block; a buffer is identified by the pointer parameter that an address starts from.
+    """Loads and stores of a block; a buffer is identified by the pointer parameter that is the base of an address.
 
-    `path` are the conditions of the branches taken to the current instruction.
+    `path` are the conditions of the branches on the path to the current instruction.
     """
 
     def __init__(self, domain: ParametricDomain) -> None:
@@ -58,7 +61,7 @@ class ParametricMemory:
         self.path: list[Value] = []
 
     def pointer(self, address: Value, line: int) -> int:
-        """The parameter that an address starts from.  Raises Unsupported."""
+        """The index of the pointer parameter that is the base of an address.  Raises Unsupported."""
         if isinstance(address, ParametricInteger):
             atoms = self.domain.integers.atoms
             pointers = [
@@ -68,14 +71,14 @@ class ParametricMemory:
             ]
             if len(pointers) == 1 and pointers[0][1] == 1 and pointers[0][0] is not None:
                 return pointers[0][0]
-        raise Unsupported("memory is accessed at an address that is no offset from one pointer", line)
+        raise Unsupported("memory is accessed at an address that is not an offset from one pointer", line)
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
-        """Known addresses do not occur here."""
+        """Raise Unsupported: no address is a number."""
         raise Unsupported("memory is read at an absolute address", line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
-        """Known addresses do not occur here."""
+        """Raise Unsupported: no address is a number."""
         raise Unsupported("memory is written at an absolute address", line)
 
     def atomic(
@@ -88,7 +91,7 @@ class ParametricMemory:
         epoch: int,
         line: int,
     ) -> None:
-        """Known addresses do not occur here."""
+        """Raise Unsupported: no address is a number."""
         raise Unsupported("an atomic operation at an absolute address", line)
 
     def contribute(
@@ -100,11 +103,11 @@ class ParametricMemory:
         line: int,
         buffers: object = None,
     ) -> None:
-        """Contributions at addresses that depend on data."""
+        """Raise Unsupported: the addresses depend on data."""
         raise Unsupported("an atomic operation at a computed address", line)
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
-        """The content before the launch; the launch must not have written the buffer yet."""
+        """The contents before the launch; the kernel must not have written the buffer.  Raises Unsupported."""
         pointer = self.pointer(address, line)
         if pointer in self.written:
             raise Unsupported("a buffer is read after the kernel has written it", line)
@@ -112,28 +115,35 @@ class ParametricMemory:
         return self.domain.gather(address, bits, mask)
 
     def copied(self, machine: Machine, address: Value, bits: int, count: Value | None, line: int) -> Value:
-        """What an asynchronous copy reads: all of it, or zeros where its byte count is chosen to be 0."""
+        """The value of an asynchronous copy: all bytes, or zeros where the byte count is 0.  Raises Unsupported."""
         parts: list[Value] = []
         predicate: Value | None = None
         if count is not None:
             known = machine.known(count)
             if known is not None and ((known == bits // 8) | (known == 0)).all():
                 predicate = known != 0
-            elif isinstance(count, Chosen) and _is_number(count.if_true, bits // 8) and _is_number(count.if_false, 0):
+            elif (
+                isinstance(count, Selection)
+                and _is_constant(count.if_true, bits // 8)
+                and _is_constant(count.if_false, 0)
+            ):
                 predicate = count.predicate
             else:
-                raise Unsupported("an asynchronous copy of a computed part of its size", line)
+                raise Unsupported("an asynchronous copy has a computed byte count", line)
         for low in range(0, bits, 32):
             offset = np.full((1, 1), low // 8, dtype=np.uint64)
             place = self.domain.integer(numerics.operation("add.b64"), [address, offset]) if low else address
-            leaf = self.gather(place, 32, machine.mask, line)
+            load = self.gather(place, 32, machine.mask, line)
             parts.append(
-                leaf if predicate is None else self.domain.select(predicate, leaf, np.zeros((1, 1), dtype=np.uint32))
+                load if predicate is None else self.domain.select(predicate, load, np.zeros((1, 1), dtype=np.uint32))
             )
         return concat(parts)
 
     def scatter(self, machine: Machine, address: Value, value: Value, line: int, operation: str = "store") -> None:
-        """Records a store (or an atomic operation whose result no order changes) in the active lanes."""
+        """Record a store, or an atomic operation whose result does not depend on order, in the active lanes.
+
+        Raises Unsupported.
+        """
         pointer = self.pointer(address, line)
         assert isinstance(address, ParametricInteger)
         if self.written.setdefault(pointer, operation) != operation:
@@ -144,20 +154,20 @@ class ParametricMemory:
         condition: SymbolicVector | None = None
         conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
         if conditions:
-            whole = all_of(self.domain.integers, conditions)
-            settled = machine.known(whole)
+            whole_condition = conjunction(self.domain.integers, conditions)
+            settled = machine.known(whole_condition)
             if settled is None:
-                condition = as_symbolic_vector(whole)
+                condition = as_symbolic_vector(whole_condition)
                 possible = self._possible(condition)
                 settled = np.ones((1, 1), dtype=bool) if possible is None else possible
             known = settled if known is None else known & settled
-        places = self.domain.integers.words_of(address.polynomial)
-        for offset, part in _elements(value):
-            self._record(pointer, places + np.uint64(offset), condition, part, known, operation, line)
+        addresses = self.domain.integers.words_of(address.polynomial)
+        for offset, part in _stored_elements(value):
+            self._record(pointer, addresses + np.uint64(offset), condition, part, known, operation, line)
 
     @staticmethod
     def _possible(condition: SymbolicVector) -> Array | None:
-        """The lanes in which a condition may hold, or None where it may in all of them."""
+        """The lanes in which a condition may be true; None for all lanes."""
         known = L.constant_mask(condition)
         if known is False:
             return None
@@ -167,19 +177,19 @@ class ParametricMemory:
     def _record(
         self,
         pointer: int,
-        places: hashing.Words,
+        addresses: hashing.Words,
         condition: SymbolicVector | None,
         value: SymbolicVector,
         known: Array | None,
         operation: str,
         line: int,
     ) -> None:
-        hashed, meta = stored_hash(value)
-        flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(meta)), axis=None))
+        hashed, flags_of_value = stored_hash(value)
+        flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(flags_of_value)), axis=None))
         if flags & L.STICKY:
-            raise Unsupported("a stored value depends on what nothing has written", line)
+            raise Unsupported("a stored value depends on an undefined value", line)
         total: Any = hashing.mix(
-            places * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
+            addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
         )
         address = total
         total = total + hashed * hashing.multiplier(52)
@@ -188,60 +198,60 @@ class ParametricMemory:
         total = hashing.mix(total.copy())
         threads = max(total.shape[2], 1 if known is None else known.shape[-1])
         shape = (2, self.rows, threads)
-        whole, places = np.broadcast_to(total, shape), np.broadcast_to(address, shape)
+        element_hash, addresses = np.broadcast_to(total, shape), np.broadcast_to(address, shape)
         if known is not None:
             if known.shape[0] > 1 and (known != known[:1]).any():
                 raise Unsupported("whether an element is stored differs between launches", line)
             active = np.broadcast_to(known[:1], (1, threads))[0]
-            whole, places = whole[:, :, active], places[:, :, active]
-        self.stored.append(Stored(whole, places, operation, line))
+            element_hash, addresses = element_hash[:, :, active], addresses[:, :, active]
+        self.stored.append(Stored(element_hash, addresses, operation, line))
 
     def elements(self) -> Elements:
-        """All that the block stores.  Raises Unsupported where it stores nothing."""
+        """All elements that the block stores.  Raises Unsupported where it stores nothing."""
         if not self.stored:
             raise Unsupported("the kernel stores nothing")
         for operation in {each.operation for each in self.stored}:
             self._check(operation, [each for each in self.stored if each.operation == operation])
         return Elements(
-            np.concatenate([each.whole for each in self.stored], axis=2),
+            np.concatenate([each.element_hash for each in self.stored], axis=2),
             np.concatenate([each.address for each in self.stored], axis=2),
         )
 
     def _check(self, operation: str, stored: list[Stored]) -> None:
-        """One address holds one value: what a later store overwrites, or a sum counts twice, is not kept apart here."""
-        whole = np.concatenate([each.whole[:, 0] for each in stored], axis=1)
+        """Check that each address is written once, because the order and the number of stores are not recorded."""
+        element_hash = np.concatenate([each.element_hash[:, 0] for each in stored], axis=1)
         address = np.concatenate([each.address[:, 0] for each in stored], axis=1)
-        elements, addresses = _count(whole), _count(address)
+        elements, addresses = _distinct_count(element_hash), _distinct_count(address)
         if operation == "store" and elements != addresses:
             raise Unsupported("one address is written twice", stored[-1].line)
-        if operation.split(".")[0] in ("add", "xor") and elements != whole.shape[1]:
+        if operation.split(".")[0] in ("add", "xor") and elements != element_hash.shape[1]:
             raise Unsupported("equal contributions to one sum are not counted", stored[-1].line)
 
 
-def _is_number(value: Value, number: int) -> bool:
+def _is_constant(value: Value, number: int) -> bool:
     return isinstance(value, np.ndarray) and bool((value == number).all())
 
 
-def _count(words: hashing.Words) -> int:
+def _distinct_count(words: hashing.Words) -> int:
     return len(np.unique(np.ascontiguousarray(words.T).view([("high", np.uint64), ("low", np.uint64)]).ravel()))
 
 
-def _elements(value: Value) -> list[tuple[int, SymbolicVector]]:
-    """The elements of a stored value with their byte offsets; copied content in pieces."""
+def _stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
+    """The elements of a stored value with their byte offsets; copied elements in parts of COPIED_BITS."""
     result: list[tuple[int, SymbolicVector]] = []
     for offset, part in stored_elements(value):
-        whole = value if part is value else part
-        if part.bits > COPIED_BITS and _copied(whole):
+        stored = value if part is value else part
+        if part.bits > COPIED_BITS and _is_copy(stored):
             steps = range(0, part.bits, COPIED_BITS)
-            result.extend((offset + low // 8, as_symbolic_vector(extract(whole, low, COPIED_BITS))) for low in steps)
+            result.extend((offset + low // 8, as_symbolic_vector(extract(stored, low, COPIED_BITS))) for low in steps)
         else:
             result.append((offset, part))
     return result
 
 
-def _copied(value: Value) -> bool:
-    if isinstance(value, Chosen):
-        return _copied(value.if_true) and (isinstance(value.if_false, np.ndarray) or _copied(value.if_false))
+def _is_copy(value: Value) -> bool:
+    if isinstance(value, Selection):
+        return _is_copy(value.if_true) and (isinstance(value.if_false, np.ndarray) or _is_copy(value.if_false))
     if isinstance(value, np.ndarray):
         return True
     return (

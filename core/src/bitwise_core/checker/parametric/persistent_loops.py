@@ -1,9 +1,9 @@
-"""Persistent (grid-stride) loops over tiles, read as one iteration for a symbolic tile.
+"""Persistent (grid-stride) loops over tiles, analysed as one iteration for a symbolic tile.
 
-A loop that starts at the index of the block and steps by the number of blocks reaches each tile exactly once, in some
-block.  If an iteration takes nothing over from the one before it but integers that are affine in the tile's index, the
-kernel is the function that one iteration computes, with the tile's index in place of the block's.  The condition under
-which an iteration is run says which tiles there are.
+A loop that starts at the block index and steps by the number of blocks computes each tile exactly once, in some block.
+If the only loop-carried values are integers that are affine in the tile index, the kernel is the function that one
+iteration computes, with the tile index in place of the block index.  The condition under which an iteration is executed
+defines the set of tiles.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.coordinates import TILE
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.integers import Tiles, tightened
-from bitwise_core.checker.parametric.loop_state import INERT, forget, in_flight
+from bitwise_core.checker.parametric.integers import Tiles, tighten
+from bitwise_core.checker.parametric.loop_state import INERT, copies_in_flight, invalidate
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, integer_of, polynomial_of
@@ -33,7 +33,7 @@ from bitwise_core.numerics import modular
 
 @dataclass(frozen=True, slots=True)
 class PersistentLoop:
-    """A natural loop from `header` to `latch`; `carried` are the registers that an iteration may take over."""
+    """A natural loop from `header` to `latch`; `carried` are the written registers that are live at the header."""
 
     header: int
     latch: int
@@ -42,63 +42,67 @@ class PersistentLoop:
 
 
 def find_persistent_loops(program: Program) -> dict[int, PersistentLoop]:
-    """By header, the outermost loops with one entry, one back edge and one exit, at the latch.
+    """The outermost loops with one entry, one back edge and one exit, at the latch, by header.
 
-    Their carried registers are integers or written under guards only.
+    Their carried registers are integers or are written under guards only.
     """
     following = program.following
-    before: list[list[int]] = [[] for _ in following]
+    predecessors: list[list[int]] = [[] for _ in following]
     for index, targets in enumerate(following):
         for target in targets:
             if target >= 0:
-                before[target].append(index)
+                predecessors[target].append(index)
     found: dict[int, PersistentLoop] = {}
     bodies: dict[int, set[int]] = {}
     for latch, targets in enumerate(following):
         if len(targets) != 2 or targets[1] != latch + 1 or not 0 <= targets[0] != latch + 1:
             continue
         header = targets[0]
-        body = _body(header, latch, before)
-        loop = _loop(program, header, latch, body) if _closed(body, header, latch, following, before) else None
+        body = _body(header, latch, predecessors)
+        loop = (
+            _loop(program, header, latch, body)
+            if _has_single_entry_and_exit(body, header, latch, following, predecessors)
+            else None
+        )
         if loop is not None:
             found[header], bodies[header] = loop, body
     inner = {header for header in found for other, body in bodies.items() if other != header and header in body}
     return {header: loop for header, loop in found.items() if header not in inner}
 
 
-def _body(header: int, latch: int, before: Sequence[Sequence[int]]) -> set[int]:
-    """The natural loop of a back edge: the instructions from which the latch is reached without passing the header."""
+def _body(header: int, latch: int, predecessors: Sequence[Sequence[int]]) -> set[int]:
+    """The natural loop of a back edge: the instructions that reach the latch without passing the header."""
     body, stack = {header, latch}, [latch]
     while stack:
         index = stack.pop()
         if index == header:
             continue
-        for each in before[index]:
+        for each in predecessors[index]:
             if each not in body:
                 body.add(each)
                 stack.append(each)
     return body
 
 
-def _closed(
-    body: set[int], header: int, latch: int, following: Sequence[Sequence[int]], before: Sequence[Sequence[int]]
+def _has_single_entry_and_exit(
+    body: set[int], header: int, latch: int, following: Sequence[Sequence[int]], predecessors: Sequence[Sequence[int]]
 ) -> bool:
-    """Whether the header is the only entry and the latch the only exit and the only back edge."""
-    if any(each not in body for index in body - {header} for each in before[index]):
+    """Whether the header is the only entry, and the latch the only exit and the source of the only back edge."""
+    if any(each not in body for index in body - {header} for each in predecessors[index]):
         return False
     if any(target not in body for index in body - {latch} for target in following[index]):
         return False
     entered = 0 not in body or header == 0
-    return entered and [each for each in before[header] if each in body] == [latch] and latch + 1 not in body
+    return entered and [each for each in predecessors[header] if each in body] == [latch] and latch + 1 not in body
 
 
 def _loop(program: Program, header: int, latch: int, body: set[int]) -> PersistentLoop | None:
     infos = {index: program.infos[index] for index in body}
-    places: dict[str, int] = {}
+    bit_of: dict[str, int] = {}
 
     def bits(names: frozenset[str]) -> int:
         """A set of registers as a bit set."""
-        return sum(1 << places.setdefault(name, len(places)) for name in names)
+        return sum(1 << bit_of.setdefault(name, len(bit_of)) for name in names)
 
     reads = {index: bits(each.reads) for index, each in infos.items()}
     kept = {index: ~bits(each.writes) for index, each in infos.items()}
@@ -107,13 +111,13 @@ def _loop(program: Program, header: int, latch: int, body: set[int]) -> Persiste
     while changed:
         changed = False
         for index in order:
-            after = 0
+            live_after = 0
             for target in program.following[index]:
-                after |= live.get(target, 0)
-            now = reads[index] | (after & kept[index])
+                live_after |= live.get(target, 0)
+            now = reads[index] | (live_after & kept[index])
             changed, live[index] = changed or now != live[index], now
     writes = frozenset().union(*(each.writes for each in infos.values()))
-    carried = frozenset(name for name in writes if name in places and live[header] >> places[name] & 1)
+    carried = frozenset(name for name in writes if name in bit_of and live[header] >> bit_of[name] & 1)
     instructions = program.kernel.instructions
     unguarded = [index for index in body if infos[index].writes & carried and instructions[index].guard is None]
     if not all(Effect.INTEGER in infos[index].effects for index in unguarded):
@@ -127,19 +131,22 @@ def _domain(machine: Machine) -> ParametricDomain:
 
 
 class PersistentIteration:
-    """One iteration, from the header of the loop to its latch, for a symbolic tile."""
+    """One iteration, from the header of the loop to the latch, for a symbolic tile."""
 
     def __init__(self, loop: PersistentLoop, machine: Machine, block: str, extent: str, line: int | None) -> None:
-        """Sets the registers at the header to those of the tile `TILE` instead of the block's first tile."""
+        """Set the registers at the header to those of the symbolic tile instead of the first tile of the block.
+
+        Raises Unsupported.
+        """
         self.loop, self.machine, self.line = loop, machine, line
         domain = _domain(machine)
         self.integers = domain.integers
         self.memory = cast(ParametricMemory, cast(object, machine.memory))
-        self.block, self.first = block, self.integers.table.block_symbols[block]
-        self.blocks = self.integers.table.block_symbols.get(extent)
+        self.block, self.block_index = block, self.integers.table.block_symbols[block]
+        self.block_count = self.integers.table.block_symbols.get(extent)
         self.path = list(self.memory.path)
         self.done = False
-        bound = self._entered()
+        bound = self._entry_condition()
         self._check_nothing_carried()
         self.tile = next(iter(domain.symbol(TILE, 32, block=True).polynomial.atoms()))
         self.starts: dict[str, Polynomial] = {}
@@ -152,28 +159,35 @@ class PersistentIteration:
                 start = polynomial_of(self.integers, value, width(value))
                 assert start is not None
                 self.starts[name] = start
-                registers[name] = integer_of(self.integers, self._at(start, P.of_atom(self.tile, start.bits)))
+                registers[name] = integer_of(
+                    self.integers, self._for_tile(start, P.atom_polynomial(self.tile, start.bits))
+                )
             else:
                 registers[name] = poison(32 if value is None else width(value))
         machine.registers = registers
         self.bound = bound
-        self.integers.facts.append(self._at(bound, P.of_atom(self.tile, 64)))
+        self.integers.facts.append(self._for_tile(bound, P.atom_polynomial(self.tile, 64)))
         self.integers.tiles = Tiles(self.tile, block, self.integers.facts[-1])
 
     @staticmethod
-    def begun(
-        loop: PersistentLoop, machine: Machine, extents: Mapping[str, str], line: int | None
+    def try_begin(
+        loop: PersistentLoop, machine: Machine, grid_registers: Mapping[str, str], line: int | None
     ) -> PersistentIteration | None:
-        """The iteration, if a register that the loop carries starts at a block's index; see `ParametricProgram`."""
+        """The iteration if a carried register starts at a block index, else None.
+
+        `grid_registers` maps the registers of block indices to those of block counts.
+        """
         integers = _domain(machine).integers
-        for block, extent in extents.items():
-            first = integers.table.block_symbols.get(block, -1)
+        for block, extent in grid_registers.items():
+            block_index = integers.table.block_symbols.get(block, -1)
             starts = [
                 polynomial_of(integers, v, 32)
                 for v in map(machine.registers.get, loop.carried)
                 if isinstance(v, ParametricInteger)
             ]
-            if integers.tiles is None and any(each is not None and each.terms.get((first,)) == 1 for each in starts):
+            if integers.tiles is None and any(
+                each is not None and each.terms.get((block_index,)) == 1 for each in starts
+            ):
                 return PersistentIteration(loop, machine, block, extent, line)
         return None
 
@@ -181,53 +195,57 @@ class PersistentIteration:
         """An error that names the loop."""
         return Unsupported(f"{reason} in the loop over tiles", self.line)
 
-    def _entered(self) -> Polynomial:
-        """The condition of the first iteration; it is removed from the path, since all tiles take part."""
-        own = [
+    def _entry_condition(self) -> Polynomial:
+        """The condition of the first iteration; it is removed from the path because the symbolic tile is any tile."""
+        matching = [
             index
             for index, each in enumerate(self.path)
-            if isinstance(each, Predicate) and any(self.first in value.atoms() for value in each.polynomials)
+            if isinstance(each, Predicate) and any(self.block_index in value.atoms() for value in each.polynomials)
         ]
-        predicate = self.path[own[0]] if len(own) == 1 else None
+        predicate = self.path[matching[0]] if len(matching) == 1 else None
         bound = predicate.single if isinstance(predicate, Predicate) else None
         if bound is None:
-            raise self.fail("no branch in front of it tests whether the first iteration is run")
-        bound = tightened(bound)
-        number = [(m, c) for m, c in bound.terms.items() if self.first in m]
-        if [m for m, _ in number] != [(self.first,)] or not np.all(modular.signed(number[0][1], 64) < 0):
-            raise self.fail("the condition of the first iteration is no bound on its tile")
-        del self.memory.path[own[0]]
+            raise self.fail("no branch before it tests whether the first iteration is executed")
+        bound = tighten(bound)
+        replacement = [(m, c) for m, c in bound.terms.items() if self.block_index in m]
+        if [m for m, _ in replacement] != [(self.block_index,)] or not np.all(
+            modular.signed(replacement[0][1], 64) < 0
+        ):
+            raise self.fail("the condition of the first iteration is not a bound on its tile")
+        del self.memory.path[matching[0]]
         return bound
 
-    def _at(self, value: Polynomial, number: Polynomial) -> Polynomial:
-        """The integer with the block's index replaced.  Raises Unsupported where it is not affine in it."""
-        result = Polynomial(value.bits, {m: c for m, c in value.terms.items() if self.first not in m}, value.constant)
+    def _for_tile(self, value: Polynomial, replacement: Polynomial) -> Polynomial:
+        """The integer with the block index replaced.  Raises Unsupported where it is not affine."""
+        result = Polynomial(
+            value.bits, {m: c for m, c in value.terms.items() if self.block_index not in m}, value.constant
+        )
         for monomial, coefficient in value.terms.items():
-            if self.first not in monomial:
+            if self.block_index not in monomial:
                 continue
             others = list(monomial)
-            others.remove(self.first)
-            product = P.multiply_by_term(number, coefficient, tuple(others))
-            if product is None or self.first in others:
+            others.remove(self.block_index)
+            product = P.multiply_by_term(replacement, coefficient, tuple(others))
+            if product is None or self.block_index in others:
                 raise self.fail("an integer has too many terms")
             result = P.add(result, product)
         return result
 
     def _check_nothing_carried(self) -> None:
-        """Checks that shared memory, copies in flight and other state carry nothing.  Raises Unsupported."""
+        """Check that shared memory, copies in flight and other state carry no values.  Raises Unsupported."""
         machine = self.machine
-        if in_flight(machine) or machine.extra.keys() - INERT or machine.local:
-            raise self.fail("an iteration may take something over from the one before")
-        forget(machine.shared, np.zeros(machine.shared.words.shape[2], dtype=bool), "shared memory of another tile")
+        if copies_in_flight(machine) or machine.extra.keys() - INERT or machine.local:
+            raise self.fail("an iteration may depend on the state of the previous one")
+        invalidate(machine.shared, np.zeros(machine.shared.words.shape[2], dtype=bool), "shared memory of another tile")
 
     def end(self, taken: Value) -> None:
-        """Checks at the latch that the next iteration is this one for the tile a step later.  Raises Unsupported."""
+        """Check at the latch that the next iteration is this one for the tile a step later.  Raises Unsupported."""
         if not isinstance(taken, Predicate) or taken.single is None:
-            raise self.fail("the condition for another iteration is no comparison of integers")
+            raise self.fail("the condition of the back edge is not a comparison of integers")
         step = self._step()
-        following = P.add(P.of_atom(self.tile, 64), step)
-        if not self._same(tightened(taken.single), self._at(self.bound, following)):
-            raise self.fail("iterations end where the first one would be run")
+        following = P.add(P.atom_polynomial(self.tile, 64), step)
+        if not self._same(tighten(taken.single), self._for_tile(self.bound, following)):
+            raise self.fail("the conditions of the first and of later iterations differ")
         self._check_nothing_carried()
         if self.memory.read & self.memory.written.keys():
             raise self.fail("a buffer is both read and written")
@@ -237,26 +255,26 @@ class PersistentIteration:
         self.done = True
 
     def _step(self) -> Polynomial:
-        """By how much the tile's index grows; all carried integers must be affine in it."""
+        """The step of the tile index; all carried integers must be affine in it.  Raises Unsupported."""
         found: Polynomial | None = None
-        grown: dict[str, Polynomial] = {}
+        values_at_latch: dict[str, Polynomial] = {}
         for name, start in self.starts.items():
             value = self.machine.registers.get(name)
-            after = None if value is None else polynomial_of(self.integers, value, width(value))
-            if after is None:
-                raise self.fail(f"nothing has written {name}")
-            grown[name] = after
-            if start.terms.get((self.first,)) == 1 and start.bits == 32:
-                found = P.subtract(after, self._at(start, P.of_atom(self.tile, 32)))
-        step = None if found is None else P.widened(self.integers.coordinates.rewritten(found), 64)
+            live_after = None if value is None else polynomial_of(self.integers, value, width(value))
+            if live_after is None:
+                raise self.fail(f"{name} is undefined")
+            values_at_latch[name] = live_after
+            if start.terms.get((self.block_index,)) == 1 and start.bits == 32:
+                found = P.subtract(live_after, self._for_tile(start, P.atom_polynomial(self.tile, 32)))
+        step = None if found is None else P.widened(self.integers.coordinates.rewrite(found), 64)
         if step is None or not (
-            self._is_positive(step) or (dict(step.terms) == {(self.blocks,): 1} and step.constant == 0)
+            self._is_positive(step) or (dict(step.terms) == {(self.block_count,): 1} and step.constant == 0)
         ):
-            raise self.fail("the index of the tile does not grow by a known number or by the number of blocks")
+            raise self.fail("the tile index does not grow by a constant or by the number of blocks")
         for name, start in self.starts.items():
-            following = P.add(P.of_atom(self.tile, start.bits), P.resized(step, start.bits))
-            if not self._same(grown[name], self._at(start, following)):
-                raise self.fail("an integer grows unevenly")
+            following = P.add(P.atom_polynomial(self.tile, start.bits), P.truncated(step, start.bits))
+            if not self._same(values_at_latch[name], self._for_tile(start, following)):
+                raise self.fail("an integer is not affine in the tile index")
         return step
 
     @staticmethod

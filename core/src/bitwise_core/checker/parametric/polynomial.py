@@ -1,11 +1,11 @@
-"""Integers of every launch: polynomials over symbols, with a coefficient for each lane.
+"""Integers of a parametric launch: polynomials over symbols, with one coefficient for each lane.
 
 A `Polynomial` of w bits is a sum of coefficient times monomial plus a constant, modulo 2**w; most are affine.  A
 monomial is a sorted tuple of atoms.  An atom is an opaque value: a scalar argument, a block coordinate, or the result
 of an operation that is not polynomial.  A coefficient is an int where all lanes agree, else an array of shape
 (rows or 1, threads or 1), where a row is an instance of the launch (see `coordinates`).
 
-Integers whose value in every block is a number are in `block_affine`.
+For integers of a known launch, whose value in every block is a number, see `block_symmetry.block_affine`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MAXIMUM_TERMS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atom:
-    """An opaque value: its hash of shape (2, rows or 1, threads or 1), and what is known of it.
+    """An opaque value: its hash, of shape (2, rows or 1, threads or 1), and its known properties.
 
-    `block`: it may depend on the block's coordinates.  `pointer`: the index of the parameter, for a pointer.
-    `definition`: the operation and operands, for a result whose operation some rule looks at.  `alignment`: a power
-    of two that divides the value.
+    `block`: it may depend on the block coordinates.  `pointer`: the index of the parameter, for a pointer.
+    `definition`: operation and operands, for a result whose operation a rule uses.  `alignment`: a power of two that
+    divides the value.
     """
 
     words: hashing.Words
@@ -42,14 +42,14 @@ class Atom:
 
 
 class AtomTable:
-    """The atoms of one reading, each with the index by which monomials name it.
+    """The atoms of one analysis; monomials refer to them by index.
 
-    `naturals` are the indices of atoms that are never negative, `block_symbols` those of block coordinates by name.
+    `nonnegative_atoms` are the indices of nonnegative atoms, `block_symbols` those of the block coordinates by name.
     """
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
-        self.naturals: set[int] = set()
+        self.nonnegative_atoms: set[int] = set()
         self.block_symbols: dict[str, int] = {}
         self._interned: dict[tuple[Any, ...], int] = {}
 
@@ -62,7 +62,7 @@ class AtomTable:
         definition: tuple[Any, ...] | None = None,
         alignment: int = 1,
     ) -> int:
-        """The index of the atom with this hash; the other properties are those it was first given."""
+        """The index of the atom with this hash; its other properties are those of the first call."""
         key = (words.shape, words.tobytes())
         found = self._interned.get(key)
         if found is None:
@@ -71,46 +71,46 @@ class AtomTable:
         return found
 
     def definition(self, monomial: Monomial, coefficient: Residue) -> tuple[Any, ...] | None:
-        """The definition of a term that is one atom with the coefficient 1; None for any other term."""
+        """The definition of a term that is one atom with coefficient 1; None for other terms."""
         return self.atoms[monomial[0]].definition if len(monomial) == 1 and is_one(coefficient) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """See the module; no coefficient in `terms` is zero in every lane."""
+    """A polynomial modulo 2**bits, see the module; no coefficient in `terms` is zero in all lanes."""
 
     bits: int
     terms: Mapping[Monomial, Residue] = field(default_factory=dict)
     constant: Residue = 0
 
     @property
-    def vanishes(self) -> bool:
-        """Whether it is the zero polynomial in every lane."""
+    def is_zero(self) -> bool:
+        """Whether it is the zero polynomial in all lanes."""
         return not self.terms and is_zero(self.constant)
 
     @property
     def number(self) -> int | None:
-        """The number, where no symbol occurs and all lanes agree."""
+        """The number if no symbol occurs and all lanes agree, else None."""
         return self.constant if not self.terms and isinstance(self.constant, int) else None
 
     def atoms(self) -> set[int]:
-        """The numbers of the atoms that occur."""
+        """The indices of the atoms that occur."""
         return {number for monomial in self.terms for number in monomial}
 
 
 def constant_of(value: npt.NDArray[Any], bits: int) -> Polynomial:
-    """A known number or array of numbers."""
+    """The polynomial of an array of numbers."""
     return Polynomial(bits, {}, reduced(value.astype(np.uint64), bits))
 
 
-def of_atom(number: int, bits: int) -> Polynomial:
-    """One atom."""
+def atom_polynomial(number: int, bits: int) -> Polynomial:
+    """The polynomial that is one atom."""
     return Polynomial(bits, {(number,): 1})
 
 
-def _collect(bits: int, pieces: Iterable[tuple[Monomial, Residue]], constant: Residue) -> Polynomial:
+def _sum_of_terms(bits: int, terms_to_add: Iterable[tuple[Monomial, Residue]], constant: Residue) -> Polynomial:
     terms: dict[Monomial, Residue] = {}
-    for monomial, coefficient in pieces:
+    for monomial, coefficient in terms_to_add:
         before = terms.get(monomial)
         terms[monomial] = coefficient if before is None else plus(before, coefficient, bits)
     return Polynomial(bits, {m: c for m, c in terms.items() if not is_zero(c)}, constant)
@@ -122,20 +122,20 @@ def add(left: Polynomial, right: Polynomial) -> Polynomial:
         return Polynomial(left.bits, left.terms, plus(left.constant, right.constant, left.bits))
     if not left.terms:
         return Polynomial(left.bits, right.terms, plus(left.constant, right.constant, left.bits))
-    return _collect(
+    return _sum_of_terms(
         left.bits, (*left.terms.items(), *right.terms.items()), plus(left.constant, right.constant, left.bits)
     )
 
 
 def scale(value: Polynomial, factor: Residue) -> Polynomial:
-    """A multiple."""
+    """The product with a number."""
     bits = value.bits
-    pieces = ((monomial, times(coefficient, factor, bits)) for monomial, coefficient in value.terms.items())
-    return _collect(bits, pieces, times(value.constant, factor, bits))
+    terms_to_add = ((monomial, times(coefficient, factor, bits)) for monomial, coefficient in value.terms.items())
+    return _sum_of_terms(bits, terms_to_add, times(value.constant, factor, bits))
 
 
 def negate(value: Polynomial) -> Polynomial:
-    """The negative."""
+    """The negation."""
     return scale(value, (1 << value.bits) - 1)
 
 
@@ -144,7 +144,7 @@ def subtract(left: Polynomial, right: Polynomial) -> Polynomial:
     return add(left, negate(right))
 
 
-def shifted(value: Polynomial, amount: int) -> Polynomial:
+def add_constant(value: Polynomial, amount: int) -> Polynomial:
     """The sum with a number."""
     return Polynomial(value.bits, value.terms, plus(value.constant, amount & ((1 << value.bits) - 1), value.bits))
 
@@ -158,12 +158,12 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial | None:
     if (len(left.terms) + 1) * (len(right.terms) + 1) > MAXIMUM_TERMS:
         return None
     bits = left.bits
-    pieces: list[tuple[Monomial, Residue]] = []
+    terms_to_add: list[tuple[Monomial, Residue]] = []
     for first, a in (*left.terms.items(), ((), left.constant)):
         for second, b in (*right.terms.items(), ((), right.constant)):
             if first or second:
-                pieces.append((tuple(sorted(first + second)), times(a, b, bits)))
-    return _collect(bits, pieces, times(left.constant, right.constant, bits))
+                terms_to_add.append((tuple(sorted(first + second)), times(a, b, bits)))
+    return _sum_of_terms(bits, terms_to_add, times(left.constant, right.constant, bits))
 
 
 def multiply_by_term(value: Polynomial, coefficient: Residue, monomial: Monomial) -> Polynomial | None:
@@ -173,48 +173,50 @@ def multiply_by_term(value: Polynomial, coefficient: Residue, monomial: Monomial
     return multiply(value, Polynomial(value.bits, {monomial: coefficient}))
 
 
-def resized(value: Polynomial, bits: int) -> Polynomial:
-    """The polynomial modulo a smaller 2**bits: exact."""
-    return _collect(bits, ((m, reduced(c, bits)) for m, c in value.terms.items()), reduced(value.constant, bits))
+def truncated(value: Polynomial, bits: int) -> Polynomial:
+    """The polynomial modulo a smaller 2**bits, which is exact."""
+    return _sum_of_terms(bits, ((m, reduced(c, bits)) for m, c in value.terms.items()), reduced(value.constant, bits))
 
 
-SMALL = 1 << 30
-"""Coefficients below this are those of an index; larger ones are meant to wrap around."""
+MAXIMUM_INDEX_COEFFICIENT = 1 << 30
+"""The largest coefficient of an index; integers with larger ones are assumed to wrap around."""
 
 
 def widened(value: Polynomial, bits: int) -> Polynomial | None:
-    """The same integer in more bits, if it does not wrap around; None where coefficients are not those of an index."""
+    """The same integer in more bits, valid if it does not wrap around; None where a coefficient is too large."""
     terms: dict[Monomial, Residue] = {}
     for monomial, coefficient in (*value.terms.items(), ((), value.constant)):
         number = signed(coefficient, value.bits)
-        if value.bits < 64 and np.any(np.abs(number) > SMALL):
+        if value.bits < 64 and np.any(np.abs(number) > MAXIMUM_INDEX_COEFFICIENT):
             return None
         terms[monomial] = unsigned(number, bits)
     return Polynomial(bits, {m: c for m, c in terms.items() if m}, terms[()])
 
 
-def pick(mask: npt.NDArray[np.bool_], new: Polynomial, old: Polynomial) -> Polynomial:
+def select_lanes(mask: npt.NDArray[np.bool_], new: Polynomial, old: Polynomial) -> Polynomial:
     """Lane by lane: `new` where the mask is set."""
-    pieces = []
+    terms_to_add = []
     for monomial in {**new.terms, **old.terms}:
         chosen = np.where(mask, wide(new.terms.get(monomial, 0)), wide(old.terms.get(monomial, 0)))
-        pieces.append((monomial, reduced(chosen, new.bits)))
-    return _collect(new.bits, pieces, reduced(np.where(mask, wide(new.constant), wide(old.constant)), new.bits))
+        terms_to_add.append((monomial, reduced(chosen, new.bits)))
+    return _sum_of_terms(
+        new.bits, terms_to_add, reduced(np.where(mask, wide(new.constant), wide(old.constant)), new.bits)
+    )
 
 
-def taken(value: Polynomial, index: npt.NDArray[np.int64]) -> Polynomial:
-    """What each thread gets from thread `index`, shape (1, threads); atoms must be the same in all threads."""
+def take_threads(value: Polynomial, index: npt.NDArray[np.int64]) -> Polynomial:
+    """In each thread, the value of thread `index`, of shape (1, threads); all atoms must be uniform over threads."""
 
-    def move(coefficient: Residue) -> Residue:
+    def take(coefficient: Residue) -> Residue:
         if isinstance(coefficient, int) or coefficient.shape[1] == 1:
             return coefficient
         return coefficient[:, index[0]]
 
-    return Polynomial(value.bits, {m: move(c) for m, c in value.terms.items()}, move(value.constant))
+    return Polynomial(value.bits, {m: take(c) for m, c in value.terms.items()}, take(value.constant))
 
 
 @cache
-def _factor() -> hashing.Words:
+def _coefficient_multiplier() -> hashing.Words:
     return hashing.multiplier(21)
 
 
@@ -235,9 +237,9 @@ def words(atoms: list[Atom], value: Polynomial) -> hashing.Words:
     for monomial, coefficient in value.terms.items():
         hashed = product_words(atoms, monomial)
         if isinstance(coefficient, int):
-            total = total + hashing.mix(hashed + np.uint64(coefficient) * _factor())
+            total = total + hashing.mix(hashed + np.uint64(coefficient) * _coefficient_multiplier())
             continue
-        part = hashing.mix(hashed + coefficient[None] * _factor())
+        part = hashing.mix(hashed + coefficient[None] * _coefficient_multiplier())
         total = total + np.where(coefficient == 0, np.uint64(0), part)
     found: hashing.Words = total
     return found

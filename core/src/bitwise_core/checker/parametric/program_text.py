@@ -1,8 +1,8 @@
-"""A kernel's text in a canonical form: what is left when names, comments and debug lines are taken away.
+"""The canonical text of a kernel, without names, comments and debug information.
 
-Two kernels with the same canonical text are one program, so they return the same bits for every launch, provided that
-a program's result is determined at all: instructions whose result depends on the order in which threads run are
-refused here, and so is whatever the architecture does not state.
+Two kernels with the same canonical text are the same program, so they return the same bits for every launch, provided
+that the result of the program is determined.  Instructions whose result depends on the order of threads, and
+instructions that the architecture does not model, are rejected.
 """
 
 from __future__ import annotations
@@ -32,26 +32,29 @@ from bitwise_core.execution.domains.domain import Unsupported
 
 
 def text_signature(module: Module, kernel: Kernel, arch: Arch) -> bytes:
-    """16 bytes, equal for two kernels exactly when they are one program up to names.  Raises Unsupported."""
+    """16 bytes, equal for two kernels exactly when they are the same program up to names.  Raises Unsupported."""
     digest = blake2b(digest_size=16)
-    for part in _words(module, kernel, arch):
+    for part in _text_parts(module, kernel, arch):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little"))
         digest.update(encoded)
     return digest.digest()
 
 
-def _words(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
+def _text_parts(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
     if arch.every_launch is None:
-        raise Unsupported(f"kernels of {arch.name} are not read for every launch")
+        raise Unsupported(f"kernels of {arch.name} have no launch-parametric analysis")
     if kernel.threads is None:
         raise Unsupported(
-            f"the text of {kernel.name} gives no number of threads in a block, so it cannot be read for every launch",
+            f"the text of {kernel.name} does not state the number of threads in a block, which the launch-parametric "
+            "analysis requires",
             kernel.line,
         )
     yield f"{arch.name} {kernel.threads} {sorted((k, v) for k, v in kernel.attributes.items())}"
     names: dict[str, str] = {}
-    used = {name for each in _all(module, kernel) for operand in each.operands for name in symbols_of(operand)}
+    used = {
+        name for each in _all_instructions(module, kernel) for operand in each.operands for name in symbols_of(operand)
+    }
     for space, group in (("shared", module.shared), ("constant", module.constants), ("global", module.globals)):
         for array in group:
             if array.name in used or space == "shared":
@@ -68,14 +71,14 @@ def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:
     return f"{names[array.name]} {array.size} {array.align} {array.data!r}"
 
 
-def _all(module: Module, kernel: Kernel) -> Iterator[Instruction]:
+def _all_instructions(module: Module, kernel: Kernel) -> Iterator[Instruction]:
     yield from kernel.instructions
     for name in _reachable(module, kernel):
         yield from module.functions[name].instructions
 
 
 def _reachable(module: Module, kernel: Kernel) -> list[str]:
-    """The device functions that a kernel may call, in order of first mention."""
+    """The device functions that a kernel may call, in the order of their first use."""
     found: list[str] = []
     stack = [kernel]
     while stack:
@@ -93,23 +96,23 @@ def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> 
         yield f"parameter {index} {parameter.size}"
     for array in (*kernel.shared, *kernel.local):
         yield _array("own", array, names)
-    places = sorted(set(kernel.labels.values()))
-    for label, place in kernel.labels.items():
-        names[label] = f"label {places.index(place)}"
+    positions = sorted(set(kernel.labels.values()))
+    for label, position in kernel.labels.items():
+        names[label] = f"label {positions.index(position)}"
     context = Context(module, kernel, arch)
     assert arch.every_launch is not None
-    joins = set(places)
-    writer = _Writer(kernel, names, arch.every_launch.fixed)
+    label_positions = set(positions)
+    formatter = _Formatter(kernel, names, arch.every_launch.fixed)
     yield f"entry {kernel.entry} {len(kernel.instructions)}"
     for index, instruction in enumerate(kernel.instructions):
-        _check(index, context)
-        if index in joins:
-            yield f"label {places.index(index)}:"
-        yield writer.instruction(instruction)
+        _check_instruction(index, context)
+        if index in label_positions:
+            yield f"label {positions.index(index)}:"
+        yield formatter.instruction(instruction)
 
 
-def _check(index: int, context: Context) -> None:
-    """Raises Unsupported where the program's result may not be determined, or an instruction is not stated."""
+def _check_instruction(index: int, context: Context) -> None:
+    """Raise Unsupported where an instruction is not modelled or its result may not be determined."""
     instruction, info = context.kernel.instructions[index], infos_of(context.kernel, context.arch.opcodes)[index]
     try:
         context.arch.opcodes.build(instruction, context)
@@ -122,24 +125,26 @@ def _check(index: int, context: Context) -> None:
 
 
 def _result_is_used(index: int, context: Context) -> bool:
-    """Whether another instruction reads or writes a register that one writes, or the instruction itself reads it."""
+    """Whether a register that an instruction writes is read by itself, or read or written by another instruction."""
     infos = infos_of(context.kernel, context.arch.opcodes)
     writes = infos[index].writes
-    # The guard makes an instruction read the registers that it may leave unchanged, which is no use of its result.
-    own = context.arch.opcodes.info(replace(context.kernel.instructions[index], guard=None))
-    others = (info for place, info in enumerate(infos) if place != index)
-    return not writes.isdisjoint(own.reads) or any(not writes.isdisjoint(each.reads | each.writes) for each in others)
+    # A guarded instruction reads the registers that it may leave unchanged, which is not a use of its result.
+    unguarded = context.arch.opcodes.info(replace(context.kernel.instructions[index], guard=None))
+    others = (info for position, info in enumerate(infos) if position != index)
+    return not writes.isdisjoint(unguarded.reads) or any(
+        not writes.isdisjoint(each.reads | each.writes) for each in others
+    )
 
 
-class _Writer:
-    """Writes instructions with registers numbered in order of appearance."""
+class _Formatter:
+    """Formats instructions with registers numbered in the order of their first use."""
 
     def __init__(self, kernel: Kernel, names: dict[str, str], fixed: Callable[[str], bool]) -> None:
         self.kernel, self.names, self.fixed = kernel, names, fixed
         self.registers: dict[str, str] = {}
 
     def register(self, name: str) -> str:
-        """The register's number and width; a special register's own name."""
+        """The number and width of a register, or the name of a special register.  Raises Unsupported."""
         found = "_" if name == "_" else self.registers.get(name)
         if found is None:
             bits = self.kernel.registers.get(name, self.kernel.registers.get(name.rstrip("0123456789")))
@@ -155,15 +160,17 @@ class _Writer:
     def instruction(self, instruction: Instruction) -> str:
         """One instruction as a line of text."""
         guard = instruction.guard
-        front = "" if guard is None else f"@{'!' if guard.negated else ''}{self.register(guard.register)} "
+        guard_text = "" if guard is None else f"@{'!' if guard.negated else ''}{self.register(guard.register)} "
         try:
-            return front + instruction.opcode + " " + ", ".join(self.operand(each) for each in instruction.operands)
+            return (
+                guard_text + instruction.opcode + " " + ", ".join(self.operand(each) for each in instruction.operands)
+            )
         except Unsupported as error:
             error.line = instruction.line
             raise
 
     def operand(self, operand: Operand) -> str:
-        """One operand; names of the text become numbers."""
+        """One operand; names become numbers."""
         if isinstance(operand, Register):
             return self.register(operand.name)
         if isinstance(operand, Immediate):

@@ -1,8 +1,8 @@
-"""The launch-parametric reading: one signature of a kernel for all launches.
+"""The launch-parametric analysis: one signature of a kernel for all launches.
 
-Two kernels of one signature return the same bits whenever they are launched with the same arguments, each with a grid
-that covers the same output coordinates, under the conditions in the signature's notes.  Where a kernel cannot be read
-for every launch, the signature is that of its canonical text, which only the same program has.
+Two kernels with the same signature return the same bits whenever they are launched with the same arguments, each with a
+grid that covers the same output coordinates, under the assumptions in the notes of the signature.  Where the analysis
+of the function fails, the signature is that of the canonical text, which only the same program has.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemo
 from bitwise_core.execution.program import build
 from bitwise_core.execution.values import hashing
 
-ALL_TILES = "as many blocks start a loop over tiles as the loop steps over"
+ALL_TILES = "the number of blocks equals the step of the persistent loop over tiles"
 
 MAXIMUM_STEPS = 200_000
-SLOTS = 2
-"""The most output coordinates of a kernel."""
+MAXIMUM_COORDINATES = 2
+"""The maximum number of output coordinates of a kernel."""
 
-STANDING_NOTES = (
-    "pointers lead to buffers that do not overlap, and no launch is meant that has a race",
-    "elements stored at different indices lie at different addresses",
+COMMON_NOTES = (
+    "pointers address buffers that do not overlap, and the launch has no race",
+    "elements stored at different indices have different addresses",
     "each grid covers the same output coordinates",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Equal values mean: the same bits for every launch with the same arguments, under what `notes` name.
+    """The signature of a kernel: equal values mean equal bits for every launch with the same arguments.
 
-    `program_only` is the reason why the value is that of the program text, None where it is that of the function.
+    `notes` are the assumptions.  `program_only` is the reason why the value is that of the program text, None where it
+    is that of the function.
     """
 
     value: bytes
@@ -56,34 +57,34 @@ class Signature:
 
 
 def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of a kernel whose module states every rounding.  Raises Unsupported with the line that stops it."""
+    """The signature of a kernel whose module states every rounding.  Raises Unsupported with the line of the cause."""
     text = text_signature(module, kernel, arch)
     try:
         return function_signature(module, kernel, arch)
     except Unsupported as reason:
-        why = f"the same program up to names; it is not read further ({reason})"
+        why = f"only the program text is compared, up to names ({reason})"
         return Signature(text, (why,), program_only=why)
 
 
 def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     """The signature of the function that the kernel computes.  Raises Unsupported."""
     if kernel.threads is None:
-        raise Unsupported(f"the text of {kernel.name} does not say how many threads a block has", kernel.line)
+        raise Unsupported(f"the text of {kernel.name} does not state the number of threads in a block", kernel.line)
     if arch.every_launch is None:
-        raise Unsupported(f"kernels of {arch.name} are not read for every launch")
+        raise Unsupported(f"kernels of {arch.name} have no launch-parametric analysis")
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
-    blocks = _block_symbols(kernel, arch.every_launch)
-    extents = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
+    block_registers = _grid_dependent_registers(kernel, arch.every_launch)
+    grid_registers = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
     while True:
-        program_of_loops = ParametricProgram(program, extents)
-        names = [*blocks, *([TILE] if program_of_loops.persistent_loops else [])]
-        coordinates = Coordinates(AtomTable(), names, SLOTS, INSTANCES if program_of_loops.loops else 0)
+        parametric_program = ParametricProgram(program, grid_registers)
+        names = [*block_registers, *([TILE] if parametric_program.persistent_loops else [])]
+        coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if parametric_program.loops else 0)
         domain = ParametricDomain(coordinates)
         memory = ParametricMemory(domain)
         machine = machine_for(module, kernel, arch, domain, memory, granule)
         try:
-            ParametricExecutor(program_of_loops, machine, [MAXIMUM_STEPS]).start()
+            ParametricExecutor(parametric_program, machine, [MAXIMUM_STEPS]).start()
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
@@ -91,15 +92,15 @@ def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
             continue
         break
     words, notes = signature_of(memory.elements(), domain.integers)
-    own = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
+    mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
     conditions = [
         *([WITHOUT_WRAPPING] if domain.integers.wraps_assumed else []),
         *([ALL_TILES] if domain.integers.tiles is not None else []),
     ]
-    return Signature(own.tobytes(), (*STANDING_NOTES, *conditions, *notes))
+    return Signature(mixed.tobytes(), (*COMMON_NOTES, *conditions, *notes))
 
 
-def _block_symbols(kernel: Kernel, names: ParametricSupport) -> list[str]:
+def _grid_dependent_registers(kernel: Kernel, names: ParametricSupport) -> list[str]:
     """The special registers that the kernel reads and that depend on the grid."""
     read = {name for each in kernel.instructions for operand in each.operands for name in registers_of(operand)}
     return [*sorted(read & set(names.block)), *([EXTENT] if read & set(names.grid) else [])]
@@ -108,7 +109,7 @@ def _block_symbols(kernel: Kernel, names: ParametricSupport) -> list[str]:
 def machine_for(
     module: Module, kernel: Kernel, arch: Arch, domain: ParametricDomain, memory: ParametricMemory, granule: int
 ) -> Machine:
-    """A machine whose rows are instances of one symbolic block, at the start of the kernel."""
+    """A machine at the start of the kernel whose rows are instances of one symbolic block."""
     assert kernel.threads is not None
     assert arch.every_launch is not None
     x, y, z = kernel.threads

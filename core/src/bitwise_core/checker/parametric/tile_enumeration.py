@@ -1,9 +1,9 @@
 """Whether blocks enumerate every tile exactly once, evaluated for small grids.
 
-A kernel whose blocks skip or repeat tiles is not the function of output coordinates that its elements define.  Two
-coordinates that are made of one block index are therefore evaluated for every grid of up to LARGEST x LARGEST tiles.
-Where they do not enumerate all tiles exactly once, or contain an operation that is not evaluated here, they stay tied
-to their definitions.
+A kernel whose blocks skip or repeat tiles is not the function of output coordinates that its elements define.
+Therefore, coordinates that are computed from one block index are evaluated for every grid of up to LARGEST x LARGEST
+tiles.  Where they do not enumerate all tiles exactly once, or contain an operation that is not evaluated here, they
+remain tied to their definitions.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ class _NotEvaluated(Exception):
     """An operation that is not evaluated here."""
 
 
-def reaches_all(
+def enumerates_all_tiles(
     integers: ParametricIntegers, coordinates: Sequence[Coordinate], block: int
 ) -> Mapping[int, int] | None:
-    """Whether coordinates that depend on one block symbol (an atom) enumerate all their tiles, each once.
+    """Check that coordinates which depend on one block symbol (an atom) enumerate all tiles, each exactly once.
 
-    If so, the coordinate along which each scalar of the definitions counts elements; else None.
+    If they do, returns for each scalar of the definitions the coordinate whose elements it counts; else None.
     """
     tiles = integers.tiles
-    looping = tiles is not None and tiles.symbol == block
+    persistent = tiles is not None and tiles.symbol == block
     if len(coordinates) == 1:
-        only = coordinates[0].definition
-        if dict(only.terms) != {(block,): coordinates[0].extent} or not modular.is_zero(only.constant):
+        definition = coordinates[0].definition
+        if dict(definition.terms) != {(block,): coordinates[0].extent} or not modular.is_zero(definition.constant):
             return None
-        if not looping:
+        if not persistent:
             return {}
     elif len(coordinates) != 2:
         return None
-    within = {} if tiles is None or not looping else {"condition": tiles.condition}
-    definitions = [*(each.definition for each in coordinates), *within.values()]
+    conditions = {} if tiles is None or not persistent else {"condition": tiles.condition}
+    definitions = [*(each.definition for each in coordinates), *conditions.values()]
     sizes = sorted(_scalars(integers, definitions, {each.symbol for each in coordinates}) - {block})
     if len(sizes) > len(coordinates):
         return None
     for chosen in permutations(range(len(coordinates))):
         found = dict(zip(sizes, chosen, strict=False))
-        if _bijective(integers, coordinates, block, found, within.get("condition")):
+        if _bijective(integers, coordinates, block, found, conditions.get("condition")):
             return found
     return None
 
 
 def _scalars(integers: ParametricIntegers, definitions: Sequence[Polynomial], own: set[int]) -> set[int]:
-    """The atoms without a definition, other than `own`, of which these integers are made."""
+    """The atoms without a definition, other than `own`, on which these integers depend."""
     found: set[int] = set()
     stack = [number for each in definitions for number in each.atoms()]
     seen: set[int] = set()
@@ -86,9 +86,12 @@ def _bijective(
     sizes: Mapping[int, int],
     condition: Polynomial | None,
 ) -> bool:
-    """Evaluates; `sizes` gives the coordinate along which each scalar counts elements, `condition` the tiles."""
-    most = (LARGEST, LARGEST if len(coordinates) == 2 else 1)
-    counts = [(rows, columns) for rows in range(1, most[0] + 1) for columns in range(1, most[1] + 1)]
+    """Whether the map from block index to tiles is bijective on all small grids.
+
+    `sizes` maps each scalar to the coordinate whose elements it counts; `condition` is that of `Tiles`.
+    """
+    largest = (LARGEST, LARGEST if len(coordinates) == 2 else 1)
+    counts = [(rows, columns) for rows in range(1, largest[0] + 1) for columns in range(1, largest[1] + 1)]
     total = np.array([rows * columns for rows, columns in counts], dtype=np.int64)
     tiles = np.repeat(np.array(counts, dtype=np.int64), total, axis=0)
     number = np.concatenate([np.arange(each, dtype=np.int64) for each in total])
@@ -104,28 +107,32 @@ def _bijective(
                 if (start % each.extent).any():
                     return False
                 found.append(start // each.extent)
-            if condition is not None and not _ends(integers, condition, values, block, tiles.prod(axis=1)):
+            if condition is not None and not _ends_after_all_tiles(
+                integers, condition, values, block, tiles.prod(axis=1)
+            ):
                 return False
         except _NotEvaluated:
             return False
         inside = [(each >= 0) & (each < tiles[:, along]) for along, each in enumerate(found)]
         if not np.all(inside):
             return False
-        which = np.cumsum(number == 0) * 10_000 + sum(each * 100**along for along, each in enumerate(found))
-        if len(np.unique(which)) != len(which):
+        codes = np.cumsum(number == 0) * 10_000 + sum(each * 100**along for along, each in enumerate(found))
+        if len(np.unique(codes)) != len(codes):
             return False
     return True
 
 
-def _ends(
+def _ends_after_all_tiles(
     integers: ParametricIntegers, condition: Polynomial, values: Mapping[int, Any], block: int, total: Any
 ) -> bool:
-    """Whether the condition, which decreases with the tile's index, holds for all tiles and for none after them."""
-    coordinates = {each.symbol for each in integers.coordinates.found}
+    """Whether the condition, which decreases with the tile index, holds for all tiles and for no index after them."""
+    coordinates = {each.symbol for each in integers.coordinates.created}
     scalars = {number: value for number, value in values.items() if integers.atoms[number].definition is None}
     own = {number: value for number, value in scalars.items() if number not in coordinates}
-    behind = own | {block: total}
-    return bool((_evaluate(integers, condition, own) >= 0).all() and (_evaluate(integers, condition, behind) < 0).all())
+    after_last = own | {block: total}
+    return bool(
+        (_evaluate(integers, condition, own) >= 0).all() and (_evaluate(integers, condition, after_last) < 0).all()
+    )
 
 
 def _evaluate(integers: ParametricIntegers, value: Polynomial, values: dict[int, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Kernels of two buffers and two integers as text, read for every launch and at one."""
+"""PTX kernels with two buffers and two integers, with their launch-parametric signatures and concrete results."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def notes(text: str) -> tuple[str, ...]:
 
 
 def program_only(text: str) -> str | None:
-    """Why the kernel is compared as a program only."""
+    """The reason why only the program text of a kernel is compared."""
     module = SM90.parse(text, "kernel.ptx")
     return parametric_signature(module, module.kernel(None), SM90).program_only
 
 
-def symbolic(text: str) -> bytes:
+def parametric_function(text: str) -> bytes:
     module = SM90.parse(text, "kernel.ptx")
     return function_signature(module, module.kernel(None), SM90).value
 
 
-def same_at(first: str, second: str, grids: tuple[int, int], n: int, m: int) -> bool:
-    """Whether two kernels leave the same terms at one launch, wherever both write."""
+def equal_at_launch(first: str, second: str, grids: tuple[int, int], n: int, m: int) -> bool:
+    """Whether two kernels store equal terms at all addresses that both write, in a concrete launch."""
     found = []
     for text, grid in zip((first, second), grids, strict=True):
         arguments = (

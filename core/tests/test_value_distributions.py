@@ -1,4 +1,4 @@
-"""Values that tell kernels apart are patterns of their format, of the kind that their name says."""
+"""Distributions of test values: patterns of the format, with the property that the name states."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ COUNT = 4096
 
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_draws_are_patterns_of_the_format(name: str, kind: str) -> None:
-    described = element_type(name)
-    assert described.format is not None
+def test_distributions_draw_patterns_of_the_format(name: str, kind: str) -> None:
+    buffer_form = element_type(name)
+    assert buffer_form.format is not None
     for seed in range(3):
-        found = draw(described, COUNT, kind, np.random.default_rng(seed), 1)
-        assert (found.dtype, found.shape) == (np.dtype(f"uint{8 * described.bytes}"), (COUNT,))
-        magnitude = found & found.dtype.type((1 << (described.format.bits - 1)) - 1)
-        assert not (magnitude & found.dtype.type((1 << described.format.padding) - 1)).any()
-        if kind != "special" and described.format.bits > 8:
-            infinity = described.format.infinity
+        found = draw(buffer_form, COUNT, kind, np.random.default_rng(seed), 1)
+        assert (found.dtype, found.shape) == (np.dtype(f"uint{8 * buffer_form.bytes}"), (COUNT,))
+        magnitude = found & found.dtype.type((1 << (buffer_form.format.bits - 1)) - 1)
+        assert not (magnitude & found.dtype.type((1 << buffer_form.format.padding) - 1)).any()
+        if kind != "special" and buffer_form.format.bits > 8:
+            infinity = buffer_form.format.infinity
             assert infinity is not None
             assert (magnitude < infinity).all()
         if kind != "special":
-            # A format whose only NaN is -0's pattern has one zero, so that zeros of both signs hold NaNs there.
-            assert not (nan_of(found, described.format) & (magnitude != 0)).any()
+            # A format whose only NaN is the pattern of -0 has one zero, so zeros of both signs contain NaNs.
+            assert not (nan_of(found, buffer_form.format) & (magnitude != 0)).any()
 
 
-def test_what_the_names_say() -> None:
+def test_distributions_have_their_stated_property() -> None:
     random = np.random.default_rng(0)
     single = element_type("fp32")
     draws = {kind: draw(single, COUNT, kind, random, None).view(np.float32) for kind in KINDS}
@@ -56,7 +56,7 @@ def test_what_the_names_say() -> None:
 @pytest.mark.parametrize(
     ("width", "largest", "bound"), [(1, None, 255), (4, 3, 3), (8, None, 2**64 - 1), (8, 0, 0), (2, None, 2**16 - 1)]
 )
-def test_integers_reach_their_bounds(width: int, largest: int | None, bound: int) -> None:
+def test_integers_reach_both_bounds(width: int, largest: int | None, bound: int) -> None:
     found = integers(width, COUNT, np.random.default_rng(1), largest)
     assert found.dtype == np.dtype(f"uint{8 * width}")
     assert int(found.max()) <= bound
