@@ -18,9 +18,9 @@ from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
-from bitwise_nvidia_sm90.gemm.launch import Map, calls
-from bitwise_nvidia_sm90.gemm.plan import SLICE_ORDERS, Refused, plan
-from bitwise_nvidia_sm90.gemm.schedule import Schedule, default
+from bitwise_nvidia_sm90.gemm.launch import MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.plan import SLICE_ORDERS, UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 
 TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}
 WGMMA, MMA, HALF = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sync k=8"
@@ -87,12 +87,12 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
     def described(each: Any) -> Any:
-        if isinstance(each, Map):
+        if isinstance(each, MatrixMap):
             return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
         return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
 
     made = plan(desc)
-    for call in calls(made, chosen or default(made, m, n), left, second, out, workspace):
+    for call in kernel_calls(made, chosen or fallback(made, m, n), left, second, out, workspace):
         arguments: dict[str, Any] = {name: described(each) for name, each in call.arguments.items()}
         captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
         launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
@@ -153,7 +153,7 @@ def test_products_too_small_for_fp32_are_added_as_the_descriptor_says(
     assert start == "first" or len(left) > 1 or not found.any()
 
 
-@pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, mapped=True)], ids=str)
+@pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, tma=True)], ids=str)
 @pytest.mark.parametrize("start", ["first", "zero"])
 def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Schedule) -> None:
     pytest.importorskip("triton")
@@ -257,7 +257,7 @@ def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chose
     ],
 )  # fmt: skip
 def test_what_cannot_be_honoured_is_refused(why: str, desc: GEMMDesc) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(UnsupportedGEMM, match=why):
         plan(desc)
 
 
@@ -297,7 +297,7 @@ def test_every_order_of_lanes_is_run_or_refused_in_its_words(monkeypatch: pytest
             assert found[name] == evaluate(desc, a, b).tobytes()
         else:
             with pytest.raises(
-                Refused, match=f"^lanes added {order.words}: these kernels add them one after the other"
+                UnsupportedGEMM, match=f"^lanes added {order.words}: these kernels add them one after the other"
             ):
                 plan(desc)
     assert MERGE_ORDERS.keys() - found.keys() == {"outside-in"}
@@ -312,7 +312,7 @@ def test_every_order_of_slices_is_run_or_refused(monkeypatch: pytest.MonkeyPatch
         if name in SLICE_ORDERS:
             assert plan(desc).slices.number == 4
         else:
-            with pytest.raises(Refused, match=r"the last one short, added one after the other$"):
+            with pytest.raises(UnsupportedGEMM, match=r"the last one short, added one after the other$"):
                 plan(desc)
 
 
@@ -326,11 +326,11 @@ def test_a_schedule_that_would_move_bits_is_refused() -> None:
         Schedule(32, 64, 128), Schedule(64, 64, 64), Schedule(64, 64, 128, warps=2), Schedule(64, 8, 128),
         Schedule(64, 16, 128, warps=8),
     ):  # fmt: skip
-        with pytest.raises(Refused, match="fp8 takes turns of 128 k"):
-            calls(plan(desc), chosen, *sides, workspace)
+        with pytest.raises(UnsupportedGEMM, match="fp8 needs iterations of 128 k"):
+            kernel_calls(plan(desc), chosen, *sides, workspace)
     first = matrix(107, MMA, "k_loop_step=32 short_iteration=first")
-    with pytest.raises(Refused, match="part the turn of 32 evenly"):
-        calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
+    with pytest.raises(UnsupportedGEMM, match="divides the iteration of 32 k that runs first"):
+        kernel_calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
 
 
 def test_cuts_that_close_an_accumulator_have_a_span_alone() -> None:
@@ -343,7 +343,7 @@ def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any
     from bitwise_triton.configurations import compile_configuration
 
     def described(each: Any) -> Any:
-        if isinstance(each, Map):
+        if isinstance(each, MatrixMap):
             return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
         return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
 
@@ -353,7 +353,7 @@ def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any
     left, second = Matrix("A", (m, desc.k), (desc.k, 1), "fp16"), Matrix("B", (desc.k, n), (n, 1), "fp16")
     out = Matrix("C", (m, n), (n, 1), "fp16")
     found = []
-    for call in calls(plan(desc), chosen, left, second, out, workspace):
+    for call in kernel_calls(plan(desc), chosen, left, second, out, workspace):
         arguments = {name: described(each) for name, each in call.arguments.items()}
         constants = dict(call.constants)
         found.append((call, compile_configuration(call.kernel, arguments, constants, grid=call.grid, **call.options)))
