@@ -14,7 +14,7 @@ from bitwise_core.assembly.module import Register
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
-from bitwise_nvidia_ptx.contraction.choices import fusable
+from bitwise_nvidia_ptx.contraction.fusion_guesses import fusable
 from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
 from bitwise_nvidia_ptx.contraction.rewrite import Rewriting, rewrite
 from bitwise_nvidia_ptx.parser import parse

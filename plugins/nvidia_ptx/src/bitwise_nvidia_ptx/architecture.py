@@ -17,21 +17,8 @@ from bitwise_core.execution.memory.kernel_parameters import value_of
 from bitwise_core.execution.memory.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
-from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed
-from bitwise_nvidia_ptx.opcodes import (
-    asynchronous,
-    atomics,
-    compare,
-    control,
-    floating,
-    integer,
-    logic,
-    matrix_sync,
-    memory,
-    memory_barriers,
-    tensor_maps,
-    warp,
-)
+from bitwise_nvidia_ptx.special_registers import GRID_DEPENDENT, fixed_by_launch
+from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous, atomics, compare, control, floating, integer, logic, matrix_sync, memory, mbarriers as memory_barriers, tensor_maps, warp
 from bitwise_nvidia_ptx.parser import parse
 from bitwise_nvidia_ptx.writer import write
 
@@ -129,7 +116,7 @@ def _coordinates(number: Array, extent: tuple[int, int, int]) -> list[Array]:
 
 def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
     """Lays out shared arrays and gives every kernel parameter its value.  Raises Unsupported."""
-    _layout(machine, module, kernel)
+    _place_arrays(machine, module, kernel)
     if len(launch.args) > len(kernel.parameters):
         raise ManifestError(
             f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
@@ -148,7 +135,7 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
 def _argument(machine: Machine, argument: Argument, parameter: Parameter, index: int) -> Value:
     if argument.kind == "tensor_map":
         assert argument.tensor_map is not None
-        address = tensor_maps.PARAMETER_MAPS + index * tensor_maps.TENSOR_MAP_BYTES
+        address = tensor_maps.PARAMETER_MAP_BASE + index * tensor_maps.TENSOR_MAP_BYTES
         machine.symbols[parameter.name] = address
         tensor_maps.maps_of(machine)[address] = host_tensor_map(argument.tensor_map, machine.buffers)
         return literal(address, 64)
@@ -187,7 +174,7 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
     return tensor_maps.TensorMap({name: np.full((1, 1), number, dtype=np.uint64) for name, number in numbers.items()})
 
 
-def _layout(machine: Machine, module: Module, kernel: Kernel) -> None:
+def _place_arrays(machine: Machine, module: Module, kernel: Kernel) -> None:
     place = LOCAL_BASE
     for array in kernel.local:
         place = -(-place // 16) * 16
@@ -201,10 +188,10 @@ def _layout(machine: Machine, module: Module, kernel: Kernel) -> None:
             data.extend(array.data)
     if data:
         machine.extra["constants"] = np.frombuffer(bytes(data), dtype=np.uint8)
-    _layout_shared(machine, module, kernel)
+    _place_shared_arrays(machine, module, kernel)
 
 
-def _layout_shared(machine: Machine, module: Module, kernel: Kernel) -> None:
+def _place_shared_arrays(machine: Machine, module: Module, kernel: Kernel) -> None:
     """Static shared arrays first, then the dynamic one, as the assembler lays them out up to their order."""
     place = SHARED_BASE
     for array in (*module.shared, *kernel.shared):
@@ -219,9 +206,9 @@ def _layout_shared(machine: Machine, module: Module, kernel: Kernel) -> None:
 
 
 EVERY_LAUNCH = ParametricSupport(
-    layout=_layout,
+    layout=_place_arrays,
     block=("%ctaid.x", "%ctaid.y", "%ctaid.z"),
     grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),
-    fixed=fixed,
-    of_grid=OF_GRID,
+    fixed=fixed_by_launch,
+    of_grid=GRID_DEPENDENT,
 )

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitwise_nvidia_ptx.machine_code import Line, equal_but_for_predicates, listing
+from bitwise_nvidia_ptx.machine_code import MachineInstruction, equal_up_to_predicates, parse_listing
 
 NO_FUSION = "--fmad=false"
 _SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
@@ -83,7 +83,7 @@ class Ptxas:
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
             return cls(os.fspath(path), gpu, options)
         variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
-        for found in (os.environ.get("BITWISE_PTXAS"), os.environ.get(variable), *_wheel(name), shutil.which("ptxas")):
+        for found in (os.environ.get("BITWISE_PTXAS"), os.environ.get(variable), *_in_triton_wheel(name), shutil.which("ptxas")):
             if found and os.access(found, os.X_OK) and not os.path.isdir(found):
                 return cls(found, gpu, options)
         raise PtxasNotFound(
@@ -97,7 +97,7 @@ class Ptxas:
             status = os.stat(self.path)
         except OSError as error:
             raise PtxasNotFound(f"{self.path} cannot be read ({error.strerror}); give the path of a ptxas") from None
-        return _version(self.path, status.st_mtime_ns, status.st_size)
+        return _ptxas_version(self.path, status.st_mtime_ns, status.st_size)
 
     def digest(self, text: str, *, fuse: bool = True) -> str:
         """A digest of the machine code of a text; from the cache where there is one.
@@ -106,7 +106,7 @@ class Ptxas:
         """
         text = without_debug(text)
         flags = self._flags(fuse)
-        return _remembered([text, self.version, *flags], lambda: code_digest(self._assemble(text, flags)))
+        return _cached_digest([text, self.version, *flags], lambda: code_digest(self._assemble(text, flags)))
 
     def like(self, original: str | bytes, text: str, *, fuse: bool = True) -> bool:
         """Whether the machine code of a text is that of `original`, names of predicates aside.
@@ -119,14 +119,14 @@ class Ptxas:
             return False
         text, flags = without_debug(text), self._flags(fuse)
         if isinstance(original, bytes):
-            return _alike(tool, original, self._assemble(text, flags))
+            return _equal_up_to_predicates(tool, original, self._assemble(text, flags))
         first, own = without_debug(original), self._flags(True)
 
         def compare() -> str:
-            alike = _alike(tool, self._assemble(first, own), self._assemble(text, flags))
+            alike = _equal_up_to_predicates(tool, self._assemble(first, own), self._assemble(text, flags))
             return hashlib.sha256(str(alike).encode()).hexdigest()
 
-        found = _remembered(["names of predicates aside", first, *own, text, *flags, self.version], compare)
+        found = _cached_digest(["names of predicates aside", first, *own, text, *flags, self.version], compare)
         return found == hashlib.sha256(b"True").hexdigest()
 
     def _disassembler(self) -> str | None:
@@ -161,7 +161,7 @@ class Ptxas:
             return target.read_bytes()
 
 
-def _remembered(key: Sequence[str], find: Callable[[], str]) -> str:
+def _cached_digest(key: Sequence[str], find: Callable[[], str]) -> str:
     """A SHA-256 in hexadecimal, kept on disk under a key that names all it depends on."""
     name = hashlib.sha256("\0".join(key).encode()).hexdigest()
     store = cache_directory() / "ptxas" / name[:2] / name
@@ -178,18 +178,18 @@ def _remembered(key: Sequence[str], find: Callable[[], str]) -> str:
     return found
 
 
-def _alike(tool: str, first: bytes, second: bytes) -> bool:
+def _equal_up_to_predicates(tool: str, first: bytes, second: bytes) -> bool:
     """Whether two object files agree in all that `code_digest` looks at, names of predicates aside."""
-    (rest, sizes), (others, other_sizes) = _apart(first), _apart(second)
+    (rest, sizes), (others, other_sizes) = _split_code(first), _split_code(second)
     if rest != others or sizes != other_sizes:
         return False
     listings = [_listing(tool, each) for each in (first, second)]
     if any({name: 16 * len(lines) for name, lines in each.items()} != sizes for each in listings):
         return False
-    return all(equal_but_for_predicates(lines, listings[1][name]) for name, lines in listings[0].items())
+    return all(equal_up_to_predicates(lines, listings[1][name]) for name, lines in listings[0].items())
 
 
-def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[Line, ...]]:
+def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[MachineInstruction, ...]]:
     with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(cubin)
@@ -198,7 +198,7 @@ def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[Line, ...]]:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise AssemblyFailed(f"{tool} did not finish: {error}") from None
     try:
-        return listing(done.stdout)
+        return parse_listing(done.stdout)
     except ValueError as error:
         raise AssemblyFailed(str(error)) from None
 
@@ -224,16 +224,16 @@ def code_digest(cubin: bytes) -> str:
     Raises AssemblyFailed if the bytes are not a 64-bit ELF file.
     """
     digest = hashlib.sha256()
-    for part in sorted(part for _, part in _code(cubin)):
+    for part in sorted(part for _, part in _significant_sections(cubin)):
         digest.update(part)
     return digest.hexdigest()
 
 
-def _apart(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
+def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
     """What `code_digest` looks at without the code of functions, and the bytes of code of each function."""
     sizes: dict[str, int] = {}
     rest: list[bytes] = []
-    for name, part in _code(cubin):
+    for name, part in _significant_sections(cubin):
         if name.startswith(_FUNCTION):
             sizes[name.removeprefix(_FUNCTION)] = len(part[part.index(b"\0", len(name) + 1) + 1 :])
             rest.append(name.encode())
@@ -242,7 +242,7 @@ def _apart(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
     return sorted(rest), sizes
 
 
-def _code(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _significant_sections(data: bytes) -> Iterator[tuple[str, bytes]]:
     if data[:5] != b"\x7fELF\x02":
         raise AssemblyFailed("the object file is not a 64-bit ELF file; give what ptxas wrote")
     start = struct.unpack_from("<Q", data, 0x28)[0]
@@ -279,7 +279,7 @@ def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) ->
         yield f"{offset},{info & 0xFFFFFFFF},{symbol(info >> 32)},{addend}".encode()
 
 
-def _wheel(name: str) -> Iterator[str]:
+def _in_triton_wheel(name: str) -> Iterator[str]:
     """The tool inside an installed Triton wheel, found without importing Triton."""
     with contextlib.suppress(ImportError, ValueError):
         spec = importlib.util.find_spec("triton")
@@ -296,7 +296,7 @@ def _triton_version() -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=32)
-def _version(path: str, modified: int, size: int) -> str:
+def _ptxas_version(path: str, modified: int, size: int) -> str:
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bitwise_core.assembly.module import Kernel, Register, Symbol, parts
 
 _INNER = re.compile(r"(?P<name>.+)\$(?P<block>\d+)\$?", re.DOTALL)
-_ADDED = re.compile(r"\$.*\$|\$\d+")
+_SUFFIXES = re.compile(r"\$.*\$|\$\d+")
 _NUMBERED = re.compile(r"(?P<family>.*?)(?P<number>\d+)", re.DOTALL)
 
 
@@ -40,10 +40,10 @@ def declared(register: str, kernel: Kernel) -> tuple[str, str]:
 
 def spelling(register: str) -> str:
     """A register's name inside the block that declares it."""
-    return _ADDED.sub("", register) if "$" in register else register
+    return _SUFFIXES.sub("", register) if "$" in register else register
 
 
-def blocks(kernel: Kernel) -> list[Block]:
+def inner_blocks(kernel: Kernel) -> list[Block]:
     """The inner blocks that hold names, in the order of their numbers."""
     found: dict[int, tuple[int, int]] = {}
     for number, place in _uses(kernel):

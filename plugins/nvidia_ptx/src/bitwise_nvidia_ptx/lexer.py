@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 
 from bitwise_core.assembly.module import AssemblyError
 
-LIMIT = 32 * 1024 * 1024
+SIZE_LIMIT = 32 * 1024 * 1024
 """The largest text that is read: bytes, or characters of a str."""
 
 MAX_DEPTH = 64
@@ -23,7 +23,7 @@ NAME = r"[A-Za-z_$%][\w$]*+"
 STRING = r'"(?:[^"\\\n]++|\\.)*+"'
 
 
-class RefusedError(Exception):
+class ParseError(Exception):
     """A piece of text that is not PTX; whoever knows its line turns it into an `AssemblyError`."""
 
 
@@ -61,7 +61,7 @@ class Cursor:
         """Turn a `RefusedError` within into the `AssemblyError` for `line`."""
         try:
             yield
-        except RefusedError as refusal:
+        except ParseError as refusal:
             self.fail(str(refusal), line)
 
     def rest(self) -> str:
@@ -71,9 +71,9 @@ class Cursor:
 
 def decode(text: str | bytes, file: str) -> str:
     """The text as a str.  Raises AssemblyError where it is too long, empty or not UTF-8."""
-    if len(text) > LIMIT:
+    if len(text) > SIZE_LIMIT:
         unit = "bytes" if isinstance(text, bytes) else "characters"
-        raise AssemblyError(file, 1, f"the text has {len(text)} {unit}; the parser reads at most {LIMIT}")
+        raise AssemblyError(file, 1, f"the text has {len(text)} {unit}; the parser reads at most {SIZE_LIMIT}")
     if isinstance(text, bytes):
         encoded = text
         try:

@@ -38,7 +38,7 @@ _NO_RESULT = frozenset({"FSEL", "SEL", "FMNMX", "FADD", "FMUL", "FFMA", "MOV", "
 
 _CONTROL = frozenset({"BRA", "EXIT", "BSSY", "BSYNC"})
 
-_ORDINARY = _TWO_RESULTS | _NO_RESULT | {
+_SEQUENTIAL = _TWO_RESULTS | _NO_RESULT | {
     "BAR", "CCTL", "CS2R", "DADD", "DEPBAR", "DFMA", "DMMA", "DMUL", "ERRBAR", "F2F", "F2FP", "F2I", "FCHK",
     "FLO", "FRND", "HADD2", "HFMA2", "HMMA", "HMNMX2", "HMUL2", "HSETP2", "I2F", "I2FP", "IABS", "IADD3",
     "IMAD", "IMMA", "LDC", "LDG", "LDGDEPBAR", "LDGSTS", "LDL", "LDS", "LDSM", "LEA", "LOP3", "MEMBAR", "NOP",
@@ -49,20 +49,20 @@ _ORDINARY = _TWO_RESULTS | _NO_RESULT | {
 """Instructions after which the next one follows."""
 
 _LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(\S.*?)\s*;\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
-_MORE = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
+_SECOND_LINE = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
 _FUNCTION = re.compile(r"\s*Function : (\S+)\s*$")
 _GUARDED = re.compile(r"@(!?)(\w+)\s+(.*)")
 _PREDICATE = re.compile(r"(?<![\w.])P([0-6])(?!\w)")
-_ALL = re.compile(r"(?<![\w.])PR(?!\w)")
+_ALL_PREDICATES = re.compile(r"(?<![\w.])PR(?!\w)")
 _TARGET = re.compile(r"0x([0-9a-f]+)$")
-_MEANING = (1 << (64 + 41)) - 1
+_SEMANTIC_BITS = (1 << (64 + 41)) - 1
 
 Pairs: TypeAlias = frozenset[tuple[int, int]]
 _IDENTITY: Pairs = frozenset((each, each) for each in range(7))
 
 
 @dataclass(frozen=True)
-class Line:
+class MachineInstruction:
     """One instruction: its address, its text without hints on register reuse, and its 128 bits."""
 
     address: int
@@ -103,13 +103,13 @@ class Line:
         return tuple(each.strip() for each in rest.split(",")) if rest.strip() else ()
 
 
-def listing(text: str) -> Mapping[str, tuple[Line, ...]]:
+def parse_listing(text: str) -> Mapping[str, tuple[MachineInstruction, ...]]:
     """The instructions of every function in what `cuobjdump -sass` prints.
 
     Raises ValueError where a line of code is not understood.
     """
-    functions: dict[str, list[Line]] = {}
-    current: list[Line] | None = None
+    functions: dict[str, list[MachineInstruction]] = {}
+    current: list[MachineInstruction] | None = None
     rest = iter(text.splitlines())
     for line in rest:
         if function := _FUNCTION.match(line):
@@ -117,19 +117,19 @@ def listing(text: str) -> Mapping[str, tuple[Line, ...]]:
             continue
         if "/* 0x" not in line and not re.match(r"\s*/\*[0-9a-f]{4,}\*/", line):
             continue
-        first, second = _LINE.match(line), _MORE.match(next(rest, ""))
+        first, second = _LINE.match(line), _SECOND_LINE.match(next(rest, ""))
         if first is None or second is None or current is None:
             raise ValueError(f"this line of a listing of machine code is not understood: {line.strip()}")
         code = " ".join(first[2].replace(".reuse", "").split())
-        current.append(Line(int(first[1], 16), code, int(first[3], 16) | int(second[1], 16) << 64))
+        current.append(MachineInstruction(int(first[1], 16), code, int(first[3], 16) | int(second[1], 16) << 64))
     return {name: tuple(lines) for name, lines in functions.items()}
 
 
-def equal_but_for_predicates(left: Sequence[Line], right: Sequence[Line]) -> bool:
+def equal_up_to_predicates(left: Sequence[MachineInstruction], right: Sequence[MachineInstruction]) -> bool:
     """Whether two functions are one program but for names of predicates, as far as this module can prove it."""
     if len(left) != len(right) or not left:
         return False
-    if not all(_alike(one, other) for one, other in zip(left, right, strict=True)):
+    if not all(_same_up_to_predicates(one, other) for one, other in zip(left, right, strict=True)):
         return False
     places = {line.address: index for index, line in enumerate(left)}
     reconvergence = [_target(line, places) for line in left if line.opcode == "BSSY"]
@@ -140,8 +140,8 @@ def equal_but_for_predicates(left: Sequence[Line], right: Sequence[Line]) -> boo
         index = work.pop()
         held = before[index]
         assert held is not None
-        after = _step(left[index], right[index], held)
-        following = _following(index, left[index], places, reconvergence)
+        after = _transfer(left[index], right[index], held)
+        following = _successors(index, left[index], places, reconvergence)
         if after is None or following is None:
             return False
         for each in following:
@@ -155,22 +155,22 @@ def equal_but_for_predicates(left: Sequence[Line], right: Sequence[Line]) -> boo
     return True
 
 
-def _alike(one: Line, other: Line) -> bool:
+def _same_up_to_predicates(one: MachineInstruction, other: MachineInstruction) -> bool:
     """The same instruction but for names of predicates, of a kind that is understood."""
-    if one.address != other.address or one.shape != other.shape or one.opcode not in _ORDINARY | _CONTROL:
+    if one.address != other.address or one.shape != other.shape or one.opcode not in _SEQUENTIAL | _CONTROL:
         return False
     changed = sum(a != b for a, b in zip(one.names, other.names, strict=True))
-    return ((one.bits ^ other.bits) & _MEANING).bit_count() <= 3 * changed
+    return ((one.bits ^ other.bits) & _SEMANTIC_BITS).bit_count() <= 3 * changed
 
 
-def _target(line: Line, places: Mapping[int, int]) -> int | None:
+def _target(line: MachineInstruction, places: Mapping[int, int]) -> int | None:
     """The place of the instruction that a BRA or BSSY names."""
     match = _TARGET.match(line.operands[-1]) if line.operands else None
     return places.get(int(match[1], 16)) if match else None
 
 
-def _following(
-    index: int, line: Line, places: Mapping[int, int], reconvergence: Iterable[int | None]
+def _successors(
+    index: int, line: MachineInstruction, places: Mapping[int, int], reconvergence: Iterable[int | None]
 ) -> list[int] | None:
     """Every instruction that may follow, and perhaps more; None where that is not known."""
     if line.opcode == "EXIT":
@@ -185,23 +185,23 @@ def _following(
     return None if None in found else [each for each in found if each is not None]
 
 
-def _step(one: Line, other: Line, held: Pairs) -> Pairs | None:
+def _transfer(one: MachineInstruction, other: MachineInstruction, held: Pairs) -> Pairs | None:
     """The pairs that hold after a step of both programs, or None where they may read unequal predicates."""
-    guard, others = _names(one.guard or ""), _names(other.guard or "")
+    guard, others = _predicates_in(one.guard or ""), _predicates_in(other.guard or "")
     if not set(zip(guard, others, strict=True)) <= held:
         return None
-    if _ALL.search(one.operation) and not held >= _IDENTITY:
+    if _ALL_PREDICATES.search(one.operation) and not held >= _IDENTITY:
         return None
     if one.opcode in _TWO_RESULTS:
         results = [
-            list(zip(_names(a), _names(b), strict=True)) for a, b in zip(one.operands, other.operands, strict=True)
+            list(zip(_predicates_in(a), _predicates_in(b), strict=True)) for a, b in zip(one.operands, other.operands, strict=True)
         ]
         read = {pair for operand in results[2:] for pair in operand}
         if not read <= held:
             return None
         written = [pair for operand in results[:2] for pair in operand]
-        return _write(held, written, always=one.guard is None)
-    named = list(zip(_names(one.operation), _names(other.operation), strict=True))
+        return _after_write(held, written, always=one.guard is None)
+    named = list(zip(_predicates_in(one.operation), _predicates_in(other.operation), strict=True))
     if not set(named) <= held:
         return None
     if one.opcode in _NO_RESULT:
@@ -209,13 +209,13 @@ def _step(one: Line, other: Line, held: Pairs) -> Pairs | None:
     # Which of these the instruction writes is not asked: they are the same, equal before and equal after.
     if any(a != b for a, b in named):
         return None
-    if _ALL.search(one.operation):
+    if _ALL_PREDICATES.search(one.operation):
         return _IDENTITY
     touched = {a for a, _ in named}
     return frozenset(pair for pair in held if pair[0] == pair[1] or not touched & set(pair))
 
 
-def _write(held: Pairs, written: Sequence[tuple[int, int]], *, always: bool) -> Pairs:
+def _after_write(held: Pairs, written: Sequence[tuple[int, int]], *, always: bool) -> Pairs:
     """`held` after these pairs were written together, each with one value, if the step was executed at all."""
     lost = {a for a, _ in written}, {b for _, b in written}
     kept = {pair for pair in held if pair[0] not in lost[0] and pair[1] not in lost[1]}
@@ -224,5 +224,5 @@ def _write(held: Pairs, written: Sequence[tuple[int, int]], *, always: bool) -> 
     return frozenset(kept | {pair for pair in written if always or pair in held})
 
 
-def _names(text: str) -> tuple[int, ...]:
+def _predicates_in(text: str) -> tuple[int, ...]:
     return tuple(int(name) for name in _PREDICATE.findall(text))

@@ -29,10 +29,10 @@ from bitwise_core.assembly.module import (
     Vector,
 )
 from bitwise_nvidia_ptx import lexer
-from bitwise_nvidia_ptx.directives import INITIAL_LIMIT, array, declare_registers, parameter
-from bitwise_nvidia_ptx.lexer import NAME, STRING, Body, Cursor, RefusedError, split_body
-from bitwise_nvidia_ptx.names import Scope
-from bitwise_nvidia_ptx.operands import call_operands, operands
+from bitwise_nvidia_ptx.declarations import INITIAL_LIMIT, parse_array, declare_registers, parse_parameter
+from bitwise_nvidia_ptx.lexer import NAME, STRING, Body, Cursor, ParseError, split_body
+from bitwise_nvidia_ptx.scope import Scope
+from bitwise_nvidia_ptx.operands import parse_call_operands, parse_operands
 
 _FLAGS = re.ASCII | re.VERBOSE
 _SPACE = re.compile(r"\s*+", re.ASCII)
@@ -61,7 +61,7 @@ _ARRAY = re.compile(
 )
 
 
-class _Draft(NamedTuple):
+class _FunctionDraft(NamedTuple):
     """A function as the first pass leaves it: its head, its own names, and its body still to be read."""
 
     name: str
@@ -74,7 +74,7 @@ class _Draft(NamedTuple):
     body: Body
 
 
-class _Head(NamedTuple):
+class _Signature(NamedTuple):
     """What must agree between a function's declaration and its definition."""
 
     entry: bool
@@ -82,14 +82,14 @@ class _Head(NamedTuple):
     returns: tuple[int, ...]
 
 
-class _Reader:
+class _ModuleParser:
     """The first pass over the text: module-level names, arrays and function heads, bodies as items."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.names = Scope(None, 0, {}, set())
-        self.heads: dict[str, _Head] = {}
-        self.drafts: dict[str, _Draft] = {}
+        self.heads: dict[str, _Signature] = {}
+        self.drafts: dict[str, _FunctionDraft] = {}
         self.arrays: dict[str, list[SharedArray]] = {"shared": [], "global": [], "const": []}
         self.files: dict[int, str] = {}
         self.initial = 0
@@ -129,10 +129,10 @@ class _Reader:
         linkage, space, rest = match.groups()
         extern = linkage == "extern"
         with self.cursor.refusing(line):
-            found = array(rest, self.names, initial=space != "shared" and not extern, open_ended=extern)
+            found = parse_array(rest, self.names, initial=space != "shared" and not extern, open_ended=extern)
             self.initial += len(found.data or b"")
             if self.initial > INITIAL_LIMIT:
-                raise RefusedError(
+                raise ParseError(
                     f"the arrays up to here have {self.initial} bytes of values; {INITIAL_LIMIT} are read"
                 )
             self.arrays[space].append(found)
@@ -146,7 +146,7 @@ class _Reader:
         for text in match[1].split(","):
             start = line + text[: len(text) - len(text.lstrip())].count("\n")
             with cursor.refusing(start):
-                found.append(parameter(text, scope))
+                found.append(parse_parameter(text, scope))
             line += text.count("\n")
         return tuple(found)
 
@@ -165,7 +165,7 @@ class _Reader:
                 attributes[found[1] or found[3]] = re.sub(r"\s", "", found[2] or "")
             elif cursor.take(_PRAGMA) is None:
                 break
-        head = _Head(entry, tuple([p.size for p in parameters]), tuple([p.size for p in returns]))
+        head = _Signature(entry, tuple([p.size for p in parameters]), tuple([p.size for p in returns]))
         if name not in self.heads:
             with cursor.refusing(line):
                 self.names.symbol(name)
@@ -178,13 +178,13 @@ class _Reader:
         if cursor.take(_BODY) is None:
             cursor.fail(f"{cursor.rest()} follows the head of {name}, where its body or a ';' should be")
         body = split_body(cursor, name)
-        self.drafts[name] = _Draft(name, line, entry, parameters, returns, attributes, scope, body)
+        self.drafts[name] = _FunctionDraft(name, line, entry, parameters, returns, attributes, scope, body)
 
 
-class _Writer:
+class _FunctionParser:
     """The second pass over one function: items to instructions."""
 
-    def __init__(self, draft: _Draft, reader: _Reader) -> None:
+    def __init__(self, draft: _FunctionDraft, reader: _ModuleParser) -> None:
         self.draft, self.files = draft, reader.files
         self.functions = reader.heads
         self.instructions: list[Instruction] = []
@@ -200,7 +200,7 @@ class _Writer:
         """The function's record.  Raises RefusedError, with `line` at the place, for what does not resolve."""
         draft = self.draft
         if clash := draft.scope.taken & draft.scope.root.taken:
-            raise RefusedError(f"{min(clash)} is a parameter of {draft.name} and a name of the module; rename one")
+            raise ParseError(f"{min(clash)} is a parameter of {draft.name} and a name of the module; rename one")
         scope = self._block(draft.scope, 0)
         blocks, source = 0, None
         instructions, labels = self.instructions, draft.body.labels
@@ -235,7 +235,7 @@ class _Writer:
             line=draft.line,
             entry=draft.entry,
             returns=draft.returns,
-            threads=_threads(draft.attributes),
+            threads=_required_threads(draft.attributes),
             shared=tuple(self.shared),
             attributes=draft.attributes,
             local=tuple(self.local),
@@ -259,14 +259,14 @@ class _Writer:
         if space == "reg":
             declare_registers(rest, scope)
         elif space == "shared":
-            self.shared.append(array(rest, scope, initial=False, open_ended=False))
+            self.shared.append(parse_array(rest, scope, initial=False, open_ended=False))
         else:
-            self.local.append(array(rest, scope, initial=False, open_ended=False))
+            self.local.append(parse_array(rest, scope, initial=False, open_ended=False))
 
     def _table(self, fields: tuple[str, ...], scope: Scope) -> None:
         name, kind, entries = fields
         if kind == "branchtargets":
-            targets = operands(entries, scope)
+            targets = parse_operands(entries, scope)
             for target in targets:
                 self._label(target, "a jump table")
             self.tables[self._symbol(name, scope)] = Vector(tuple(targets))
@@ -278,7 +278,7 @@ class _Writer:
 
     def _label(self, target: Operand | None, what: str) -> None:
         if not isinstance(target, Symbol) or target.name not in self.known:
-            raise RefusedError(f"{what} needs a label of this function, and this is none")
+            raise ParseError(f"{what} needs a label of this function, and this is none")
 
     def _instruction(
         self, fields: tuple[str, ...], scope: Scope, line: int, source: SourceLine | None, span: tuple[int, int]
@@ -290,20 +290,20 @@ class _Writer:
             if register is None:
                 register = scope.cache[guarding] = scope.find(guarding)
             if not isinstance(register, Register) or not scope.predicate(register):
-                raise RefusedError(f"the guard {guarding} is not a predicate register")
+                raise ParseError(f"the guard {guarding} is not a predicate register")
             guard = Guard(register.name, bool(negation))
         base = opcode.partition(".")[0]
         found: tuple[Operand, ...]
         if base == "call":
-            found = call_operands(text, scope) if text.strip() else ()
+            found = parse_call_operands(text, scope) if text.strip() else ()
             self._check_call(found)
         else:
-            found = tuple(operands(text, scope)) if text and not text.isspace() else ()
+            found = tuple(parse_operands(text, scope)) if text and not text.isspace() else ()
             if "(" in text:
-                raise RefusedError(f"{opcode} takes no operands in parentheses")
+                raise ParseError(f"{opcode} takes no operands in parentheses")
             if base == "bra":
                 if len(found) != 1:
-                    raise RefusedError("bra takes one operand, the label")
+                    raise ParseError("bra takes one operand, the label")
                 self._label(found[0], opcode)
             elif base == "brx":
                 found = self._indexed(found)
@@ -314,13 +314,13 @@ class _Writer:
         if isinstance(target, Register):
             return
         if not isinstance(target, Symbol) or target.name not in self.functions or len(found) != 3:
-            raise RefusedError("this call needs a function that the module declares: call (returns), name, (arguments)")
+            raise ParseError("this call needs a function that the module declares: call (returns), name, (arguments)")
         head = self.functions[target.name]
         returns, arguments = found[0], found[2]
         assert isinstance(returns, Vector)
         assert isinstance(arguments, Vector)
         if (len(returns.items), len(arguments.items)) != (len(head.returns), len(head.parameters)):
-            raise RefusedError(
+            raise ParseError(
                 f"{target.name} has {len(head.returns)} returns and {len(head.parameters)} parameters; "
                 f"this call has {len(returns.items)} and {len(arguments.items)}"
             )
@@ -328,11 +328,11 @@ class _Writer:
     def _indexed(self, found: tuple[Operand, ...]) -> tuple[Operand, ...]:
         table = found[1] if len(found) == 2 else None
         if not isinstance(table, Symbol) or table.name not in self.tables:
-            raise RefusedError("brx.idx takes an index and the name of a .branchtargets list that stands above it")
+            raise ParseError("brx.idx takes an index and the name of a .branchtargets list that stands above it")
         return found[0], self.tables[table.name]
 
 
-def _threads(attributes: dict[str, str]) -> tuple[int, int, int] | None:
+def _required_threads(attributes: dict[str, str]) -> tuple[int, int, int] | None:
     if "reqntid" not in attributes:
         return None
     x, y, z, *_ = [*map(int, attributes["reqntid"].split(",")), 1, 1]
@@ -365,14 +365,14 @@ def parse(text: str | bytes, file: str) -> Module:
     line, size = cursor.line, cursor.take(_ADDRESS_SIZE)
     if size is not None and size[1] != "64":
         cursor.fail("only 64-bit addresses are read; compile with .address_size 64", line)
-    reader = _Reader(cursor)
+    reader = _ModuleParser(cursor)
     reader.read()
     functions: dict[str, Kernel] = {}
     for name, draft in reader.drafts.items():
-        writer = _Writer(draft, reader)
+        writer = _FunctionParser(draft, reader)
         try:
             functions[name] = writer.write()
-        except RefusedError as refusal:
+        except ParseError as refusal:
             raise AssemblyError(file, writer.line, str(refusal)) from None
     return Module(
         file=file,

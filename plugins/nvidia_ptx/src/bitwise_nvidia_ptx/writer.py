@@ -28,7 +28,7 @@ from bitwise_core.assembly.module import (
     parts,
     symbols_of,
 )
-from bitwise_nvidia_ptx.inner_blocks import blocks, declared, spelling, split
+from bitwise_nvidia_ptx.inner_blocks import inner_blocks, declared, spelling, split
 
 
 def write(module: Module) -> str:
@@ -40,7 +40,7 @@ def write(module: Module) -> str:
     lines += [f"{'' if each.size else '.extern '}.shared{_array(each)};" for each in module.shared]
     lines += [f".const{_array(each)};" for each in module.constants]
     lines += [f".global{_array(each)};" for each in module.globals]
-    lines += [f"{_head(each)};" for each in module.functions.values()]
+    lines += [f"{_signature(each)};" for each in module.functions.values()]
     for each in functions:
         lines += _function(each, context)
     return "\n".join(lines) + "\n"
@@ -73,23 +73,23 @@ def _parameter(parameter: Parameter) -> str:
     return f".param .align {parameter.align} .b8 {parameter.name}[{parameter.size}]"
 
 
-def _listed(texts: Iterable[str]) -> str:
+def _joined(texts: Iterable[str]) -> str:
     return ", ".join(texts)
 
 
-def _head(kernel: Kernel) -> str:
+def _signature(kernel: Kernel) -> str:
     linkage = f".{kernel.attributes['linkage']} " if "linkage" in kernel.attributes else ""
     kind = "entry" if kernel.entry else "func"
-    returns = f"({_listed(map(_parameter, kernel.returns))}) " if kernel.returns else ""
+    returns = f"({_joined(map(_parameter, kernel.returns))}) " if kernel.returns else ""
     properties = "".join(f" .{name} {value}".rstrip() for name, value in kernel.attributes.items() if name != "linkage")
-    return f"{linkage}.{kind} {returns}{kernel.name}({_listed(map(_parameter, kernel.parameters))}){properties}"
+    return f"{linkage}.{kind} {returns}{kernel.name}({_joined(map(_parameter, kernel.parameters))}){properties}"
 
 
 def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
     names, labels = _declarations(kernel), _labels(kernel)
-    waiting, still_open, opened = blocks(kernel), [], 0
+    waiting, still_open, opened = inner_blocks(kernel), [], 0
     source: SourceLine | None = None
-    yield from (_head(kernel), "{", *names.get(0, ()))
+    yield from (_signature(kernel), "{", *names.get(0, ()))
     for place in range(2 * len(kernel.instructions) + 1):
         while waiting and waiting[0].first <= place:
             block = waiting.pop(0)
@@ -132,7 +132,7 @@ def _declarations(kernel: Kernel) -> dict[int, list[str]]:
         own, block = split(name)
         count = f"<{counts[name]}>" if name in counts else ""
         found.setdefault(block, []).append(f".reg .{'pred' if width == 1 else f'b{width}'} {own}{count};")
-    passed = _passed(kernel)
+    passed = _call_arrays(kernel)
     spaces = [("shared", each) for each in kernel.shared]
     spaces += [("param" if each.name in passed else "local", each) for each in kernel.local]
     for space, array in spaces:
@@ -151,7 +151,7 @@ def _registers(kernel: Kernel) -> Iterator[str]:
             yield from (each.name for each in parts(operand) if isinstance(each, Register))
 
 
-def _passed(kernel: Kernel) -> set[str]:
+def _call_arrays(kernel: Kernel) -> set[str]:
     """The arrays that hold what calls take and return."""
     found: set[str] = set()
     for instruction in kernel.instructions:
@@ -170,7 +170,7 @@ def _text(instruction: Instruction, operands: list[str]) -> str:
     guard = ""
     if instruction.guard is not None:
         guard = f"@{'!' * instruction.guard.negated}{spelling(instruction.guard.register)} "
-    return f"{guard}{instruction.opcode} {_listed(operands)}".rstrip()
+    return f"{guard}{instruction.opcode} {_joined(operands)}".rstrip()
 
 
 def _instruction(instruction: Instruction, context: _Context, place: int) -> Iterator[str]:
@@ -207,7 +207,7 @@ def _operand(operand: Operand) -> str:
         case Immediate(value):
             return str(value)
         case Vector(items):
-            return f"{{{_listed(_operand(each) for each in items)}}}"
+            return f"{{{_joined(_operand(each) for each in items)}}}"
         case Negated(register):
             return f"!{_operand(register)}"
         case Paired(first, second):
@@ -215,6 +215,6 @@ def _operand(operand: Operand) -> str:
         case Address(base, offset, extra):
             place = "" if base is None else _operand(base)
             place = f"{place}+{offset}" if place and offset else place or str(offset)
-            return f"[{_listed([place, *(_operand(each) for each in extra)])}]"
+            return f"[{_joined([place, *(_operand(each) for each in extra)])}]"
         case Modified(changes=changes):
             raise ValueError(f"PTX has no operand changed by {', '.join(changes)}: it cannot be written")

@@ -150,7 +150,7 @@ def power_of_two(x: Words) -> Words:
     return np.where((exponent == 255) & (mantissa != 0), NAN, found)
 
 
-def _times(x: Words, factor: NDArray[np.float32] | float) -> Words:
+def _multiply(x: Words, factor: NDArray[np.float32] | float) -> Words:
     """fp32 multiplication, round to nearest, subnormals kept; a NaN is the canonical one."""
     with np.errstate(all="ignore"):
         found = x.view(np.float32) * np.asarray(factor, dtype=np.float32)
@@ -160,34 +160,34 @@ def _times(x: Words, factor: NDArray[np.float32] | float) -> Words:
 _TINY, _HUGE = np.float32(2.0**-126), np.float32(2.0**126)
 
 
-def _scaled(unit: Callable[[Words], Words], back: float, x: Words) -> Words:
+def _with_subnormals(unit: Callable[[Words], Words], back: float, x: Words) -> Words:
     """A root of a subnormal operand: of 2**24 times it, scaled back."""
     x = np.ascontiguousarray(x)
     small = np.abs(x.view(np.float32)) < _TINY
-    found = unit(np.where(small, _times(x, 2.0**24), x))
-    return np.where(small, _times(found, back), found)
+    found = unit(np.where(small, _multiply(x, 2.0**24), x))
+    return np.where(small, _multiply(found, back), found)
 
 
-def _scale(x: Words) -> NDArray[np.float32]:
+def _divisor_scale(x: Words) -> NDArray[np.float32]:
     """What the divisor is multiplied by: 2**24 if subnormal, 1/4 above 2**126."""
     magnitude = np.abs(np.ascontiguousarray(x).view(np.float32))
     large, one = np.float32(0.25), np.float32(1)
     return np.where(magnitude > _HUGE, large, np.where(magnitude < _TINY, np.float32(2.0**24), one))
 
 
-def reciprocal_of_any(x: Words) -> Words:
+def reciprocal_with_subnormals(x: Words) -> Words:
     """rcp.approx.f32."""
-    scale = _scale(x)
-    return _times(reciprocal(_times(np.ascontiguousarray(x), scale)), scale)
+    scale = _divisor_scale(x)
+    return _multiply(reciprocal(_multiply(np.ascontiguousarray(x), scale)), scale)
 
 
-def power_of_two_of_any(x: Words) -> Words:
+def power_of_two_with_subnormals(x: Words) -> Words:
     """ex2.approx.f32: below -126 the square of the power of half the operand."""
     x = np.ascontiguousarray(x)
     with np.errstate(invalid="ignore"):
         low = x.view(np.float32) < -126
-    found = power_of_two(np.where(low, _times(x, 0.5), x))
-    return np.where(low, _times(found, found.view(np.float32)), found)
+    found = power_of_two(np.where(low, _multiply(x, 0.5), x))
+    return np.where(low, _multiply(found, found.view(np.float32)), found)
 
 
 def _exact_reciprocal(x: Words) -> Words:
@@ -200,20 +200,20 @@ def _exact_reciprocal(x: Words) -> Words:
 def quotient(inverse: Callable[[Words], Words], left: Words, right: Words) -> Words:
     """div.full.f32: both operands scaled, then the product with the divisor's reciprocal."""
     left, right = (np.ascontiguousarray(each) for each in (left, right))
-    scale = _scale(right)
-    factor = np.ascontiguousarray(inverse(_times(right, scale)))
-    return _times(_times(left, scale), factor.view(np.float32))
+    scale = _divisor_scale(right)
+    factor = np.ascontiguousarray(inverse(_multiply(right, scale)))
+    return _multiply(_multiply(left, scale), factor.view(np.float32))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Words]] = {
     "rcp.approx.ftz.fp32@sm_90": reciprocal,
-    "rcp.approx.fp32@sm_90": reciprocal_of_any,
+    "rcp.approx.fp32@sm_90": reciprocal_with_subnormals,
     "rsqrt.approx.ftz.fp32@sm_90": reciprocal_root,
-    "rsqrt.approx.fp32@sm_90": partial(_scaled, reciprocal_root, 2.0**12),
+    "rsqrt.approx.fp32@sm_90": partial(_with_subnormals, reciprocal_root, 2.0**12),
     "sqrt.approx.ftz.fp32@sm_90": root,
-    "sqrt.approx.fp32@sm_90": partial(_scaled, root, 2.0**-12),
+    "sqrt.approx.fp32@sm_90": partial(_with_subnormals, root, 2.0**-12),
     "ex2.approx.ftz.fp32@sm_90": power_of_two,
-    "ex2.approx.fp32@sm_90": power_of_two_of_any,
+    "ex2.approx.fp32@sm_90": power_of_two_with_subnormals,
     "div.full.fp32@sm_90": partial(quotient, reciprocal),
     "div.full.literal.fp32@sm_90": partial(quotient, _exact_reciprocal),
 }

@@ -36,9 +36,9 @@ from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
-from bitwise_nvidia_ptx.contraction.choices import Fusion, choices
+from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusion_guesses
 from bitwise_nvidia_ptx.contraction.program import Program
-from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, reserved, rewrite
+from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 
 
 class Method(StrEnum):
@@ -60,8 +60,8 @@ _DIVISIONS = (
     Division(large=False, tiny=False),
     Division(large=False),
 )
-_RUNS = 14
-_BATCH = 2
+_MAX_ASSEMBLIES = 14
+_CONCURRENT = 2
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def audit(
     arch: str | None = None,
     ptxas: Ptxas | None = None,
     cubin: bytes | None = None,
-    runs: int = _RUNS,
+    runs: int = _MAX_ASSEMBLIES,
 ) -> Audit:
     """The program that states what the machine code of a module does, or why there is none.
 
@@ -177,12 +177,12 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
     product, consumer = _lines(program, open_pairs[0])
     count = 0
     tried: list[Attempt] = []
-    with ThreadPoolExecutor(_BATCH) as pool:
+    with ThreadPoolExecutor(_CONCURRENT) as pool:
         try:
             original = pool.submit(code_digest, cubin) if cubin is not None else pool.submit(ptxas.digest, text)
             count += cubin is None
-            pending = iter(_distinct(attempts(stated, open_pairs)))
-            while count < runs and (batch := list(itertools.islice(pending, min(_BATCH - (count == 1), runs - count)))):
+            pending = iter(_without_duplicates(attempts(stated, open_pairs)))
+            while count < runs and (batch := list(itertools.islice(pending, min(_CONCURRENT - (count == 1), runs - count)))):
                 found = [pool.submit(ptxas.digest, attempt.assembled.text, fuse=attempt.fuse) for attempt in batch]
                 wanted = original.result()
                 count += len(batch)
@@ -201,7 +201,7 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
         except AssemblyFailed as error:
             return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count)
     wanted_code = text if cubin is None else cubin
-    renamed = next((attempt for attempt in tried if _like(ptxas, wanted_code, attempt)), None)
+    renamed = next((attempt for attempt in tried if _equal_up_to_predicates(ptxas, wanted_code, attempt)), None)
     if renamed is not None and renamed.fusions:
         reason = f"{len(renamed.fusions)} products fused by hand give the same machine code but for names of predicates"
         return _Outcome(Method.RENAMED_FUSED, renamed.returned, renamed.fusions, reason, count)
@@ -215,7 +215,7 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
     return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count)
 
 
-def _like(ptxas: Ptxas, original: str | bytes, attempt: Attempt) -> bool:
+def _equal_up_to_predicates(ptxas: Ptxas, original: str | bytes, attempt: Attempt) -> bool:
     try:
         return ptxas.like(original, attempt.assembled.text, fuse=attempt.fuse)
     except AssemblyFailed:
@@ -226,20 +226,20 @@ def attempts(stated: Rewriting, open_pairs: tuple[Pair, ...]) -> Iterator[Attemp
     """Rewritings that leave no choice, in the order in which they are worth assembling."""
     yield Attempt(stated, False, stated)
     program, text = stated.program, stated.original
-    if reserved(program):
+    if has_reserved_names(program):
         return
-    guesses: list[tuple[Fusion, ...]] = [*choices(program, text), ()]
+    guesses: list[tuple[Fusion, ...]] = [*fusion_guesses(program, text), ()]
     for division in _DIVISIONS:
         for guess in guesses:
             returned = rewrite(program, text, guess)
             if guess:
                 yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
             for products in (True, False):
-                if (assembled := _careful(stated, open_pairs, guess, division, products)) is not None:
+                if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products)) is not None:
                     yield Attempt(assembled, True, returned, guess)
 
 
-def _careful(
+def _sparse_rewriting(
     stated: Rewriting, open_pairs: tuple[Pair, ...], fusions: tuple[Fusion, ...], division: Division, products: bool
 ) -> Rewriting | None:
     """States only the roundings that matter, of products or else of sums; None if that leaves a pair open.
@@ -271,7 +271,7 @@ def _careful(
     return None if candidate_pairs(Program(assembled.module, program.opcodes)) else assembled
 
 
-def _distinct(tried: Iterable[Attempt]) -> Iterator[Attempt]:
+def _without_duplicates(tried: Iterable[Attempt]) -> Iterator[Attempt]:
     seen: set[tuple[str, bool]] = set()
     for attempt in tried:
         if (key := (attempt.assembled.text, attempt.fuse)) not in seen:

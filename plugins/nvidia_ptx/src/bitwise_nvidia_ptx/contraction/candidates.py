@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
-from bitwise_nvidia_ptx.names import SPECIAL
+from bitwise_nvidia_ptx.scope import SPECIAL_REGISTERS
 
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
 _FLOAT_SOURCE = re.compile(r"\.(?:b?f16|f32|f64)$")
@@ -36,8 +36,8 @@ _OPAQUE = frozenset(
 _ACROSS_LANES = frozenset({"shfl", "redux"})
 # ptxas cannot know what these return.
 _UNKNOWN_RESULT = _OPAQUE - {"setp", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "div"}
-_KEEPS_ZERO = frozenset({"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"})
-_KEEPS_ZERO_TOO = _KEEPS_ZERO | _ACROSS_LANES | {"and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
+_ZERO_FROM_ZEROS = frozenset({"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"})
+_ZERO_PRESERVING = _ZERO_FROM_ZEROS | _ACROSS_LANES | {"and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
 _ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "mad"})
 _STRICT = _ARITHMETIC | {"div", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "neg", "abs", "cvt", "mov"}
 
@@ -56,7 +56,7 @@ def _is_zero(operand: Operand) -> bool:
     return isinstance(operand, Immediate) and operand.value in (0, _SIGN.get(operand.kind, 0))
 
 
-def _constants(program: Program) -> dict[str, int]:
+def _constant_levels(program: Program) -> dict[str, int]:
     """What ptxas may come to know of a register: 2 it may be a non-zero constant, 1 only a zero, absent nothing.
 
     A register that is compared for equality counts as constant: behind the branch it may be replaced.
@@ -66,9 +66,9 @@ def _constants(program: Program) -> dict[str, int]:
     def of(names: tuple[str, ...], operand: Operand) -> int:
         if not names:
             return 1 if _is_zero(operand) else 2
-        return max(0 if "." in name and name in SPECIAL else level.get(name, 0) for name in names)
+        return max(0 if "." in name and name in SPECIAL_REGISTERS else level.get(name, 0) for name in names)
 
-    work = [i for i in range(len(program.statements)) if not _overwritten(program, i)]
+    work = [i for i in range(len(program.statements)) if not _is_masked_load_default(program, i)]
     kept = set(work)
     for statement in program.statements:
         if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
@@ -81,7 +81,7 @@ def _constants(program: Program) -> dict[str, int]:
             statement = program.statements[index]
             if not statement.results or statement.base in _UNKNOWN_RESULT:
                 continue
-            if statement.base == "ld" and "const" not in statement.parts and not _forwards(program, statement):
+            if statement.base == "ld" and "const" not in statement.parts and not _may_forward_store(program, statement):
                 continue
             levels = [of(names, operand) for names, operand in zip(statement.sources, statement.read, strict=True)]
             strict = statement.base in _STRICT and not statement.vector
@@ -96,7 +96,7 @@ def _constants(program: Program) -> dict[str, int]:
                 named = [names for names in statement.sources if names]
                 if len(set(named)) < len(named) and statement.base not in ("fma", "selp"):
                     value = 2
-            if value and statement.base not in _KEEPS_ZERO_TOO:
+            if value and statement.base not in _ZERO_PRESERVING:
                 value = 2
             if statement.base == "ld":
                 value = 2
@@ -117,7 +117,7 @@ def _loads_private(statement: Statement) -> bool:
     return statement.base == "ld" and not {"global", "shared", "const"} & spaces
 
 
-def _forwards(program: Program, statement: Statement) -> bool:
+def _may_forward_store(program: Program, statement: Statement) -> bool:
     """Whether ptxas may replace a load by what the module stores: as `_loads_private`, but no parameter of a kernel."""
     if not _loads_private(statement):
         return False
@@ -126,7 +126,7 @@ def _forwards(program: Program, statement: Statement) -> bool:
     return not (function.entry and "param" in statement.parts and symbols_of(statement.read[0]) & own)
 
 
-def _overwritten(program: Program, index: int) -> bool:
+def _is_masked_load_default(program: Program, index: int) -> bool:
     """The literal in front of a masked load: `mov r, 0; @p ld r`.  What is read later is the merge, no constant."""
     statement = program.statements[index]
     if statement.base != "mov" or statement.guard or len(statement.results) != 1:
@@ -141,7 +141,7 @@ def _overwritten(program: Program, index: int) -> bool:
     return all(not index < use <= definitions[1] for use, _ in program.uses.get(name, ()))
 
 
-def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+def _unbounded_registers(program: Program) -> tuple[frozenset[str], frozenset[str]]:
     """Registers for which ptxas can derive no upper bound, and no lower bound, as floating-point values."""
     above: set[str] = set()
     below: set[str] = set()
@@ -150,7 +150,7 @@ def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
         changed: set[str] = set()
         for index in sorted(work):
             statement = program.statements[index]
-            up, down = (False, False) if _forwards(program, statement) else _free(statement, above, below)
+            up, down = (False, False) if _may_forward_store(program, statement) else _unbounded_result(statement, above, below)
             for name in statement.results:
                 if (up and name not in above) or (down and name not in below):
                     changed.add(name)
@@ -162,7 +162,7 @@ def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(above), frozenset(below)
 
 
-def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
+def _unbounded_result(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
     base = statement.base
     if base in ("mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in statement.parts):
         return True, True
@@ -190,12 +190,12 @@ def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool,
     if base == "min":
         return all(ups), any(downs)
     if base in ("mul", "fma"):
-        up, down = _free_product(operands[:2], ups, downs)
+        up, down = _unbounded_product(operands[:2], ups, downs)
         return up or (base == "fma" and ups[2]), down or (base == "fma" and downs[2])
     return False, False
 
 
-def _free_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
+def _unbounded_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
     if operands[0] == operands[1]:
         return ups[0] or downs[0], False
     for position in (0, 1):
@@ -221,11 +221,11 @@ def _pairs(program: Program) -> Iterable[Pair]:
     if not products:
         return
     if any(statements[i].base == "ex2" for i in products):
-        above = _unbounded(program)[0]
+        above = _unbounded_registers(program)[0]
         products = [
             i for i in products if statements[i].base != "ex2" or not above.intersection(statements[i].sources[0])
         ]
-    level = _constants(program)
+    level = _constant_levels(program)
 
     def constant(index: int, position: int, least: int = 2) -> bool:
         """Whether an operand other than `position` may be a constant (a non-zero one unless `least` is 1)."""

@@ -24,7 +24,7 @@ from bitwise_nvidia_ptx.inner_blocks import spelling
 
 FLOAT_TYPES = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
 ROUNDINGS = frozenset({"rn", "rz", "rm", "rp", "rna", "rs"})
-_LEAVES = frozenset({"bra", "brx", "ret", "exit", "call"})
+_BLOCK_ENDS = frozenset({"bra", "brx", "ret", "exit", "call"})
 _READS_ITS_RESULT = frozenset({"wgmma", "tcgen05", "call"})
 
 
@@ -130,7 +130,7 @@ class Program:
 
     def __init__(self, module: Module, opcodes: OpcodeTable) -> None:
         self.module, self.opcodes = module, opcodes
-        self.functions = tuple(sorted((*module.kernels, *module.functions.values()), key=_start))
+        self.functions = tuple(sorted((*module.kernels, *module.functions.values()), key=_start_offset))
         statements: list[Statement] = []
         names: dict[int, tuple[str, ...]] = {}
         block = 0
@@ -150,7 +150,7 @@ class Program:
                 if read and _has_result(instruction, opcodes):
                     results = read.pop(0)
                 statements.append(Statement(instruction, opcode, number, block, results, tuple(read)))
-                if opcode.base in _LEAVES:
+                if opcode.base in _BLOCK_ENDS:
                     block += 1
         self.statements = tuple(statements)
 
@@ -188,7 +188,7 @@ def span_of(instruction: Instruction) -> tuple[int, int]:
     return instruction.span
 
 
-def _start(function: Kernel) -> int:
+def _start_offset(function: Kernel) -> int:
     if function.span is None:
         raise ValueError(f"the parser recorded no position of {function.name}; give the module that it returned")
     return function.span[0]

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby
 
 from bitwise_core.assembly.module import Guard, Immediate, Instruction, Kernel, Module, Operand, Register
-from bitwise_nvidia_ptx.contraction.choices import Fusion
+from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion
 from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
 from bitwise_nvidia_ptx.writer import instruction_text
 
@@ -63,7 +63,7 @@ class Rewriting:
             first = next(statements)
             edits[number] = {i - first: self.edits[i] for i in (first, *statements) if i in self.edits}
         changed = {
-            function.name: _spliced(function, edits[number]) for number, function in enumerate(self.program.functions)
+            function.name: _splice(function, edits[number]) for number, function in enumerate(self.program.functions)
         }
         module = self.program.module
         return replace(
@@ -109,7 +109,7 @@ class Rewriting:
                     yield f" .reg .{'pred' if width == 1 else f'b{width}'} {name};"
 
 
-def _spliced(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
+def _splice(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
     if not edits:
         return function
     instructions: list[Instruction] = []
@@ -131,7 +131,7 @@ def _spliced(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
     )
 
 
-def reserved(program: Program) -> bool:
+def has_reserved_names(program: Program) -> bool:
     """Whether a function has a register whose name is kept for the temporaries of rewritten programs."""
     return any(_TEMPORARY in name for function in program.functions for name in function.registers)
 
@@ -157,18 +157,18 @@ def rewrite(
     edits: dict[int, Edit] = {}
     for index, statement in enumerate(statements):
         if index in by_consumer:
-            edits[index] = _fused(statements, by_consumer[index])
+            edits[index] = _fused_edit(statements, by_consumer[index])
         elif index in widened:
             exponential = statement.base == "ex2"
             edits[index] = (
-                _exponential(statement, index) if exponential else _division(program, index, division or Division())
+                _exponential_edit(statement, index) if exponential else _division_edit(program, index, division or Division())
             )
         elif statement.contractible and (round_only is None or index in round_only):
-            edits[index] = Edit((_rounded(statement.instruction),), {})
+            edits[index] = Edit((_with_rounding(statement.instruction),), {})
     return Rewriting(program, text, edits)
 
 
-def _rounded(instruction: Instruction) -> Instruction:
+def _with_rounding(instruction: Instruction) -> Instruction:
     """The instruction with an explicit round-to-nearest-even."""
     base, dot, modifiers = instruction.opcode.partition(".")
     return Instruction(
@@ -176,7 +176,7 @@ def _rounded(instruction: Instruction) -> Instruction:
     )
 
 
-class _Steps:
+class _EditBuilder:
     """The instructions that replace `replaced`, in the making, and the temporary registers that they use."""
 
     def __init__(self, replaced: Instruction) -> None:
@@ -203,14 +203,14 @@ def _temporary(letter: str, index: int) -> Register:
     return Register(f"{_TEMPORARY}{letter}_{index}")
 
 
-def _single(bits: int) -> Immediate:
+def _float_literal(bits: int) -> Immediate:
     return Immediate(bits, "f32")
 
 
-def _fused(statements: tuple[Statement, ...], fusion: Fusion) -> Edit:
+def _fused_edit(statements: tuple[Statement, ...], fusion: Fusion) -> Edit:
     consumer, product = statements[fusion.consumer], statements[fusion.product]
     kind = consumer.kind or "f32"
-    steps = _Steps(consumer.instruction)
+    steps = _EditBuilder(consumer.instruction)
     left, right = _factors(product, fusion.product)
     other = consumer.read[1 - fusion.position]
     if (consumer.base == "sub" and fusion.position == 1) ^ fusion.negated:
@@ -222,7 +222,7 @@ def _fused(statements: tuple[Statement, ...], fusion: Fusion) -> Edit:
     return steps.edit()
 
 
-def _negated(steps: _Steps, kind: str, result: Register, value: Operand) -> Register:
+def _negated(steps: _EditBuilder, kind: str, result: Register, value: Operand) -> Register:
     if kind == "f32x2":
         steps.add("xor.b64", result, value, Immediate(0x8000000080000000))
     else:
@@ -241,15 +241,15 @@ def expandable(statement: Statement) -> bool:
     return statement.hidden_product and statement.base in ("div", "ex2") and not statement.guard
 
 
-def _exponential(statement: Statement, index: int) -> Edit:
+def _exponential_edit(statement: Statement, index: int) -> Edit:
     """The steps of `ex2.approx.f32`: below -126 half the argument is taken and the result squared."""
-    steps = _Steps(statement.instruction)
+    steps = _EditBuilder(statement.instruction)
     result, argument = statement.instruction.operands
     p, t, r = steps.temporary("p", index, 1), steps.temporary("t", index), steps.temporary("r", index)
     low = Guard(p.name, negated=True)
-    steps.add("setp.geu.f32", p, argument, _single(0xC2FC0000))
+    steps.add("setp.geu.f32", p, argument, _float_literal(0xC2FC0000))
     steps.add("mov.b32", t, argument)
-    steps.add("mul.rn.f32", t, t, _single(0x3F000000), guard=low)
+    steps.add("mul.rn.f32", t, t, _float_literal(0x3F000000), guard=low)
     steps.add("ex2.approx.ftz.f32", r, t)
     steps.add("mul.rn.f32", r, r, r, guard=low)
     steps.add("mov.b32", result, r)
@@ -267,10 +267,10 @@ def _literal(program: Program, operand: Operand, names: tuple[str, ...]) -> int 
     return operand.value if isinstance(operand, Immediate) and operand.kind == "f32" else None
 
 
-def _division(program: Program, index: int, division: Division) -> Edit:
+def _division_edit(program: Program, index: int, division: Division) -> Edit:
     """The steps of an approximate single-precision division; factors end up in `_a_` and `_r_`."""
     statement = program.statements[index]
-    steps = _Steps(statement.instruction)
+    steps = _EditBuilder(statement.instruction)
     result, numerator, divisor = statement.instruction.operands
     ftz = ".ftz" if "ftz" in statement.parts else ""
     a, b, r, t = (steps.temporary(letter, index) for letter in "abrt")
@@ -280,7 +280,7 @@ def _division(program: Program, index: int, division: Division) -> Edit:
         if value not in (0.0, float("inf"), float("-inf")) and value == value and abs(1 / value) < 3e38:
             inverse = struct.unpack("<I", struct.pack("<f", 1 / value))[0]
             steps.add("mov.b32", a, numerator)
-            steps.add("mov.b32", r, _single(inverse))
+            steps.add("mov.b32", r, _float_literal(inverse))
             steps.add(f"mul.rn{ftz}.f32", result, a, r)
             return steps.edit()
     large = division.large and "full" in statement.parts
@@ -288,19 +288,19 @@ def _division(program: Program, index: int, division: Division) -> Edit:
     steps.add(f"abs{ftz}.f32" if division.absolute else "mov.b32", t, divisor)
     steps.add("mov.b32", b, divisor)
     if tiny and division.tiny_first:
-        steps.add("setp.geu.f32", q, t, _single(0x00800000))
+        steps.add("setp.geu.f32", q, t, _float_literal(0x00800000))
     if large:
-        steps.add(f"setp.gt{ftz}.f32", p, t, _single(0x7E800000))
+        steps.add(f"setp.gt{ftz}.f32", p, t, _float_literal(0x7E800000))
     if tiny and not division.tiny_first:
-        steps.add("setp.geu.f32", q, t, _single(0x00800000))
+        steps.add("setp.geu.f32", q, t, _float_literal(0x00800000))
     for register in (b, a):
         if register is a:
             steps.add("rcp.approx.ftz.f32", r, b)
             steps.add("mov.b32", a, numerator)
         if large:
-            steps.add(f"mul.rn{ftz}.f32", register, register, _single(0x3E800000), guard=Guard(p.name))
+            steps.add(f"mul.rn{ftz}.f32", register, register, _float_literal(0x3E800000), guard=Guard(p.name))
         if tiny:
-            scale = _single(0x4B800000)
+            scale = _float_literal(0x4B800000)
             steps.add("mul.rn.f32", register, register, scale, guard=Guard(q.name, negated=True))
     steps.add(f"mul.rn{ftz}.f32", result, a, r)
     return steps.edit()

@@ -21,10 +21,10 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, concat, ex
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash, term
 from bitwise_core.numerics import Operation, operation
-from bitwise_nvidia_ptx.literals import pointer_parameters
+from bitwise_nvidia_ptx.assembler_constants import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
-from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of, buffers_of
+from bitwise_nvidia_ptx.opcodes.memory import IGNORED_MODIFIERS, address_of, buffers_of
 
 TABLE = OpcodeTable()
 
@@ -54,7 +54,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     root, *modifiers, kind = instruction.opcode.split(".")
     verb = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
     count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
-    rest = [each for each in modifiers if each not in HINTS | {verb, "global", "v2", "v4", "v8"}]
+    rest = [each for each in modifiers if each not in IGNORED_MODIFIERS | {verb, "global", "v2", "v4", "v8"}]
     if rest or verb not in _ATOMIC:
         raise UnknownInstruction(instruction)
     destination = instruction.operands[0] if root == "atom" else None
@@ -80,7 +80,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
                 buffers_of(machine, pointer_parameters(context.kernel, base, context.arch.opcodes)) if base else None
             )
             _contribute(machine, meaning, target_address, values, line, buffers)
-            _write_old(machine, destination, bits * packed, line)
+            _write_old_value(machine, destination, bits * packed, line)
             return
         where = address.astype(np.uint64, copy=False)
         in_a_buffer(machine, where, line)
@@ -93,14 +93,14 @@ def atomic(instruction: Instruction, context: Context) -> Step:
                     meaning, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
                 )
                 place += bits // 8
-        _write_old(machine, destination, bits * packed, line)
+        _write_old_value(machine, destination, bits * packed, line)
 
     if count != len(items):
         raise UnknownInstruction(instruction)
     return step
 
 
-def _write_old(machine: Machine, destination: Operand | None, bits: int, line: int) -> None:
+def _write_old_value(machine: Machine, destination: Operand | None, bits: int, line: int) -> None:
     """The value that an atomic operation found depends on the order of threads."""
     if destination is None:
         return
@@ -123,7 +123,7 @@ def _contribute(
     if never is not False:
         machine.mask = machine.active() & ~never
     try:
-        by_sign = _by_sign(machine, meaning, values[0], holds) if len(values) == 1 else None
+        by_sign = _float_extremum(machine, meaning, values[0], holds) if len(values) == 1 else None
         if by_sign is not None:
             meaning, holds = by_sign
         machine.memory.contribute(meaning, [address, *values, holds], machine.mask, shape, line, buffers)
@@ -131,7 +131,7 @@ def _contribute(
         machine.mask = outer
 
 
-def _by_sign(
+def _float_extremum(
     machine: Machine, meaning: Operation, value: Value, condition: SymbolicVector
 ) -> tuple[Operation, SymbolicVector] | None:
     """A contribution to the extreme of floating-point numbers in the order of their bits, and its plain condition.
@@ -161,7 +161,7 @@ def _by_sign(
     opposite = compare(machine, "lt" if clear else "gt", signed, value, zero if clear else least, False)
     proved: L.Array | bool = False
     for each in (plain, other, as_symbolic_vector(invert(machine.domain, opposite))):
-        for form in (each, *_carried(machine, each)):
+        for form in (each, *_round_trips(machine, each)):
             proved = proved | (full_hash(form) == full_hash(condition)).all(axis=0)
     known = L.constant_mask(as_symbolic_vector(value))
     if known is not False and np.any(known):
@@ -174,7 +174,7 @@ def _by_sign(
     return operation(f"{kept}bysign.b{bits}"), plain
 
 
-def _carried(machine: Machine, predicate: SymbolicVector) -> Iterator[SymbolicVector]:
+def _round_trips(machine: Machine, predicate: SymbolicVector) -> Iterator[SymbolicVector]:
     """The predicate again after lanes have exchanged it as a number 1 or 0: by a shuffle, or as a byte in memory."""
     word = machine.domain.select(predicate, literal(1, 32), literal(0, 32))
     half = machine.domain.select(predicate, literal(1, 16), literal(0, 16))

@@ -18,7 +18,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.literals import known_suffix
+from bitwise_nvidia_ptx.assembler_constants import literal_suffix
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers, integer_step
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
 
@@ -69,7 +69,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
-        known = known_suffix(operands[1], context, instruction)
+        known = literal_suffix(operands[1], context, instruction)
         return _lanewise(
             instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands
         )
@@ -101,13 +101,13 @@ def extremum(instruction: Instruction, context: Context) -> Step:
     name = f"{root}{_suffix(modifiers)}{nan}.{form}"
     operands = instruction.operands[1:]
     if signs:
-        return _of_magnitudes(instruction, name)
+        return _extremum_of_magnitudes(instruction, name)
     if len(operands) == 3:
-        return _three(instruction, name, kind)
+        return _three_operands(instruction, name, kind)
     return _lanewise(instruction, name, kind, operands)
 
 
-def _of_magnitudes(instruction: Instruction, name: str) -> Step:
+def _extremum_of_magnitudes(instruction: Instruction, name: str) -> Step:
     """The extremum of two magnitudes, with the exclusive or of their signs."""
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction)
@@ -124,7 +124,7 @@ def _of_magnitudes(instruction: Instruction, name: str) -> Step:
     return step
 
 
-def _three(instruction: Instruction, name: str, kind: str) -> Step:
+def _three_operands(instruction: Instruction, name: str, kind: str) -> Step:
     if kind in PACKED:
         raise UnknownInstruction(instruction)
     bits, extreme = BITS[kind], named(instruction, name)
@@ -155,7 +155,7 @@ def function(instruction: Instruction, context: Context) -> Step:
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
-    known = known_suffix(operands[0], context, instruction)
+    known = literal_suffix(operands[0], context, instruction)
     name = f"{root}.approx{known}{_suffix(modifiers)}.{form}@{context.arch.name}"
     return _lanewise(instruction, name, kind, operands, _POSITIVE if root == "ex2" else 0)
 

@@ -19,11 +19,11 @@ from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 
-_FOUR = 4
+_LANES_PER_VECTOR = 4
 """Lanes that hold one vector."""
 
 
-def vectors(machine: Machine, registers: Sequence[Value], element_bits: int, halves: int) -> list[OperandVectors]:
+def fragment_vectors(machine: Machine, registers: Sequence[Value], element_bits: int, halves: int) -> list[OperandVectors]:
     """The operand vectors of a fragment: per half, eight of each warp by lane / 4."""
     cache: dict[tuple[int, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
@@ -51,12 +51,12 @@ def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> Symbol
     ]  # fmt: skip
     flat = [each for row in parts for each in row]
     blocks = max(each.words.shape[1] for each in flat)
-    count = machine.threads // _FOUR
-    words = np.empty((2, blocks, count, len(registers), _FOUR, per_register), dtype=np.uint64)
+    count = machine.threads // _LANES_PER_VECTOR
+    words = np.empty((2, blocks, count, len(registers), _LANES_PER_VECTOR, per_register), dtype=np.uint64)
     for block, row in enumerate(parts):
         for element, each in enumerate(row):
             spread = np.broadcast_to(each.words, (2, blocks, machine.threads))
-            words[:, :, :, block, :, element] = spread.reshape(2, blocks, count, _FOUR)
+            words[:, :, :, block, :, element] = spread.reshape(2, blocks, count, _LANES_PER_VECTOR)
     first = flat[0].flags
     if all(isinstance(each.flags, int) and each.flags == first for each in flat):
         return SymbolicVector(bits, words.reshape(2, blocks, count, -1), first)
@@ -64,7 +64,7 @@ def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> Symbol
     for block, row in enumerate(parts):
         for element, each in enumerate(row):
             spread = np.broadcast_to(np.asarray(each.flags, dtype=np.uint32), (blocks, machine.threads))
-            flags[:, :, block, :, element] = spread.reshape(blocks, count, _FOUR)
+            flags[:, :, block, :, element] = spread.reshape(blocks, count, _LANES_PER_VECTOR)
     return SymbolicVector(bits, words.reshape(2, blocks, count, -1), flags.reshape(blocks, count, -1))
 
 
@@ -78,8 +78,8 @@ def accumulate(
     """One warp-level step m16n8 (or m8n8): new accumulator elements in the order 2 * half + e."""
     halves, warps = len(left), machine.threads // 32
     rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
-    columns = np.arange(warps * 8).reshape(warps, _FOUR, 2).transpose(2, 0, 1)[None, :, :, None]
-    old = _beside([as_symbolic_vector(each) for each in accumulators], (halves, 2, warps, 8, _FOUR))
+    columns = np.arange(warps * 8).reshape(warps, _LANES_PER_VECTOR, 2).transpose(2, 0, 1)[None, :, :, None]
+    old = _stacked([as_symbolic_vector(each) for each in accumulators], (halves, 2, warps, 8, _LANES_PER_VECTOR))
     new = machine.domain.fused(step, old, left[0].beside(left[1:]).take(rows), right.take(columns))
     count = 2 * halves
     words = new.words.reshape(2, new.words.shape[1], count, machine.threads)
@@ -94,7 +94,7 @@ def accumulate(
     ]
 
 
-def _beside(values: Sequence[SymbolicVector], shape: tuple[int, ...]) -> SymbolicVector:
+def _stacked(values: Sequence[SymbolicVector], shape: tuple[int, ...]) -> SymbolicVector:
     """Values of all threads as words of (2, blocks, *shape), one value after the other."""
     blocks, threads = max(each.words.shape[1] for each in values), math.prod(shape) // len(values)
     words = np.empty((2, blocks, len(values), threads), dtype=np.uint64)

@@ -18,7 +18,7 @@ from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.shifts import shifted
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import floating
-from bitwise_nvidia_ptx.opcodes.carries import with_carry, with_carry_info
+from bitwise_nvidia_ptx.opcodes.carry_flag import with_carry, with_carry_info
 from bitwise_nvidia_ptx.opcodes.common import (
     PACKED_INTEGERS,
     check_modifiers,
@@ -92,7 +92,7 @@ def shift(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-def _field(instruction: Instruction, name: str) -> Step:
+def _bit_field(instruction: Instruction, name: str) -> Step:
     """A step on a bit field, whose position and length are the last two operands.
 
     PTX defines them up to 255; above, hardware wraps those of 32-bit fields only.
@@ -128,13 +128,13 @@ def _above_255(value: Value) -> bool:
 @TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """bfe: `length` bits from `position`, sign-extended for signed types."""
-    return _field(instruction, f"bfe.{instruction.opcode.split('.')[1]}")
+    return _bit_field(instruction, f"bfe.{instruction.opcode.split('.')[1]}")
 
 
 @TABLE.opcode("bfi", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     """bfi: the low `length` bits of a put into b at `position`."""
-    return _field(instruction, f"bfi.{instruction.opcode.split('.')[1]}")
+    return _bit_field(instruction, f"bfi.{instruction.opcode.split('.')[1]}")
 
 
 @TABLE.opcode("shf", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
@@ -171,7 +171,7 @@ def absolute_difference(instruction: Instruction, context: Context) -> Step:
 
 
 @TABLE.opcode("mul24", "mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def small_products(instruction: Instruction, context: Context) -> Step:
+def byte_dot_product(instruction: Instruction, context: Context) -> Step:
     """dp4a: four byte products added to an accumulator."""
     root, *kinds = instruction.opcode.split(".")
     if root != "dp4a" or len(kinds) != 2 or not set(kinds) <= {"s32", "u32"}:

@@ -31,12 +31,12 @@ from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
-from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
+from bitwise_nvidia_ptx.opcodes.fragments import accumulate, fragment_vectors
 
-_DEPTH = re.compile(r"\.m\d+n\d+k(\d+)\.")
+_K = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
-_LARGEST = {"s8": 128, "u8": 255}
+_LARGEST_MAGNITUDE = {"s8": 128, "u8": 255}
 
 
 def step_name(
@@ -51,7 +51,7 @@ def integer_products(k: int, result: str, left: str, right: str, *, clamps: bool
     """What decides the bits of a step of integers, None for other types."""
     if result != "s32":
         return None
-    return IntegerProducts(f"{left} {right}", k * _LARGEST[left] * _LARGEST[right], clamps)
+    return IntegerProducts(f"{left} {right}", k * _LARGEST_MAGNITUDE[left] * _LARGEST_MAGNITUDE[right], clamps)
 
 
 def table(same_steps: Mapping[str, str]) -> OpcodeTable:
@@ -63,9 +63,9 @@ def table(same_steps: Mapping[str, str]) -> OpcodeTable:
     return found
 
 
-def depth_of(opcode: str) -> int:
+def instruction_k(opcode: str) -> int:
     """The k of a matrix instruction's shape (0: it names none)."""
-    found = _DEPTH.search(opcode)
+    found = _K.search(opcode)
     return int(found[1]) if found else 0
 
 
@@ -75,7 +75,7 @@ def multiply_info(instruction: Instruction) -> InstructionInfo:
     if len(instruction.operands) < 4:
         return info
     result, accumulator = instruction.operands[0], instruction.operands[3]
-    return replace(info, accumulation=Accumulation(result, accumulator, depth_of(instruction.opcode)))
+    return replace(info, accumulation=Accumulation(result, accumulator, instruction_k(instruction.opcode)))
 
 
 def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: Context) -> Step:
@@ -110,16 +110,16 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         if machine.mask is not None and not machine.active_threads().all():
             raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
         register = max(32, bits)
-        lefts = vectors(machine, [machine.read_bits(each, register) for each in items(a)], bits, halves)
-        rights = vectors(machine, [machine.read_bits(each, register) for each in items(b)], bits, 1)[0]
-        old = _elements(machine, items(c), out)
+        lefts = fragment_vectors(machine, [machine.read_bits(each, register) for each in registers_in(a)], bits, halves)
+        rights = fragment_vectors(machine, [machine.read_bits(each, register) for each in registers_in(b)], bits, 1)[0]
+        old = _elements(machine, registers_in(c), out)
         new = accumulate(machine, fused, lefts, rights, old)
-        _write_elements(machine, items(destination), new, out)
+        _write_elements(machine, registers_in(destination), new, out)
 
     return step
 
 
-def items(operand: Operand) -> tuple[Operand, ...]:
+def registers_in(operand: Operand) -> tuple[Operand, ...]:
     """The registers of a braced operand."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
@@ -157,7 +157,7 @@ def _pointer_threads(threads: int, matrix: int) -> Array:
     return ((thread & ~31) + 8 * matrix + (thread & 31) // 4)[None]
 
 
-def _of_threads(address: Array, index: Array) -> Array:
+def _addresses_of_threads(address: Array, index: Array) -> Array:
     """Known addresses taken from other threads are known."""
     taken: Any = take_threads(address, index)
     rows: Array = taken
@@ -176,10 +176,10 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
         if address is None:
             raise Unsupported("shared memory is read at a computed address", instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
-        for index, target in enumerate(items(destination)):
+        for index, target in enumerate(registers_in(destination)):
             machine.write(target, _read_matrix(machine, address, index, transposed))
 
-    if len(items(destination)) != count:
+    if len(registers_in(destination)) != count:
         raise UnknownInstruction(instruction)
     return step
 
@@ -187,14 +187,14 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
 def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> Value:
     lane = np.arange(machine.threads) & 31
     if not transposed:
-        rows = _of_threads(address, _pointer_threads(machine.threads, index))
+        rows = _addresses_of_threads(address, _pointer_threads(machine.threads, index))
         where = rows + (4 * (lane % 4)).astype(rows.dtype)
         return read_shared(machine, where, 32)
     halves = []
     base = np.arange(machine.threads) & ~31
     for element in range(2):
         holder = (base + 8 * index + 2 * (lane % 4) + element)[None]
-        rows = _of_threads(address, holder)
+        rows = _addresses_of_threads(address, holder)
         halves.append(read_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), 16))
     return concat(halves)
 
@@ -205,7 +205,7 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
 
     count, transposed = _matrix_form(instruction)
     target, source = instruction.operands
-    if len(items(source)) != count:
+    if len(registers_in(source)) != count:
         raise UnknownInstruction(instruction)
 
     def step(machine: Machine) -> None:
@@ -215,14 +215,14 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         lane = np.arange(machine.threads) & 31
         base = np.arange(machine.threads) & ~31
-        for index, item in enumerate(items(source)):
+        for index, item in enumerate(registers_in(source)):
             value = machine.read_bits(item, 32)
             if not transposed:
-                rows = _of_threads(address, _pointer_threads(machine.threads, index))
+                rows = _addresses_of_threads(address, _pointer_threads(machine.threads, index))
                 write_shared(machine, rows + (4 * (lane % 4)).astype(rows.dtype), value)
                 continue
             for element in range(2):
-                rows = _of_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
+                rows = _addresses_of_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
                 write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), extract(value, 16 * element, 16))
 
     return step

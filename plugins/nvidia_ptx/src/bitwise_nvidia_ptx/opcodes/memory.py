@@ -24,12 +24,12 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.literals import pointer_parameters
+from bitwise_nvidia_ptx.assembler_constants import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import integer_unless_float, type_bits
 
 TABLE = OpcodeTable()
 
-HINTS = {
+IGNORED_MODIFIERS = {
     "volatile", "relaxed", "weak", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "nc",
     "ca", "cg", "cs", "cv", "lu", "wb", "wt",
     "L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_normal",
@@ -113,7 +113,7 @@ def _access(instruction: Instruction) -> tuple[str, int, str]:
             space = each.split("::")[0]
         elif each in ("v2", "v4", "v8"):
             count = int(each[1:])
-        elif each not in HINTS:
+        elif each not in IGNORED_MODIFIERS:
             raise UnknownInstruction(instruction, f"has the modifier .{each}, which is not modelled")
     return space, count, kind
 
@@ -157,7 +157,7 @@ def load(instruction: Instruction, context: Context) -> Step:
                 aligned(machine, whole, bits * count // 8, line)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers)
-            machine.write(target, extended(machine, value, bits, widths[index], extends))
+            machine.write(target, extend(machine, value, bits, widths[index], extends))
 
     return step
 
@@ -172,7 +172,7 @@ def register_bits(target: Operand, context: Context, bits: int) -> int:
     return max(bits, found) if found is not None else bits
 
 
-def extended(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
+def extend(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
     """A value of `bits` bits in a register of `width`, with its sign or zeros in front."""
     if width == bits:
         return value
@@ -194,7 +194,7 @@ def extended(machine: Machine, value: Value, bits: int, width: int, signed: bool
     return concat([value, *fill])
 
 
-Pointers: TypeAlias = Callable[[], frozenset[str] | None]
+PointerParameters: TypeAlias = Callable[[], frozenset[str] | None]
 
 
 def buffers_of(machine: Machine, pointers: frozenset[str] | None) -> list[int] | None:
@@ -205,7 +205,7 @@ def buffers_of(machine: Machine, pointers: frozenset[str] | None) -> list[int] |
 
 
 def _load_one(
-    machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int, pointers: Pointers
+    machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int, pointers: PointerParameters
 ) -> Value:
     if space == "param":
         return _parameter(machine, source, offset, bits)
@@ -306,7 +306,7 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
 @TABLE.opcode(
     "prefetch", "prefetchu", "membar", "discard", "applypriority", operands=NO_DESTINATION, effects=Effect.NONE
 )
-def no_value(instruction: Instruction, context: Context) -> Step:
+def no_operation(instruction: Instruction, context: Context) -> Step:
     """Prefetches, cache policies and fences: nothing is computed.  A policy register holds 0."""
     root = instruction.opcode.split(".")[0]
     destination = instruction.operands[0] if root == "createpolicy" else None
@@ -326,7 +326,7 @@ def _proxy_fence(machine: Machine) -> None:
         races.fence(machine.active_threads())
 
 
-def literal_of(operand: Operand, instruction: Instruction) -> int:
+def literal_value(operand: Operand, instruction: Instruction) -> int:
     """The number of an operand that must be a literal."""
     if not isinstance(operand, Immediate):
         raise UnknownInstruction(instruction, "needs a literal operand")

@@ -16,13 +16,13 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_nvidia_ptx.opcodes.acting import of_acting_thread, single_address
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of, no_value
+from bitwise_nvidia_ptx.opcodes.issuing_thread import value_of_issuing_thread, uniform_address
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
 
 TABLE = OpcodeTable()
 
 TENSOR_MAP_BYTES = 128
-PARAMETER_MAPS = 1 << 32
+PARAMETER_MAP_BASE = 1 << 32
 """Tensor maps that are kernel parameters lie at this address, one after the other."""
 
 
@@ -58,12 +58,12 @@ def maps_of(machine: Machine) -> dict[int, TensorMap]:
 
 def map_key(machine: Machine, address: Array) -> int:
     """The key of the map at an address that may differ between blocks, but not within one."""
-    number = of_acting_thread(machine, address)
+    number = value_of_issuing_thread(machine, address)
     special = L.lazy_integers(number)
     return int(number.flat[0]) if special is None else special.identity()
 
 
-_REPLACED = {
+_FIELDS = {
     "global_address": "address", "rank": "rank", "box_dim": "box", "global_dim": "size", "global_stride": "stride",
     "element_stride": "element stride", "elemtype": "element type", "interleave_layout": "interleave",
     "swizzle_mode": "swizzle", "fill_mode": "fill",
@@ -86,24 +86,24 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
             _publish(machine, target, source)
 
         return publish
-    if parts[1:3] != ["replace", "tile"] or parts[3] not in _REPLACED:
+    if parts[1:3] != ["replace", "tile"] or parts[3] not in _FIELDS:
         raise UnknownInstruction(instruction)
-    name = _REPLACED[parts[3]]
+    name = _FIELDS[parts[3]]
     place = instruction.operands[0]
     number, value = (
         (instruction.operands[1], instruction.operands[2])
         if len(instruction.operands) == 3
         else (None, instruction.operands[1])
     )
-    ordinal = literal_of(number, instruction) if number is not None else None
+    ordinal = literal_value(number, instruction) if number is not None else None
     bits = 64 if parts[-1] == "b64" else 32
 
     def replace(machine: Machine) -> None:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
             raise Unsupported("a tensor map is made from data", instruction.line)
-        table = maps_of(machine).setdefault(single_address(machine, place, "a tensor map"), TensorMap())
-        _set_field(table, name, ordinal, of_acting_thread(machine, found).astype(np.uint64))
+        table = maps_of(machine).setdefault(uniform_address(machine, place, "a tensor map"), TensorMap())
+        _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
     return replace
 
@@ -112,7 +112,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
 def fence(instruction: Instruction, context: Context) -> Step:
     """Fences; that of tensor maps which acquires makes a published map visible."""
     if "proxy.tensormap" not in instruction.opcode or "acquire" not in instruction.opcode:
-        return no_value(instruction, context)
+        return no_operation(instruction, context)
     target = instruction.operands[0]
 
     def acquire(machine: Machine) -> None:
@@ -143,7 +143,7 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -
 
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """The map in shared memory is copied to a global address, which may differ from block to block."""
-    table = maps_of(machine).get(single_address(machine, source, "a tensor map"))
+    table = maps_of(machine).get(uniform_address(machine, source, "a tensor map"))
     if table is None:
         raise Unsupported("a tensor map is published before it is made")
     address = machine.known(address_of(machine, target))

@@ -77,7 +77,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
                 raise Unsupported("a shuffle reads a lane that does not take part", line)
         # Where the reading knows no more than that all threads hold data, a copy is another object: no value is taken
         # for the one that a thread held before.
-        result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else copy(value)
+        result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies_between_threads(value) else copy(value)
         write_pair(machine, destination, result, np.broadcast_to(valid, index.shape))
 
     return step
@@ -94,7 +94,7 @@ def _check_members(machine: Machine, members: Array | None, line: int) -> None:
         raise Unsupported("a lane executes a shuffle whose member mask leaves it out", line)
 
 
-def _check_takers(machine: Machine, members: Operand, line: int) -> None:
+def _check_exact_members(machine: Machine, members: Operand, line: int) -> None:
     """The member mask must name the lanes that execute the instruction and no others.  Raises Unsupported."""
     mask = machine.known(machine.read_bits(members, 32))
     if mask is None:
@@ -107,11 +107,11 @@ def _check_takers(machine: Machine, members: Operand, line: int) -> None:
         raise Unsupported("the member mask of a warp's instruction is not the set of lanes that execute it", line)
 
 
-def _varies(value: Value) -> bool:
+def _varies_between_threads(value: Value) -> bool:
     if isinstance(value, np.ndarray):
         return bool(value.shape[1] > 1)
     if isinstance(value, L.PackedVector):
-        return any(_varies(part) for part in value.parts)
+        return any(_varies_between_threads(part) for part in value.parts)
     if L.lazy_integers(value) is not None:
         return True
     return value.words.shape[2] > 1 or (not isinstance(value.flags, int) and value.flags.shape[1] > 1)
@@ -126,7 +126,7 @@ def _warps(machine: Machine, predicate: Array) -> Array:
     return padded.reshape(machine.blocks, count, 32)
 
 
-def _spread(machine: Machine, per_warp: Array) -> Array:
+def _broadcast_to_lanes(machine: Machine, per_warp: Array) -> Array:
     return np.repeat(per_warp, 32, axis=1)[:, : machine.threads]
 
 
@@ -136,7 +136,7 @@ def ballot(machine: Machine, predicate: Array) -> Array:
         raise Unsupported("the set of lanes that vote depends on data")
     lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
     bits = (lanes.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
-    return _spread(machine, bits)
+    return _broadcast_to_lanes(machine, bits)
 
 
 @TABLE.opcode("vote", "activemask", "match", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
@@ -159,7 +159,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
     members = instruction.operands[2]
 
     def step(machine: Machine) -> None:
-        _check_takers(machine, members, line)
+        _check_exact_members(machine, members, line)
         predicate = machine.known(machine.read_bits(source, 1))
         if predicate is None:
             raise Unsupported("a vote depends on data", line)
@@ -181,10 +181,10 @@ def elect(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        _check_takers(machine, members, line)
+        _check_exact_members(machine, members, line)
         lanes = _warps(machine, machine.active())
         first = np.argmax(lanes, axis=2).astype(np.uint32)
-        leader = _spread(machine, first)
+        leader = _broadcast_to_lanes(machine, first)
         lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
         chosen = lane == leader
         write_pair(machine, destination, leader, chosen)
@@ -213,11 +213,11 @@ def redux(instruction: Instruction, context: Context) -> Step:
         value = machine.read_bits(source, 32)
         if machine.threads % 32 or not _full_warps(machine):
             raise Unsupported("redux over part of a warp", line)
-        _check_takers(machine, members, line)
+        _check_exact_members(machine, members, line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         for distance in (1, 2, 4, 8, 16):
-            other = take_threads(value, thread ^ distance) if _varies(value) else value
-            value = _exact(machine, meaning, value, other)
+            other = take_threads(value, thread ^ distance) if _varies_between_threads(value) else value
+            value = _combine(machine, meaning, value, other)
         machine.write(destination, value)
 
     return step
@@ -231,7 +231,7 @@ def _full_warps(machine: Machine) -> bool:
     return bool(((lanes == whole).all(axis=2) | ~lanes.any(axis=2)).all())
 
 
-def _exact(machine: Machine, meaning: Operation, left: Value, right: Value) -> Value:
+def _combine(machine: Machine, meaning: Operation, left: Value, right: Value) -> Value:
     if meaning.is_float:
         return machine.domain.floating(meaning, [left, right])
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Container
 
 from bitwise_core.assembly.module import Immediate, Operand, Register, Symbol, Vector
-from bitwise_nvidia_ptx.lexer import RefusedError, snippet
+from bitwise_nvidia_ptx.lexer import ParseError, snippet
 
-_TRIPLES = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
-_SINGLES = (
+_WITH_AXES = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+_SCALARS = (
     "warpid",
     "nwarpid",
     "laneid",
@@ -40,17 +40,17 @@ _SINGLES = (
     "reserved_smem_offset_0",
     "reserved_smem_offset_1",
 )
-SPECIAL = frozenset(
-    [f"%{name}{part}" for name in _TRIPLES for part in ("", ".x", ".y", ".z", ".w")]
-    + [f"%{name}" for name in _SINGLES]
+SPECIAL_REGISTERS = frozenset(
+    [f"%{name}{part}" for name in _WITH_AXES for part in ("", ".x", ".y", ".z", ".w")]
+    + [f"%{name}" for name in _SCALARS]
     + [f"%envreg{n}" for n in range(32)]
     + [f"%pm{n}{wide}" for n in range(8) for wide in ("", "_64")]
 )
 """The registers that the machine defines."""
 
 _RESERVED = frozenset(["_", "%", "WARP_SZ"])
-PARTS = "xyzw"
-_PART = dict(zip("xyzwrgba", PARTS * 2, strict=True))
+LANE_NAMES = "xyzw"
+_LANE_OF = dict(zip("xyzwrgba", LANE_NAMES * 2, strict=True))
 _FAMILY_DIGITS = 10
 _TRAILING = re.compile(r"[0-9]{1,10}\Z")
 
@@ -77,7 +77,7 @@ class Scope:
     def _check_new(self, name: str, known: Container[str]) -> None:
         self._check_special(name)
         if name in known:
-            raise RefusedError(f"{name} is declared twice in this block; remove or rename one")
+            raise ParseError(f"{name} is declared twice in this block; remove or rename one")
         self.cache.clear()
 
     def symbol(self, name: str) -> str:
@@ -86,7 +86,7 @@ class Scope:
         root = self.root
         unique = name if self.number == 0 and (root is self or name not in root.taken) else f"{name}${self.number}"
         if unique in self.taken or (root is not self and unique in root.taken):
-            raise RefusedError(f"{name} cannot be told from {unique}, declared elsewhere; rename one")
+            raise ParseError(f"{name} cannot be told from {unique}, declared elsewhere; rename one")
         self.taken.add(unique)
         self.named[name] = Symbol(unique)
         return unique
@@ -100,7 +100,7 @@ class Scope:
         scope = self.parent
         while scope is not None:
             if scope._own(name) is not None:
-                raise RefusedError(f"label {name} hides a name declared outside its block; rename one")
+                raise ParseError(f"label {name} hides a name declared outside its block; rename one")
             scope = scope.parent
         return self.symbol(name)
 
@@ -132,17 +132,17 @@ class Scope:
     def _check_register(self, name: str, known: Container[str]) -> None:
         self._check_new(name, known)
         if "$" in name:
-            raise RefusedError(f"register {name} has a '$' in its name, which the parser keeps for itself; rename it")
+            raise ParseError(f"register {name} has a '$' in its name, which the parser keeps for itself; rename it")
 
     def _check_special(self, name: str) -> None:
-        if name in SPECIAL or name in _RESERVED:
-            raise RefusedError(f"{name} is a name that PTX keeps for itself and cannot be declared; rename it")
+        if name in SPECIAL_REGISTERS or name in _RESERVED:
+            raise ParseError(f"{name} is a name that PTX keeps for itself and cannot be declared; rename it")
 
     def _make(self, unique: str, width: int, lanes: int) -> Operand:
         if lanes == 1:
             self.registers[unique] = width
             return Register(unique)
-        names = [f"{unique}.{part}" for part in PARTS[:lanes]]
+        names = [f"{unique}.{part}" for part in LANE_NAMES[:lanes]]
         self.registers.update((name, width) for name in names)
         return Vector(tuple(Register(name) for name in names))
 
@@ -168,7 +168,7 @@ class Scope:
             if family is None or int(index) >= family[0]:
                 continue
             if found is not None:
-                raise RefusedError(f"{name} is declared twice in this block; remove or rename one")
+                raise ParseError(f"{name} is declared twice in this block; remove or rename one")
             _, prefix, width, lanes = family
             self._check_special(name)
             unique = f"{prefix}{index}"
@@ -188,13 +188,13 @@ class Scope:
             if found is not None:
                 if not dot:
                     return found
-                if isinstance(found, Vector) and _PART.get(part, "none") in PARTS[: len(found.items)]:
-                    return found.items[PARTS.index(_PART[part])]
-                raise RefusedError(f"{base} has no element .{part}")
+                if isinstance(found, Vector) and _LANE_OF.get(part, "none") in LANE_NAMES[: len(found.items)]:
+                    return found.items[LANE_NAMES.index(_LANE_OF[part])]
+                raise ParseError(f"{base} has no element .{part}")
             scope = scope.parent
-        if name in SPECIAL or name == "_":
+        if name in SPECIAL_REGISTERS or name == "_":
             return Register(name)
         if name == "WARP_SZ":
             return Immediate(32)
         what = "register" if name.startswith("%") else "name"
-        raise RefusedError(f"{what} {snippet(name)} is not declared; declare it, or correct the name")
+        raise ParseError(f"{what} {snippet(name)} is not declared; declare it, or correct the name")

@@ -20,13 +20,13 @@ from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 
 TABLE = OpcodeTable()
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class PendingCopy:
     """One copy in flight: its cells and value in the lanes that issued it."""
 
     cells: Array
@@ -38,16 +38,16 @@ class Copy:
 
 
 @dataclass(slots=True)
-class Copies:
+class PendingCopies:
     """The copies of a batch: those not yet committed, and the groups of each set of threads."""
 
-    open: list[Copy] = field(default_factory=list)
-    groups: dict[bytes, AsyncGroups[Copy]] = field(default_factory=dict)
+    open: list[PendingCopy] = field(default_factory=list)
+    groups: dict[bytes, AsyncGroups[PendingCopy]] = field(default_factory=dict)
 
 
-def copies_of(machine: Machine) -> Copies:
+def pending_copies(machine: Machine) -> PendingCopies:
     """The batch's copies in flight."""
-    copies: Copies = machine.extra.setdefault("copies", Copies())
+    copies: PendingCopies = machine.extra.setdefault("copies", PendingCopies())
     return copies
 
 
@@ -67,12 +67,12 @@ def copy(instruction: Instruction, context: Context) -> Step:
     if parts[2] == "commit_group":
         return _commit
     if parts[2] in ("wait_group", "wait_all"):
-        keep = literal_of(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
+        keep = literal_value(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
         return _wait(keep, parts[2] == "wait_all")
     if parts[2] not in ("ca", "cg") or parts[3] not in ("shared", "shared::cta") or "global" not in parts:
         raise UnknownInstruction(instruction)
     target, source, size, *rest = instruction.operands
-    bits = 8 * literal_of(size, instruction)
+    bits = 8 * literal_value(size, instruction)
     hinted = any("cache_hint" in each for each in parts)
     used = rest[: len(rest) - 1] if hinted else rest
     line = instruction.line
@@ -97,20 +97,20 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
         count = None if size is None else machine.read_bits(size, 32)
         value = machine.memory.copied(machine, begin, bits, count, line)
     else:
-        value = _source(machine, origin, bits, size, line)
+        value = _source_value(machine, origin, bits, size, line)
     shared = machine.shared
     cells = shared.cells(place, machine.mask)
     for races, where, threads in watched(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
-    copies_of(machine).open.append(Copy(cells, value, machine.mask, bits, acting, blocks))
+    pending_copies(machine).open.append(PendingCopy(cells, value, machine.mask, bits, acting, blocks))
 
 
-def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
+def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
     zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     outer = machine.mask
     if size is None:
-        return _leaves(machine, origin, bits, line)
+        return _load_global(machine, origin, bits, line)
     count = machine.known(machine.read_bits(size, 32))
     if count is None:
         raise Unsupported("an asynchronous copy's size depends on data", line)
@@ -122,12 +122,12 @@ def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, li
     if not reading.any():
         return zero
     machine.mask = None if reading.all() else reading
-    value = _leaves(machine, origin, bits, line)
+    value = _load_global(machine, origin, bits, line)
     machine.mask = outer
     return value if reading.all() else blend_values(whole, value, zero)
 
 
-def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
+def _load_global(machine: Machine, origin: Array, bits: int, line: int) -> Value:
     where = origin.astype(np.uint64, copy=False)
     parts = [
         machine.memory.load(
@@ -145,9 +145,9 @@ def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
 
 def _commit(machine: Machine) -> None:
     """The active threads close a group of all that they have issued."""
-    copies, acting, blocks = copies_of(machine), machine.active_threads(), machine.active_blocks()
-    group: list[Copy] = []
-    left: list[Copy] = []
+    copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
+    group: list[PendingCopy] = []
+    left: list[PendingCopy] = []
     for each in copies.open:
         threads, rows = acting[each.threads], blocks[each.blocks]
         if threads.any() and rows.any() and not (threads.all() and rows.all()):
@@ -159,7 +159,7 @@ def _commit(machine: Machine) -> None:
 
 def _wait(keep: int, everything: bool) -> Step:
     def step(machine: Machine) -> None:
-        copies, acting, blocks = copies_of(machine), machine.active_threads(), machine.active_blocks()
+        copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
         if everything:
             _commit(machine)
         for key, groups in copies.groups.items():
@@ -175,7 +175,7 @@ def _wait(keep: int, everything: bool) -> Step:
     return step
 
 
-def _finish(machine: Machine, copy: Copy, done: Array) -> None:
+def _finish(machine: Machine, copy: PendingCopy, done: Array) -> None:
     mask = copy.mask
     if not done.all():
         mask = done[:, None] if mask is None else mask & done[:, None]

@@ -7,9 +7,9 @@ import struct
 from typing import NamedTuple
 
 from bitwise_core.assembly.module import Parameter, SharedArray
-from bitwise_nvidia_ptx.lexer import NAME, RefusedError, snippet
-from bitwise_nvidia_ptx.names import Scope
-from bitwise_nvidia_ptx.operands import integer, number
+from bitwise_nvidia_ptx.lexer import NAME, ParseError, snippet
+from bitwise_nvidia_ptx.scope import Scope
+from bitwise_nvidia_ptx.operands import parse_integer, parse_number
 
 WIDTHS = {
     "pred": 1,
@@ -39,7 +39,7 @@ _SPACES = frozenset(["global", "shared", "const", "local"])
 def _width(kind: str) -> int:
     width = WIDTHS.get(kind)
     if width is None:
-        raise RefusedError(f".{kind} is not a type that a declaration here may have")
+        raise ParseError(f".{kind} is not a type that a declaration here may have")
     return width
 
 
@@ -50,19 +50,19 @@ def declare_registers(rest: str, scope: Scope) -> None:
     """
     match = _REGISTERS.match(rest)
     if match is None:
-        raise RefusedError(f"{snippet('.reg' + rest)} lists no registers; write .reg .type name, name<count>")
+        raise ParseError(f"{snippet('.reg' + rest)} lists no registers; write .reg .type name, name<count>")
     lanes, width = int(match[1] or 1), _width(match[2])
     for text in match[3].split(","):
         register = _REGISTER.match(text)
         if register is None:
-            raise RefusedError(f"{snippet(text)} is not the name of a register")
+            raise ParseError(f"{snippet(text)} is not the name of a register")
         if register[2]:
             scope.family(register[1], int(register[2]), width, lanes)
         else:
             scope.register(register[1], width, lanes)
 
 
-class Declared(NamedTuple):
+class Declaration(NamedTuple):
     """One declared name: its size in bytes (0 for an open array), its parts, and its attributes."""
 
     name: str
@@ -74,7 +74,7 @@ class Declared(NamedTuple):
     kind: str
 
 
-def declared(text: str) -> Declared:
+def parse_declaration(text: str) -> Declaration:
     """A parameter or array, from what follows its state space: attributes, type, name, bounds.
 
     Raises RefusedError for an unknown type or attribute, and for text that is no declaration.
@@ -85,35 +85,35 @@ def declared(text: str) -> Declared:
         word = match[4]
         if match[1]:
             if align:
-                raise RefusedError(".align is given twice; a declaration has one alignment")
+                raise ParseError(".align is given twice; a declaration has one alignment")
             align = int(match[2])
             if align == 0 or align & (align - 1):
-                raise RefusedError(f"an alignment is a power of two, and {align} is none")
+                raise ParseError(f"an alignment is a power of two, and {align} is none")
         elif match[3]:
             lanes = int(match[3])
         elif word == "ptr" and not pointer:
             pointer = True
         elif not (pointer and word in _SPACES):
             if kind:
-                raise RefusedError(f".{word} follows the type .{kind}; a declaration has one type")
+                raise ParseError(f".{word} follows the type .{kind}; a declaration has one type")
             kind = word
     match = _DECLARED.match(text, position)
     if match is None or not kind:
-        raise RefusedError(f"{snippet(text)} is not a declaration; write .type name or .type name[count]")
+        raise ParseError(f"{snippet(text)} is not a declaration; write .type name or .type name[count]")
     element = _width(kind) * lanes // 8
     if element == 0:
-        raise RefusedError("a predicate lives in a register only; declare it with .reg")
+        raise ParseError("a predicate lives in a register only; declare it with .reg")
     bounds = _BOUND.findall(match[2])
     count = 1
     for place, bound in enumerate(bounds):
         if not bound and place:
-            raise RefusedError("only the first bound of an array may be left open")
-        count *= integer(bound) if bound else 0
+            raise ParseError("only the first bound of an array may be left open")
+        count *= parse_integer(bound) if bound else 0
     default = 4 if pointer else element
-    return Declared(match[1], element * count, element, align or default, bool(bounds), pointer, kind)
+    return Declaration(match[1], element * count, element, align or default, bool(bounds), pointer, kind)
 
 
-def parameter(text: str, scope: Scope) -> Parameter:
+def parse_parameter(text: str, scope: Scope) -> Parameter:
     """The parameter that `.param ...` declares, entered in `scope`.
 
     `align` is that of the pointee for a pointer, and the parameter's own for an array and an aligned scalar.
@@ -121,50 +121,50 @@ def parameter(text: str, scope: Scope) -> Parameter:
     """
     stripped = text.strip()
     if not stripped.startswith(".param"):
-        raise RefusedError(
+        raise ParseError(
             f"{snippet(text)} is not a parameter; write .param .type name (register parameters are not read)"
         )
-    found = declared(stripped[len(".param") :])
+    found = parse_declaration(stripped[len(".param") :])
     if found.size == 0:
-        raise RefusedError(f"parameter {found.name} has no size")
+        raise ParseError(f"parameter {found.name} has no size")
     aligned = found.pointer or found.array or ".align" in text
     return Parameter(scope.symbol(found.name), found.size, found.pointer, found.align if aligned else 1)
 
 
-def _element(text: str, found: Declared) -> bytes:
-    literal = number(text)
+def _element_bytes(text: str, found: Declaration) -> bytes:
+    literal = parse_number(text)
     size = found.element
     if found.kind.startswith("f") and literal.kind == "int":
-        raise RefusedError(f"{snippet(text)} is an integer, and .{found.kind} needs a floating-point literal")
+        raise ParseError(f"{snippet(text)} is an integer, and .{found.kind} needs a floating-point literal")
     value = literal.value
     if literal.kind != "int":
         if not found.kind.startswith("f") or (literal.kind == "f32") != (size == 4):
-            raise RefusedError(f"{snippet(text)} does not have the width of .{found.kind}")
+            raise ParseError(f"{snippet(text)} does not have the width of .{found.kind}")
     elif not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
-        raise RefusedError(f"{snippet(text)} does not fit in .{found.kind}")
+        raise ParseError(f"{snippet(text)} does not fit in .{found.kind}")
     return struct.pack("<Q", value % (1 << 64))[:size]
 
 
-def _initial(text: str, found: Declared) -> bytes:
+def _initial_bytes(text: str, found: Declaration) -> bytes:
     inner = text.strip()
     braced = inner.startswith("{") and inner.endswith("}")
     if braced != found.array or (found.array and not inner[1:-1].strip()):
-        raise RefusedError(
+        raise ParseError(
             f"{snippet(text)} does not initialise {found.name}: an array takes a braced list, a scalar none"
         )
     if found.element > 8 or found.kind in ("b128", "f16", "bf16"):
-        raise RefusedError(f"initial values of .{found.kind} elements of {found.element} bytes are not read")
-    values = [_element(part.strip(), found) for part in (inner[1:-1] if braced else inner).split(",")]
+        raise ParseError(f"initial values of .{found.kind} elements of {found.element} bytes are not read")
+    values = [_element_bytes(part.strip(), found) for part in (inner[1:-1] if braced else inner).split(",")]
     data = b"".join(values)
     size = found.size or len(data)
     if size > INITIAL_LIMIT:
-        raise RefusedError(f"{found.name} has initial values for {size} bytes; at most {INITIAL_LIMIT} are read")
+        raise ParseError(f"{found.name} has initial values for {size} bytes; at most {INITIAL_LIMIT} are read")
     if len(data) > size:
-        raise RefusedError(f"{found.name} has {len(data)} bytes of initial values and {size} bytes of space")
+        raise ParseError(f"{found.name} has {len(data)} bytes of initial values and {size} bytes of space")
     return data.ljust(size, b"\0")
 
 
-def array(rest: str, scope: Scope, *, initial: bool, open_ended: bool) -> SharedArray:
+def parse_array(rest: str, scope: Scope, *, initial: bool, open_ended: bool) -> SharedArray:
     """The array or scalar that `.shared`, `.local`, `.global` or `.const` declares, entered in `scope`.
 
     `rest` is the text behind the state space; `initial` and `open_ended` say whether this state space takes
@@ -172,11 +172,11 @@ def array(rest: str, scope: Scope, *, initial: bool, open_ended: bool) -> Shared
     fit, and for values that name a symbol.
     """
     declaration, equals, values = rest.partition("=")
-    found = declared(declaration)
+    found = parse_declaration(declaration)
     if equals and not initial:
-        raise RefusedError(f"{found.name} is in a state space that takes no initial values")
-    data = _initial(values, found) if equals else None
+        raise ParseError(f"{found.name} is in a state space that takes no initial values")
+    data = _initial_bytes(values, found) if equals else None
     size = found.size if data is None else len(data)
     if size == 0 and not open_ended:
-        raise RefusedError(f"{found.name} has no size; only an .extern array is sized elsewhere")
+        raise ParseError(f"{found.name} has no size; only an .extern array is sized elsewhere")
     return SharedArray(scope.symbol(found.name), size, found.align, data)

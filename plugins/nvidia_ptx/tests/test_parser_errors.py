@@ -180,10 +180,10 @@ def test_the_line_is_that_of_the_instruction() -> None:
 
 
 def test_the_size_limit_is_checked_first() -> None:
-    assert refusal(b"\xff" * (lexer.LIMIT + 1)).reason == (
+    assert refusal(b"\xff" * (lexer.SIZE_LIMIT + 1)).reason == (
         "the text has 33554433 bytes; the parser reads at most 33554432"
     )
-    assert refusal("x" * (lexer.LIMIT + 1)).line == 1
+    assert refusal("x" * (lexer.SIZE_LIMIT + 1)).line == 1
 
 
 def test_every_cut_is_refused() -> None:

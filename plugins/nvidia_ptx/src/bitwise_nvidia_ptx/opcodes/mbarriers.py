@@ -15,13 +15,13 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
 from bitwise_core.execution.values.symbolic_vector import Array, Value
-from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, single_address
+from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, require_known_condition, uniform_address
 
 TABLE = OpcodeTable()
 
 
 @dataclass(slots=True)
-class MemoryBarrier:
+class MBarrier:
     """An mbarrier of every block: arrivals and bytes still missing, the phase, and copies that it announces."""
 
     address: int
@@ -33,11 +33,11 @@ class MemoryBarrier:
     """Per copy: the phase in which it completes, its cells, value, blocks and touched cells."""
 
 
-def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
+def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
     """The mbarrier at an address that all active lanes share.  Raises Unsupported."""
-    needs_no_data(machine, "an mbarrier operation")
-    address = single_address(machine, operand, "an mbarrier")
-    found: MemoryBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
+    require_known_condition(machine, "an mbarrier operation")
+    address = uniform_address(machine, operand, "an mbarrier")
+    found: MBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
     if found is None:
         raise Unsupported("an mbarrier is used before it is initialised")
     _touch(machine, address, writes=False)
@@ -57,7 +57,7 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
             races.reads(where, actors, "uses an mbarrier in")
 
 
-def settle_phase(machine: Machine, barrier: MemoryBarrier) -> None:
+def complete_phase(machine: Machine, barrier: MBarrier) -> None:
     """Where nothing is missing, the phase ends and the next one begins."""
     done: Array = (barrier.missing <= 0) & (barrier.bytes == 0)
     if np.any(done):
@@ -68,7 +68,7 @@ def settle_phase(machine: Machine, barrier: MemoryBarrier) -> None:
 
 
 @TABLE.opcode("mbarrier", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.STORE)
-def memory_barrier(instruction: Instruction, context: Context) -> Step:
+def mbarrier(instruction: Instruction, context: Context) -> Step:
     """mbarrier.{init,inval,arrive,arrive.expect_tx,expect_tx,try_wait,test_wait}."""
     parts = instruction.opcode.split(".")
     line = instruction.line
@@ -79,7 +79,7 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
         target = instruction.operands[0]
 
         def invalidate(machine: Machine) -> None:
-            address = single_address(machine, target, "an mbarrier")
+            address = uniform_address(machine, target, "an mbarrier")
             _touch(machine, address, writes=True)
             if machine.active_blocks().all():
                 machine.extra.get("mbarriers", {}).pop(address, None)
@@ -90,7 +90,7 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
     if verb in ("try_wait", "test_wait"):
         if "parity" not in parts:
             raise UnknownInstruction(instruction)
-        if not _waited_for(instruction, context):
+        if not _is_retried(instruction, context):
             why = "is not repeated by a branch until it succeeds, which is not modelled"
             raise UnknownInstruction(instruction, why)
         destination, target, parity = instruction.operands[:3]
@@ -99,13 +99,13 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
             wanted = machine.known(machine.read_bits(parity, 32))
             if wanted is None:
                 raise Unsupported("an mbarrier's parity depends on data", line)
-            return _wait(machine, barrier_at(machine, target), destination, wanted)
+            return _wait(machine, mbarrier_at(machine, target), destination, wanted)
 
         return wait
     raise UnknownInstruction(instruction)
 
 
-def _waited_for(instruction: Instruction, context: Context) -> bool:
+def _is_retried(instruction: Instruction, context: Context) -> bool:
     """Whether the next instruction branches back to this one (or before it) while the wait has not succeeded."""
     instructions = context.kernel.instructions
     place = next((index for index, each in enumerate(instructions) if each is instruction), None)
@@ -129,15 +129,15 @@ def _initialise(instruction: Instruction) -> Step:
         blocks = machine.blocks
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
-        address = single_address(machine, target, "an mbarrier")
-        _begin(machine, MemoryBarrier(address, arrivals, arrivals.copy(), zero, zero.copy()))
+        address = uniform_address(machine, target, "an mbarrier")
+        _replace_in_active_blocks(machine, MBarrier(address, arrivals, arrivals.copy(), zero, zero.copy()))
 
     return step
 
 
-def _begin(machine: Machine, barrier: MemoryBarrier) -> None:
+def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
     """The active blocks' mbarrier begins anew; that of blocks which parted from them stays as it is."""
-    known: dict[int, MemoryBarrier] = machine.extra.setdefault("mbarriers", {})
+    known: dict[int, MBarrier] = machine.extra.setdefault("mbarriers", {})
     before, blocks = known.get(barrier.address), machine.active_blocks()
     if before is not None and not blocks.all():
         for name in ("count", "missing", "bytes", "phase"):
@@ -159,8 +159,8 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
     target, rest = operands[index], operands[index + 1 :]
 
     def step(machine: Machine) -> None:
-        barrier = barrier_at(machine, target)
-        lanes = acting_lanes(machine)
+        barrier = mbarrier_at(machine, target)
+        lanes = active_lane_count(machine)
         amount = 1
         if rest:
             number = machine.known(machine.read_bits(rest[0], 32))
@@ -179,12 +179,12 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         if (barrier.missing < 0).any():
             raise Unsupported("threads arrive at an mbarrier more often than its phase waits for", instruction.line)
         if arrives:
-            settle_phase(machine, barrier)
+            complete_phase(machine, barrier)
 
     return step
 
 
-def _wait(machine: Machine, barrier: MemoryBarrier, destination: Operand, parity: Array) -> Control | None:
+def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array) -> Control | None:
     """Waits for the phase of the given parity: it is over when the barrier's current phase has the other one."""
     active = machine.active()
     ready = (barrier.phase[:, None] & 1) != (parity.astype(np.int64) & 1)

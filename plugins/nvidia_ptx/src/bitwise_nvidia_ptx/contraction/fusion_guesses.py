@@ -75,18 +75,18 @@ def _movable(program: Program, text: str, product: int, consumer: int) -> bool:
     function = program.functions[statement.function]
     inner = {spelling(name) for name in function.registers if "$" in name}
     moved = registers_of(*statement.read)
-    if not any("$" in name or _declares(inner, name) for name in moved):
+    if not any("$" in name or _is_declared(inner, name) for name in moved):
         return True
     spans = [span_of(each.instruction) for each in program.statements[product : consumer + 1]]
     between = (text[before[1] : after[0]] for before, after in pairwise(spans))
     return not any(mark in gap for gap in between for mark in ("{", "}", ".reg"))
 
 
-def _declares(declared: set[str], name: str) -> bool:
+def _is_declared(declared: set[str], name: str) -> bool:
     return name in declared or any(name.startswith(each) and name[len(each) :].isdigit() for each in declared)
 
 
-def choices(program: Program, text: str) -> list[tuple[Fusion, ...]]:
+def fusion_guesses(program: Program, text: str) -> list[tuple[Fusion, ...]]:
     """Guesses at what ptxas fuses, likeliest first, without repetition; the empty guess is not among them."""
     groups = fusable(program, text)
     if not groups:

@@ -12,7 +12,7 @@ from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.memory import address_of
 
 
-def single_address(machine: Machine, operand: Operand, what: str) -> int:
+def uniform_address(machine: Machine, operand: Operand, what: str) -> int:
     """An address that all active lanes share."""
     value = machine.known(address_of(machine, operand))
     if value is None:
@@ -27,19 +27,19 @@ def single_address(machine: Machine, operand: Operand, what: str) -> int:
     return int(value.flat[0])
 
 
-def needs_no_data(machine: Machine, what: str) -> None:
+def require_known_condition(machine: Machine, what: str) -> None:
     """Raises Unsupported where a condition over data decides whether `what` happens."""
     if machine.condition is not None:
         raise Unsupported(f"{what} depends on data")
 
 
-def acting_lanes(machine: Machine) -> Array:
+def active_lane_count(machine: Machine) -> Array:
     """How many lanes of each block are active, shape (blocks,)."""
     lanes: Array = machine.active().sum(axis=1)
     return lanes
 
 
-def of_acting_thread(machine: Machine, value: Array) -> Array:
+def value_of_issuing_thread(machine: Machine, value: Array) -> Array:
     """A value of the one thread that acts in each block, shape (blocks or 1, 1)."""
     special = L.lazy_integers(value)
     if special is not None:

@@ -29,7 +29,7 @@ _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 
 
 @once_a_kernel
-def _sorted_out(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[str], frozenset[str]]:
+def _classified_registers(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[str], frozenset[str]]:
     """The registers of run time; and those of literals alone that are written more than once, or depend on such."""
     edges: list[tuple[frozenset[str], frozenset[str]]] = []
     found: set[str] = set()
@@ -42,14 +42,14 @@ def _sorted_out(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[str], f
         if run_time or symbols or any(name.startswith(_SPECIAL) for name in read):
             found.update(info.writes)
         edges.append((info.writes, read))
-    _spread(edges, found)
+    _propagate(edges, found)
     count = Counter(name for written, _ in edges for name in written)
     several = {name for name, times in count.items() if times > 1 and name not in found}
-    _spread(edges, several)
+    _propagate(edges, several)
     return frozenset(found), frozenset(several - found)
 
 
-def _spread(edges: list[tuple[frozenset[str], frozenset[str]]], found: set[str]) -> None:
+def _propagate(edges: list[tuple[frozenset[str], frozenset[str]]], found: set[str]) -> None:
     """Adds whatever is computed from the registers in `found`."""
     changed = True
     while changed:
@@ -116,7 +116,7 @@ def pointer_parameters(kernel: Kernel, register: str, opcodes: OpcodeTable) -> f
     return frozenset(found) if found else None
 
 
-def is_literal(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool | None:
+def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool | None:
     """Whether the assembler knows the operand's value.
 
     None where that cannot be told: a register of literals alone that is written several times, as in a loop, which the
@@ -126,13 +126,13 @@ def is_literal(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool |
         return True
     if not isinstance(operand, Register):
         return False
-    run_time, unclear = _sorted_out(kernel, opcodes)
+    run_time, unclear = _classified_registers(kernel, opcodes)
     return None if operand.name in unclear else operand.name not in run_time
 
 
-def known_suffix(operand: Operand, context: Context, instruction: Instruction) -> str:
+def literal_suffix(operand: Operand, context: Context, instruction: Instruction) -> str:
     """How the name of an approximation says that its operand is a literal.  Raises UnknownInstruction."""
-    known = is_literal(operand, context.kernel, context.arch.opcodes)
+    known = is_assembler_constant(operand, context.kernel, context.arch.opcodes)
     if known is None:
         raise UnknownInstruction(instruction, "approximates a number that the assembler may or may not know")
     return ".literal" if known else ""
