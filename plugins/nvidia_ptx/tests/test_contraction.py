@@ -374,6 +374,6 @@ def test_audits_in_several_threads_are_those_of_one(ptxas: Ptxas) -> None:
 def test_text_that_ptxas_refuses_is_unresolved(ptxas: Ptxas) -> None:
     found = audited(kernel(MUL, ADD, "no.such.instruction;"), ptxas)
     assert found.method == "unresolved"
-    assert found.reason.startswith("ptxas refuses the text: ")
-    with pytest.raises(AssemblyFailed, match="refuses"):
+    assert found.reason.startswith("ptxas rejects the text: ")
+    with pytest.raises(AssemblyFailed, match="rejects"):
         ptxas.digest("nonsense")

@@ -1,4 +1,4 @@
-"""The declarations of PTX: registers, parameters and arrays, with their types and initial values."""
+"""PTX declarations: registers, parameters and arrays, with their types and initial values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from bitwise_core.assembly.module import Parameter, SharedArray
 from bitwise_nvidia_ptx.lexer import NAME, ParseError, snippet
-from bitwise_nvidia_ptx.scope import Scope
 from bitwise_nvidia_ptx.operands import parse_integer, parse_number
+from bitwise_nvidia_ptx.scope import Scope
 
 WIDTHS = {
     "pred": 1,
@@ -23,10 +23,10 @@ WIDTHS = {
     **{f"{kind}{width}": width for kind in "bus" for width in (8, 16, 32, 64)},
     **{f"f{width}": width for width in (16, 32, 64)},
 }
-"""The width in bits of each type that a declaration may have."""
+"""The width in bits of each type that the parser accepts in a declaration."""
 
 INITIAL_LIMIT = 64 * 1024 * 1024
-"""The largest array with initial values, in bytes."""
+"""The largest size of an array with initial values, in bytes."""
 
 _REGISTERS = re.compile(r"\s++(?:\.v([24])\s++)?+\.(\w++)\s++(.*+)\Z", re.ASCII | re.DOTALL)
 _REGISTER = re.compile(rf"\s*+({NAME})\s*+(?:<\s*+([0-9]{{1,9}}+)\s*+>\s*+)?+\Z", re.ASCII)
@@ -39,14 +39,14 @@ _SPACES = frozenset(["global", "shared", "const", "local"])
 def _width(kind: str) -> int:
     width = WIDTHS.get(kind)
     if width is None:
-        raise ParseError(f".{kind} is not a type that a declaration here may have")
+        raise ParseError(f".{kind} is not a supported type of a declaration")
     return width
 
 
 def declare_registers(rest: str, scope: Scope) -> None:
-    """Declare in `scope` what a `.reg` directive lists; `rest` is its text behind `.reg`.
+    """Declare in `scope` the registers of a `.reg` directive; `rest` is the text after `.reg`.
 
-    Raises RefusedError for an unknown type, a name declared before, or text that is no list of names.
+    Raises ParseError for an unknown type, a name that is already declared, or text that is not a list of names.
     """
     match = _REGISTERS.match(rest)
     if match is None:
@@ -63,7 +63,10 @@ def declare_registers(rest: str, scope: Scope) -> None:
 
 
 class Declaration(NamedTuple):
-    """One declared name: its size in bytes (0 for an open array), its parts, and its attributes."""
+    """One declared name; sizes are in bytes.
+
+    `size` is 0 for an array with an open bound; `element` is the size of an element, `kind` the type without its dot.
+    """
 
     name: str
     size: int
@@ -75,9 +78,9 @@ class Declaration(NamedTuple):
 
 
 def parse_declaration(text: str) -> Declaration:
-    """A parameter or array, from what follows its state space: attributes, type, name, bounds.
+    """Parse a parameter or array from the text after its state space: attributes, type, name, bounds.
 
-    Raises RefusedError for an unknown type or attribute, and for text that is no declaration.
+    Raises ParseError for an unknown type or attribute, and for text that is not a declaration.
     """
     position, align, lanes, kind, pointer = 0, 0, 1, "", False
     while (match := _ATTRIBUTE.match(text, position)) is not None:
@@ -88,7 +91,7 @@ def parse_declaration(text: str) -> Declaration:
                 raise ParseError(".align is given twice; a declaration has one alignment")
             align = int(match[2])
             if align == 0 or align & (align - 1):
-                raise ParseError(f"an alignment is a power of two, and {align} is none")
+                raise ParseError(f"an alignment is a power of two, and {align} is not")
         elif match[3]:
             lanes = int(match[3])
         elif word == "ptr" and not pointer:
@@ -102,7 +105,7 @@ def parse_declaration(text: str) -> Declaration:
         raise ParseError(f"{snippet(text)} is not a declaration; write .type name or .type name[count]")
     element = _width(kind) * lanes // 8
     if element == 0:
-        raise ParseError("a predicate lives in a register only; declare it with .reg")
+        raise ParseError("a predicate must be a register; declare it with .reg")
     bounds = _BOUND.findall(match[2])
     count = 1
     for place, bound in enumerate(bounds):
@@ -114,15 +117,15 @@ def parse_declaration(text: str) -> Declaration:
 
 
 def parse_parameter(text: str, scope: Scope) -> Parameter:
-    """The parameter that `.param ...` declares, entered in `scope`.
+    """Parse `.param ...` and declare the parameter in `scope`.
 
-    `align` is that of the pointee for a pointer, and the parameter's own for an array and an aligned scalar.
-    Raises RefusedError for anything else.
+    `align` is the alignment of the pointee for a pointer, and of the parameter itself for an array or an aligned
+    scalar.  Raises ParseError for anything else.
     """
     stripped = text.strip()
     if not stripped.startswith(".param"):
         raise ParseError(
-            f"{snippet(text)} is not a parameter; write .param .type name (register parameters are not read)"
+            f"{snippet(text)} is not a parameter; write .param .type name (register parameters are not supported)"
         )
     found = parse_declaration(stripped[len(".param") :])
     if found.size == 0:
@@ -150,26 +153,26 @@ def _initial_bytes(text: str, found: Declaration) -> bytes:
     braced = inner.startswith("{") and inner.endswith("}")
     if braced != found.array or (found.array and not inner[1:-1].strip()):
         raise ParseError(
-            f"{snippet(text)} does not initialise {found.name}: an array takes a braced list, a scalar none"
+            f"{snippet(text)} does not initialise {found.name}: an array takes a braced list, a scalar a single value"
         )
     if found.element > 8 or found.kind in ("b128", "f16", "bf16"):
-        raise ParseError(f"initial values of .{found.kind} elements of {found.element} bytes are not read")
+        raise ParseError(f"initial values of .{found.kind} elements of {found.element} bytes are not supported")
     values = [_element_bytes(part.strip(), found) for part in (inner[1:-1] if braced else inner).split(",")]
     data = b"".join(values)
     size = found.size or len(data)
     if size > INITIAL_LIMIT:
-        raise ParseError(f"{found.name} has initial values for {size} bytes; at most {INITIAL_LIMIT} are read")
+        raise ParseError(f"{found.name} has initial values for {size} bytes; at most {INITIAL_LIMIT} are supported")
     if len(data) > size:
         raise ParseError(f"{found.name} has {len(data)} bytes of initial values and {size} bytes of space")
     return data.ljust(size, b"\0")
 
 
 def parse_array(rest: str, scope: Scope, *, initial: bool, open_ended: bool) -> SharedArray:
-    """The array or scalar that `.shared`, `.local`, `.global` or `.const` declares, entered in `scope`.
+    """Parse an array or scalar in `.shared`, `.local`, `.global` or `.const` space and declare it in `scope`.
 
-    `rest` is the text behind the state space; `initial` and `open_ended` say whether this state space takes
-    initial values and an empty bound.  Raises RefusedError for what is not a declaration, for values that do not
-    fit, and for values that name a symbol.
+    `rest` is the text after the state space; `initial` and `open_ended` say whether this state space allows initial
+    values and an empty bound.  Raises ParseError for text that is not a declaration, for values that do not fit, and
+    for values that name a symbol.
     """
     declaration, equals, values = rest.partition("=")
     found = parse_declaration(declaration)
@@ -178,5 +181,5 @@ def parse_array(rest: str, scope: Scope, *, initial: bool, open_ended: bool) -> 
     data = _initial_bytes(values, found) if equals else None
     size = found.size if data is None else len(data)
     if size == 0 and not open_ended:
-        raise ParseError(f"{found.name} has no size; only an .extern array is sized elsewhere")
+        raise ParseError(f"{found.name} has no size; only an .extern array may have an open bound")
     return SharedArray(scope.symbol(found.name), size, found.align, data)

@@ -1,4 +1,4 @@
-"""The operands of one PTX instruction: literals, names, vectors and addresses."""
+"""Parse the operands of one PTX instruction: literals, names, vectors and addresses."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PIECE = re.compile(r"\s*+(\[[^\[\]]*+\]|\{[^{}]*+\}|\([^()]*+\)|[^\s,\[\]{}()][
 
 
 def parse_integer(text: str) -> int:
-    """The value of an integer literal: decimal, `0x`, `0b` or octal, a sign, an optional U.
+    """Return the value of an integer literal: decimal, `0x`, `0b` or octal, with an optional sign and an optional U.
 
-    Raises RefusedError for anything else, and for a value that 64 bits cannot hold.
+    Raises ParseError for anything else, and for a value that does not fit in 64 bits.
     """
     match = _INTEGER.match(text)
     if match is None:
@@ -42,9 +42,9 @@ def parse_integer(text: str) -> int:
 
 
 def parse_number(text: str) -> Immediate:
-    """An integer or floating-point literal; a decimal fraction is an f64, as PTX has it.
+    """Parse an integer or floating-point literal; a decimal fraction is an f64, as in PTX.
 
-    Raises RefusedError for anything else.
+    Raises ParseError for anything else.
     """
     match = _FLOAT_BITS.match(text)
     if match is not None:
@@ -58,7 +58,7 @@ def parse_number(text: str) -> Immediate:
 
 
 def split_operands(text: str) -> list[str]:
-    """The operands of a list, split at its outermost commas.  Raises RefusedError where a comma or bracket is amiss."""
+    """Split a list of operands at its outermost commas.  Raises ParseError for a misplaced comma or bracket."""
     text = text.strip()
     if not text or text.endswith(","):
         raise ParseError(f"an operand is missing at the end of {snippet(text)}")
@@ -67,9 +67,7 @@ def split_operands(text: str) -> list[str]:
     while position < len(text):
         match = _PIECE.match(text, position)
         if match is None:
-            raise ParseError(
-                f"{snippet(text[position:])} is not a list of operands; look for a bracket or a semicolon"
-            )
+            raise ParseError(f"{snippet(text[position:])} is not a list of operands; look for a bracket or a semicolon")
         found.append(match[1])
         position = match.end()
     return found
@@ -109,8 +107,8 @@ def _parse_uncached(text: str, scope: Scope) -> Operand:
         return _address(text, scope)
     if first == "!":
         register = _register(text[1:], scope)
-        if not scope.predicate(register):
-            raise ParseError(f"{snippet(text)} negates what is not a predicate")
+        if not scope.is_predicate(register):
+            raise ParseError(f"{snippet(text)} negates an operand that is not a predicate")
         return Negated(register)
     if first and first in "0123456789-.":
         return parse_number(text)
@@ -126,9 +124,9 @@ def _parse_uncached(text: str, scope: Scope) -> Operand:
 
 
 def parse_operand(text: str, scope: Scope) -> Operand:
-    """One operand.
+    """Parse one operand.
 
-    `symbol+4` outside brackets, the address itself, is an `Address` of that symbol.  Raises RefusedError for a
+    `symbol+4` outside brackets denotes the address itself; it is an `Address` of that symbol.  Raises ParseError for a
     literal, a name or an address that does not parse.
     """
     found = scope.cache.get(text)
@@ -138,7 +136,7 @@ def parse_operand(text: str, scope: Scope) -> Operand:
 
 
 def parse_operands(text: str, scope: Scope) -> list[Operand]:
-    """A list of operands, one at least.  Raises RefusedError as `operand` does."""
+    """Parse a list of one or more operands.  Raises ParseError as `parse_operand` does."""
     parts = split_operands(text) if "{" in text or "[" in text or "(" in text else text.split(",")
     cache = scope.cache
     return [cache.get(part) or parse_operand(part, scope) for part in parts]
@@ -150,9 +148,9 @@ def _parenthesized(text: str, scope: Scope) -> Vector:
 
 
 def parse_call_operands(text: str, scope: Scope) -> tuple[Operand, ...]:
-    """The operands of a call: returns, the function or register, arguments, then whatever names its prototype.
+    """Parse the operands of a call: returns, the function or register, arguments, then the prototype, if any.
 
-    Raises RefusedError as `operand` does, and where the call has no target.
+    Raises ParseError as `parse_operand` does, and if the call has no target.
     """
     parts = split_operands(text)
     returns = _parenthesized(parts.pop(0), scope) if parts[0].startswith("(") else Vector(())

@@ -1,6 +1,7 @@
-"""A parsed module written as PTX text, which `parser.parse` reads back as the same module except for line numbers.
+"""Write a module as PTX text, which `parser.parse` parses to the same module except for line numbers.
 
-Registers, whose types the record does not keep, are declared untyped; inner blocks span the names that they hold.
+Registers are declared untyped, since a module does not record their types.  Inner blocks span the names that they
+declare.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from bitwise_core.assembly.module import (
     parts,
     symbols_of,
 )
-from bitwise_nvidia_ptx.inner_blocks import inner_blocks, declared, spelling, split
+from bitwise_nvidia_ptx.inner_blocks import declared, inner_blocks, spelling, split
 
 
 def write(module: Module) -> str:
-    """The text of a module.  Raises ValueError where it calls a function that it does not define."""
+    """Return the PTX text of a module.  Raises ValueError if it calls a function that it does not define."""
     functions = (*module.functions.values(), *module.kernels)
     context = _Context(_files(functions), frozenset(each.name for each in functions))
     lines = [f".version {module.version}", f".target {module.target}", ".address_size 64"]
@@ -48,7 +49,7 @@ def write(module: Module) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What a function's text needs of its module: the numbers of source files, and the functions there are."""
+    """The numbers of source files and the names of functions in the module."""
 
     files: dict[str, int]
     functions: frozenset[str]
@@ -93,7 +94,7 @@ def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
     for place in range(2 * len(kernel.instructions) + 1):
         while waiting and waiting[0].first <= place:
             block = waiting.pop(0)
-            # A block without names counts too.
+            # Blocks without names are numbered as well.
             yield from ["{", "}"] * (block.number - opened - 1)
             opened = block.number
             if opened:
@@ -121,7 +122,7 @@ def _labels(kernel: Kernel) -> dict[int, list[str]]:
 
 
 def _declarations(kernel: Kernel) -> dict[int, list[str]]:
-    """What each block declares, by its number: registers, then arrays."""
+    """Return the declarations of each block, by its number: registers, then arrays."""
     counts: dict[str, int] = {}
     for each in _registers(kernel):
         family, number = declared(each, kernel)
@@ -152,7 +153,7 @@ def _registers(kernel: Kernel) -> Iterator[str]:
 
 
 def _call_arrays(kernel: Kernel) -> set[str]:
-    """The arrays that hold what calls take and return."""
+    """Return the names of the arrays that hold arguments and results of calls."""
     found: set[str] = set()
     for instruction in kernel.instructions:
         words = instruction.opcode.split(".")
@@ -162,7 +163,7 @@ def _call_arrays(kernel: Kernel) -> set[str]:
 
 
 def instruction_text(instruction: Instruction) -> str:
-    """An instruction that is neither a call nor an indexed branch, without its semicolon."""
+    """Return the text of an instruction that is neither a call nor an indexed branch, without its semicolon."""
     return _text(instruction, [_operand(each) for each in instruction.operands])
 
 
@@ -217,4 +218,4 @@ def _operand(operand: Operand) -> str:
             place = f"{place}+{offset}" if place and offset else place or str(offset)
             return f"[{_joined([place, *(_operand(each) for each in extra)])}]"
         case Modified(changes=changes):
-            raise ValueError(f"PTX has no operand changed by {', '.join(changes)}: it cannot be written")
+            raise ValueError(f"PTX has no operand with the changes {', '.join(changes)}: it cannot be written")

@@ -27,7 +27,13 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, concat, ex
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.fragments import fragment_vectors
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, instruction_k, integer_products, registers_in, step_name
+from bitwise_nvidia_ptx.opcodes.matrix_sync import (
+    ELEMENT_BITS,
+    instruction_k,
+    integer_products,
+    registers_in,
+    step_name,
+)
 from bitwise_nvidia_ptx.opcodes.memory import literal_value
 from bitwise_nvidia_sm90.descriptors import tile_addresses
 

@@ -1,8 +1,8 @@
-"""Rewritten programs that leave ptxas no choice: every rounding stated, chosen products fused by hand.
+"""Rewritten programs that leave ptxas no choice: every rounding stated, chosen products fused explicitly.
 
 A rewriting replaces instructions.  It is a module, spliced from the parsed one, and a text, edited at the positions of
-the replaced instructions; parsing the text gives the module.  Nothing else has to be right for the audit to be right: a
-rewriting counts only if it leaves no freedom and its machine code equals that of the original (see `audit`).
+the replaced instructions; parsing the text gives the module.  The audit does not depend on anything else here: a
+rewriting is accepted only if it leaves no choice and its machine code equals that of the original (see `audit`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TEMPORARY = "%contraction_"
 
 @dataclass(frozen=True)
 class Division:
-    """Which range checks of an expanded division are written, and how.
+    """The range checks in the expansion of a division.
 
-    `large` divisors are scaled down and `tiny` ones up, unless ptxas knows that there are none; `absolute`
-    is off where it knows the divisor's sign.
+    `large` divisors are scaled down and `tiny` ones up; ptxas omits a check that it derives to be unnecessary.
+    `tiny_first` is the order of the checks.  `absolute` is off if ptxas derives the sign of the divisor.
     """
 
     large: bool = True
@@ -39,7 +39,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The instructions that replace one, and the registers that they need, by name with the width in bits."""
+    """The instructions that replace one, and the widths in bits of the registers that they need, by name."""
 
     instructions: tuple[Instruction, ...]
     registers: Mapping[str, int]
@@ -47,7 +47,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """A program and the edits of its statements, by their index; `original` is the text that it was parsed from."""
+    """A program and the edits of its statements, by index; `original` is the text that it was parsed from."""
 
     program: Program
     original: str
@@ -55,7 +55,7 @@ class Rewriting:
 
     @cached_property
     def module(self) -> Module:
-        """The module with these edits; instructions that replace one keep its line."""
+        """The module with these edits; new instructions have the line of the one that they replace."""
         if not self.edits:
             return self.program.module
         edits: dict[int, dict[int, Edit]] = defaultdict(dict)
@@ -74,25 +74,25 @@ class Rewriting:
 
     @cached_property
     def text(self) -> str:
-        """The text with these edits; every line keeps its number.
+        """The text with these edits; line numbers are unchanged.
 
-        Raises ValueError where `original` is not the text of the program's module.
+        Raises ValueError if `original` is not the text of the program's module.
         """
-        pieces: list[str] = []
+        parts: list[str] = []
         position = 0
         for index in sorted(self.edits):
             statement, edit = self.program.statements[index], self.edits[index]
-            if (body := self._body(statement.function)) >= position:
-                pieces += [self.original[position:body], *self._declarations(statement.function)]
-                position = body
+            if (declarations_end := self._body(statement.function)) >= position:
+                parts += [self.original[position:declarations_end], *self._declarations(statement.function)]
+                position = declarations_end
             start, end = span_of(statement.instruction)
             replaced = self.original[start:end]
             if statement.instruction.opcode not in replaced:
                 raise ValueError(f"line {statement.instruction.line} of the text is not the instruction of the module")
             steps = "; ".join(map(instruction_text, edit.instructions))
-            pieces += [self.original[position:start], steps, "\n" * replaced.count("\n")]
+            parts += [self.original[position:start], steps, "\n" * replaced.count("\n")]
             position = end
-        return "".join([*pieces, self.original[position:]])
+        return "".join([*parts, self.original[position:]])
 
     def _function(self, index: int) -> int:
         return self.program.statements[index].function
@@ -132,7 +132,7 @@ def _splice(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
 
 
 def has_reserved_names(program: Program) -> bool:
-    """Whether a function has a register whose name is kept for the temporaries of rewritten programs."""
+    """Return whether a function has a register whose name is reserved for temporaries of rewritten programs."""
     return any(_TEMPORARY in name for function in program.functions for name in function.registers)
 
 
@@ -145,31 +145,31 @@ def rewrite(
     expand: frozenset[int] = frozenset(),
     division: Division | None = None,
 ) -> Rewriting:
-    """These products fused into these sums by hand, and `.rn` on every other contractible instruction.
+    """Return the program with `fusions` as explicit fmas, and `.rn` on every other contractible instruction.
 
-    `text` is what the program was parsed from; `round_only` limits `.rn` to these statements.  The divisions that are
-    fused, and those instructions of `expand` (which must be `expandable`), are written out as the steps ptxas takes for
-    them, a division with the checks of `division`.
+    The program was parsed from `text`; `round_only` limits `.rn` to these statements.  Fused divisions and the
+    instructions of `expand` (which must be `expandable`) are replaced by the steps into which ptxas expands them, a
+    division with the range checks of `division`.
     """
     statements = program.statements
     by_consumer = {fusion.consumer: fusion for fusion in fusions}
-    widened = {f.product for f in by_consumer.values() if statements[f.product].base == "div"} | expand
+    expanded = {f.product for f in by_consumer.values() if statements[f.product].base == "div"} | expand
     edits: dict[int, Edit] = {}
     for index, statement in enumerate(statements):
         if index in by_consumer:
             edits[index] = _fused_edit(statements, by_consumer[index])
-        elif index in widened:
-            exponential = statement.base == "ex2"
-            edits[index] = (
-                _exponential_edit(statement, index) if exponential else _division_edit(program, index, division or Division())
-            )
+        elif index in expanded:
+            if statement.base == "ex2":
+                edits[index] = _exponential_edit(statement, index)
+            else:
+                edits[index] = _division_edit(program, index, division or Division())
         elif statement.contractible and (round_only is None or index in round_only):
             edits[index] = Edit((_with_rounding(statement.instruction),), {})
     return Rewriting(program, text, edits)
 
 
 def _with_rounding(instruction: Instruction) -> Instruction:
-    """The instruction with an explicit round-to-nearest-even."""
+    """Return the instruction with `.rn` (round to nearest even)."""
     base, dot, modifiers = instruction.opcode.partition(".")
     return Instruction(
         f"{base}.rn{dot}{modifiers}", instruction.operands, instruction.guard, instruction.line, instruction.source
@@ -177,7 +177,7 @@ def _with_rounding(instruction: Instruction) -> Instruction:
 
 
 class _EditBuilder:
-    """The instructions that replace `replaced`, in the making, and the temporary registers that they use."""
+    """Builds the instructions that replace `replaced`, and the temporary registers that they use."""
 
     def __init__(self, replaced: Instruction) -> None:
         self.replaced = replaced
@@ -185,7 +185,7 @@ class _EditBuilder:
         self.registers: dict[str, int] = {}
 
     def temporary(self, letter: str, index: int, width: int = 32) -> Register:
-        """The temporary of that name for the statement of that index, declared."""
+        """Declare and return the temporary named by a letter and the index of a statement."""
         found = _temporary(letter, index)
         self.registers[found.name] = width
         return found
@@ -195,7 +195,7 @@ class _EditBuilder:
         self.instructions.append(Instruction(opcode, operands, guard, self.replaced.line, self.replaced.source))
 
     def edit(self) -> Edit:
-        """The instructions and registers so far."""
+        """Return the edit."""
         return Edit(tuple(self.instructions), self.registers)
 
 
@@ -237,12 +237,12 @@ def _factors(product: Statement, index: int) -> tuple[Operand, Operand]:
 
 
 def expandable(statement: Statement) -> bool:
-    """Whether `rewrite` can write out the steps of this instruction."""
+    """Return whether `rewrite` can expand this instruction."""
     return statement.hidden_product and statement.base in ("div", "ex2") and not statement.guard
 
 
 def _exponential_edit(statement: Statement, index: int) -> Edit:
-    """The steps of `ex2.approx.f32`: below -126 half the argument is taken and the result squared."""
+    """Return the expansion of `ex2.approx.f32`: for an argument below -126, the square of the result for half of it."""
     steps = _EditBuilder(statement.instruction)
     result, argument = statement.instruction.operands
     p, t, r = steps.temporary("p", index, 1), steps.temporary("t", index), steps.temporary("r", index)
@@ -257,7 +257,7 @@ def _exponential_edit(statement: Statement, index: int) -> Edit:
 
 
 def _literal(program: Program, operand: Operand, names: tuple[str, ...]) -> int | None:
-    """The bits of the single-precision literal that an operand is, directly or through one `mov`."""
+    """Return the bits of an operand that is an fp32 literal, directly or through one `mov`, else None."""
     if len(names) == 1:
         definitions = program.definitions.get(names[0], [])
         if len(definitions) == 1:
@@ -268,7 +268,7 @@ def _literal(program: Program, operand: Operand, names: tuple[str, ...]) -> int 
 
 
 def _division_edit(program: Program, index: int, division: Division) -> Edit:
-    """The steps of an approximate single-precision division; factors end up in `_a_` and `_r_`."""
+    """Return the expansion of an approximate fp32 division; its last product is that of temporaries `a` and `r`."""
     statement = program.statements[index]
     steps = _EditBuilder(statement.instruction)
     result, numerator, divisor = statement.instruction.operands

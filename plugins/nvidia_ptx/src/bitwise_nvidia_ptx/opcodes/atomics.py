@@ -21,10 +21,10 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, concat, ex
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash, term
 from bitwise_core.numerics import Operation, operation
-from bitwise_nvidia_ptx.assembler_constants import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
 from bitwise_nvidia_ptx.opcodes.memory import IGNORED_MODIFIERS, address_of, buffers_of
+from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 
 TABLE = OpcodeTable()
 

@@ -23,7 +23,9 @@ _LANES_PER_VECTOR = 4
 """Lanes that hold one vector."""
 
 
-def fragment_vectors(machine: Machine, registers: Sequence[Value], element_bits: int, halves: int) -> list[OperandVectors]:
+def fragment_vectors(
+    machine: Machine, registers: Sequence[Value], element_bits: int, halves: int
+) -> list[OperandVectors]:
     """The operand vectors of a fragment: per half, eight of each warp by lane / 4."""
     cache: dict[tuple[int, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}

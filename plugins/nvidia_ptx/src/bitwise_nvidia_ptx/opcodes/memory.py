@@ -24,8 +24,8 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.assembler_constants import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import integer_unless_float, type_bits
+from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 
 TABLE = OpcodeTable()
 

@@ -17,9 +17,14 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value
-from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, require_known_condition, value_of_issuing_thread, uniform_address
+from bitwise_nvidia_ptx.opcodes.issuing_thread import (
+    active_lane_count,
+    require_known_condition,
+    uniform_address,
+    value_of_issuing_thread,
+)
+from bitwise_nvidia_ptx.opcodes.mbarriers import complete_phase, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
-from bitwise_nvidia_ptx.opcodes.mbarriers import mbarrier_at, complete_phase
 from bitwise_nvidia_ptx.opcodes.tensor_maps import map_key, maps_of
 
 _BULK_STORES = "bulk stores"

@@ -16,7 +16,7 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_nvidia_ptx.opcodes.issuing_thread import value_of_issuing_thread, uniform_address
+from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, value_of_issuing_thread
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
 
 TABLE = OpcodeTable()

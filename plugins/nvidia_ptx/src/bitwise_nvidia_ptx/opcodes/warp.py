@@ -77,7 +77,11 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
                 raise Unsupported("a shuffle reads a lane that does not take part", line)
         # Where the reading knows no more than that all threads hold data, a copy is another object: no value is taken
         # for the one that a thread held before.
-        result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies_between_threads(value) else copy(value)
+        result = (
+            take_threads(value, np.minimum(index, machine.threads - 1))
+            if _varies_between_threads(value)
+            else copy(value)
+        )
         write_pair(machine, destination, result, np.broadcast_to(valid, index.shape))
 
     return step
