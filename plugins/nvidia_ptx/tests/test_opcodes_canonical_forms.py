@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a line of PTX or of a table is read as one
-"""Which floating-point programs have one canonical form, and which must not."""
+"""Floating-point programs with equal canonical forms, and programs whose forms must differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORES = {
 
 
 def form(body: str) -> object:
-    """The canonical form of what the body leaves in %f40, %h40, %r40 or %d40."""
+    """Return the canonical form of %f40, %h40, %r40 or %d40 after the body."""
     letter = next(each for each in "fhrd" if f"%{each}40" in body)
     return hashes(LOADS + body + STORES[letter], threads=1)
 
@@ -36,7 +36,7 @@ ROW = "max.f32 %f20, %f1, %f2; max.f32 %f21, %f20, 0fFF800000; max.f32 %f22, %f3
 
 
 def exponential(to: int, value: str, peak: int) -> str:
-    """A term of a softmax."""
+    """Return the code of a term of a softmax."""
     return f"sub.f32 %f30, {value}, %f{peak}; mul.f32 %f30, %f30, 0f3FB8AA3B; ex2.approx.f32 %f{to}, %f30;"
 
 
@@ -260,17 +260,17 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize(("left", "right"), EQUAL.values(), ids=EQUAL.keys())
-def test_one_form(left: str, right: str) -> None:
+def test_equal_canonical_forms(left: str, right: str) -> None:
     assert form(left) == form(right)
 
 
 @pytest.mark.parametrize(("left", "right"), DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_two_forms(left: str, right: str) -> None:
+def test_different_canonical_forms(left: str, right: str) -> None:
     assert form(left) != form(right)
 
 
-def test_two_hundred_top_bits_are_two_hundred_forms() -> None:
-    """A form that kept a few bits of its operand's hash would meet another's."""
+def test_two_hundred_shifts_have_two_hundred_forms() -> None:
+    """A form with only a few bits of its operand's hash would collide with another."""
     body = "".join(
         f"ld.global.b64 %d5, [%d1+{8 * i}]; shl.b64 %d5, %d5, 63; st.global.b64 [%d0+{8 * i}], %d5;" for i in range(200)
     )
@@ -278,7 +278,7 @@ def test_two_hundred_top_bits_are_two_hundred_forms() -> None:
     assert len(set(found.values())) == len(found) == 200
 
 
-def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
+def test_a_square_of_lanes_with_different_nan_flags() -> None:
     body = """
         neg.f32 %f5, %f1; neg.f32 %f5, %f5; setp.lt.u32 %p3, %r0, 2; selp.f32 %f6, %f5, %f2, %p3;
         max.f32 %f7, %f6, %f6; fma.rn.f32 %f8, %f7, %f6, %f3; mul.f32 %f9, %f6, %f6;
@@ -304,15 +304,15 @@ def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
         ("min.ftz.xorsign.abs.f32", 0x80000001, 0x42FE0000, 0x80000000),
     ],
 )
-def test_an_extremum_of_magnitudes_takes_the_signs_exclusive_or(
+def test_an_extremum_of_magnitudes_has_the_exclusive_or_of_the_signs(
     opcode: str, left: int, right: int, result: int
 ) -> None:
     body = f"mov.b32 %f1, {left}; mov.b32 %f2, {right}; {opcode} %f3, %f1, %f2; st.global.b32 [%d0], %f3;"
     assert known(run(body, threads=1)[0]) == {0: (32, result)}
 
 
-def test_a_known_zero_in_one_lane_leaves_the_others_their_rules_where_all_is_finite() -> None:
-    """A masked load gives lanes a zero; products of halves are exact in the others whether fused or not."""
+def test_finite_rules_apply_next_to_a_lane_with_a_known_zero() -> None:
+    """A masked load returns zero in some lanes; in the others, products of fp16 values are exact, fused or not."""
     start = """
         ld.global.b16 %h1, [%d1]; ld.global.b16 %h2, [%d1+2]; ld.global.f32 %f3, [%d1+4]; setp.ne.u32 %p3, %r0, 1;
         cvt.f32.f16 %f1, %h1; cvt.f32.f16 %f2, %h2; selp.f32 %f1, %f1, 0f00000000, %p3; add.f32 %f3, %f3, 0f00000000;
@@ -326,7 +326,7 @@ def test_a_known_zero_in_one_lane_leaves_the_others_their_rules_where_all_is_fin
     assert [len(set(words)) for words in fused] == [2, 2]
 
 
-def test_a_known_factor_of_each_block_enters_its_own_product() -> None:
+def test_a_known_factor_that_differs_between_blocks() -> None:
     body = """
         mov.u32 %r1, %ctaid.x; add.u32 %r2, %r1, 3; cvt.rn.f32.u32 %f1, %r2; neg.f32 %f1, %f1; ld.global.f32 %f2, [%d1]; mul.f32 %f3, %f1, %f2;
         mul.lo.u32 %r3, %r1, 4; cvt.u64.u32 %d5, %r3; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f3;
@@ -339,7 +339,7 @@ def test_a_known_factor_of_each_block_enters_its_own_product() -> None:
     assert [{0: found[4 * block]} for block in range(3)] == single
 
 
-def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
+def test_an_approximation_of_a_loop_counter_raises() -> None:
     body = """
         mov.f32 %f1, 0f3F000000; mov.b32 %r5, 0;
         Q: ex2.approx.ftz.f32 %f2, %f1; add.f32 %f1, %f1, 0f3F000000; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 2; @%p2 bra Q;
@@ -350,7 +350,7 @@ def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
 
 
 def finite_form(body: str) -> object:
-    """The canonical form of %f40 where all is finite."""
+    """Return the canonical form of %f40 under the assumption `finite`."""
     return results(*run(LOADS + body + STORES["f"], threads=1, assume=frozenset({"finite"})))[1].words.tolist()
 
 
@@ -366,7 +366,7 @@ PLUS_ZERO = "add.f32 %f40, %f1, 0f00000000;"
         "sub.f32 %f5, 0f00000000, %f2; mul.f32 %f6, %f5, %f5; fma.rn.f32 %f40, %f6, 0f00000000, %f1;",
     ],
 )
-def test_products_that_are_plus_zero_where_all_is_finite(body: str) -> None:
+def test_products_that_are_plus_zero_under_finite(body: str) -> None:
     assert finite_form(body) == finite_form(PLUS_ZERO)
     assert form(body) != form(PLUS_ZERO)
 
@@ -385,7 +385,7 @@ def test_products_that_are_a_zero_of_either_sign(body: str) -> None:
 
 
 @pytest.mark.parametrize("divisor", ["0f20000000", "0f3F800000", "0f5F000000"])
-def test_zero_over_a_known_number(divisor: str) -> None:
+def test_zero_divided_by_a_known_number(divisor: str) -> None:
     assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") == form(PLUS_ZERO)
     assert form(f"div.full.f32 %f5, 0f80000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)
 
@@ -393,5 +393,5 @@ def test_zero_over_a_known_number(divisor: str) -> None:
 @pytest.mark.parametrize(
     "divisor", ["0f1FFFFFFF", "0f5F000001", "0f00000000", "0f7F800000", "0f7FC00000", "0fBF800000", "%f2"]
 )
-def test_zero_over_other_numbers(divisor: str) -> None:
+def test_zero_divided_by_other_numbers(divisor: str) -> None:
     assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)

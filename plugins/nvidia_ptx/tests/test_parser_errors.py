@@ -42,7 +42,7 @@ $L__BB0_1:
 """
 
 
-def refusal(text: str | bytes) -> AssemblyError:
+def error_of(text: str | bytes) -> AssemblyError:
     with pytest.raises(AssemblyError) as caught:
         parse(text, "bad.ptx")
     assert caught.value.file == "bad.ptx"
@@ -92,8 +92,8 @@ def refusal(text: str | bytes) -> AssemblyError:
         (HEAD + ".shared .pred s;", 4, "predicate"),
     ],
 )
-def test_modules(text: str | bytes, line: int, words: str) -> None:
-    error = refusal(text)
+def test_module_errors(text: str | bytes, line: int, words: str) -> None:
+    error = error_of(text)
     assert error.line == line
     assert words in error.reason
 
@@ -171,33 +171,33 @@ def test_modules(text: str | bytes, line: int, words: str) -> None:
         ("{" * 70 + "}" * 71, "deeper than 64"),
     ],
 )
-def test_bodies(body: str, words: str) -> None:
-    assert words in refusal(ENTRY + body).reason
+def test_body_errors(body: str, words: str) -> None:
+    assert words in error_of(ENTRY + body).reason
 
 
 def test_the_line_is_that_of_the_instruction() -> None:
-    assert refusal(ENTRY + "\n/*\n*/ ret; L: // x\n{\n mov.b32\n%r1, %r77; } }").line == 9
+    assert error_of(ENTRY + "\n/*\n*/ ret; L: // x\n{\n mov.b32\n%r1, %r77; } }").line == 9
 
 
 def test_the_size_limit_is_checked_first() -> None:
-    assert refusal(b"\xff" * (lexer.SIZE_LIMIT + 1)).reason == (
+    assert error_of(b"\xff" * (lexer.SIZE_LIMIT + 1)).reason == (
         "the text has 33554433 bytes; the parser reads at most 33554432"
     )
-    assert refusal("x" * (lexer.SIZE_LIMIT + 1)).line == 1
+    assert error_of("x" * (lexer.SIZE_LIMIT + 1)).line == 1
 
 
-def test_every_cut_is_refused() -> None:
+def test_every_truncation_raises() -> None:
     assert parse(SAMPLE, "sample.ptx").kernel().labels == {"$L__BB0_1": 1, "wait$1": 3}
     end = SAMPLE.rindex("}")
     for length in range(end + 1):
-        refusal(SAMPLE[:length])
+        error_of(SAMPLE[:length])
 
 
-def test_every_missing_semicolon_is_refused() -> None:
+def test_every_missing_semicolon_raises() -> None:
     places = [place for place, character in enumerate(SAMPLE) if character == ";"]
     assert len(places) == 15
     for place in places:
-        refusal(SAMPLE[:place] + SAMPLE[place + 1 :])
+        error_of(SAMPLE[:place] + SAMPLE[place + 1 :])
 
 
 def read(text: str | bytes) -> Module | AssemblyError:
@@ -268,5 +268,5 @@ def test_shuffled_tokens_raise_nothing_else() -> None:
 def test_time_is_linear(unit: str) -> None:
     started = time.perf_counter()
     read(ENTRY + unit * (1_000_000 // len(unit)))
-    # A quadratic reading of a million characters would take hours; this bound only tells the two apart.
+    # Quadratic time for a million characters would be hours; the bound only distinguishes the two.
     assert time.perf_counter() - started < 60

@@ -1,4 +1,4 @@
-"""Global memory within one launch: what is ordered is read, what a race decides never is."""
+"""Global memory within one launch: ordered accesses are analysed, races are Unknown."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
 mul.wide.u32 %rd6, %r2, 256; add.s64 %rd5, %rd5, %rd6;
 ld.global.b32 %r3, [%rd1]; ld.global.b32 %r4, [%rd1+4];
 """
-"""Threads hold two loaded numbers; %rd5 is a place of its own in b; %p0, %p1, %p3 choose one thread, %p2 two."""
+"""Each thread has two loaded numbers; %rd5 is its own address in b; %p0, %p1, %p3 select one thread, %p2 two."""
 
 
-def reading(body: str, blocks: int = 1) -> AnalysisResult:
+def analysis(body: str, blocks: int = 1) -> AnalysisResult:
     launch = Launch.model_validate(
         {"file": "k.ptx", "entry": "k", "grid": [blocks], "block": [64], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )
@@ -46,8 +46,8 @@ DEFINED = {
 
 
 @pytest.mark.parametrize("body", DEFINED.values(), ids=DEFINED.keys())
-def test_the_defined_ones_are_read(body: str) -> None:
-    assert reading(body).unknown is None
+def test_defined_kernels_are_analysed(body: str) -> None:
+    assert analysis(body).unknown is None
 
 
 SUM = "add.rn.f32 %r5, %r3, %r4; "
@@ -66,10 +66,10 @@ SUM = "add.rn.f32 %r5, %r3, %r4; "
          f"mov.b32 %r6, 0; {SUM} @!%p2 st.global.b32 [%rd5], %r6; @%p2 st.global.b32 [%rd5], %r5;"),
     ],
 )  # fmt: skip
-def test_what_is_overwritten_does_not_show(twice: str, once: str) -> None:
-    found = reading(twice)
+def test_an_overwritten_value_does_not_matter(twice: str, once: str) -> None:
+    found = analysis(twice)
     assert found.signature is not None
-    assert found.signature == reading(once).signature
+    assert found.signature == analysis(once).signature
 
 
 SCATTER = DEFINED["sum at computed places"]
@@ -95,14 +95,14 @@ RACES = {
 
 
 @pytest.mark.parametrize("body", RACES.values(), ids=RACES.keys())
-def test_a_race_is_not_read(body: str) -> None:
-    assert reading(body).signature is None
+def test_a_race_is_unknown(body: str) -> None:
+    assert analysis(body).signature is None
 
 
-def test_a_block_reads_later_what_another_block_adds_to() -> None:
+def test_a_load_after_an_atomic_of_another_block() -> None:
     body = (
         "setp.eq.s32 %p4, %r2, 0; and.pred %p5, %p0, %p4; bar.sync 0; @%p5 ld.global.b32 %r5, [%rd2+64]; "
         "@!%p4 red.global.relaxed.gpu.add.u32 [%rd2+64], %r3; @%p5 st.global.b32 [%rd1+4096], %r5;"
     )
-    assert reading(body, blocks=2).signature is None
-    assert reading(body.replace("[%rd2+64], %r3", "[%rd2+68], %r3"), blocks=2).unknown is None
+    assert analysis(body, blocks=2).signature is None
+    assert analysis(body.replace("[%rd2+64], %r3", "[%rd2+68], %r3"), blocks=2).unknown is None

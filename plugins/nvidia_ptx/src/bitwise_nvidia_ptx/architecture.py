@@ -26,11 +26,11 @@ from bitwise_nvidia_ptx.opcodes import (
     integer,
     logic,
     matrix_sync,
+    mbarriers,
     memory,
     tensor_maps,
     warp,
 )
-from bitwise_nvidia_ptx.opcodes import mbarriers as memory_barriers
 from bitwise_nvidia_ptx.parser import parse
 from bitwise_nvidia_ptx.special_registers import GRID_DEPENDENT, fill_special_registers, fixed_by_launch
 from bitwise_nvidia_ptx.writer import write
@@ -40,7 +40,7 @@ SHARED_BASE = 1024
 
 COMMON = OpcodeTable(
     asynchronous.TABLE, atomics.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
-    memory.TABLE, memory_barriers.TABLE, tensor_maps.TABLE, warp.TABLE,
+    memory.TABLE, mbarriers.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 
 

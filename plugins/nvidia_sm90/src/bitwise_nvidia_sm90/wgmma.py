@@ -1,10 +1,10 @@
 """wgmma: fused steps of a warpgroup over tiles in shared memory, and their groups.
 
-The assembler serialises matrix instructions whose accumulators are read before a wait, so a result counts as there
-when the instruction is issued; the tiles in shared memory count as being read until the wait.
+The assembler serialises matrix instructions whose accumulators are read before a wait, so a result is available when
+the instruction is issued.  The tiles in shared memory are being read until the wait.
 
-Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions".  The accumulator's element
-(row 16 * warp + 8 * half + lane / 4, column 8j + 2 * (lane % 4) + e) lies in register 4j + 2 * half + e.
+Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions".  Element (row 16 * warp + 8 * half + lane / 4,
+column 8j + 2 * (lane % 4) + e) of the accumulator is in register 4j + 2 * half + e.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from bitwise_nvidia_sm90.descriptors import tile_addresses
 TABLE = OpcodeTable()
 FAMILY = "fused"
 SAME_STEPS = frozenset({"f32 f16 k16", "f32 bf16 k16", "f32 tf32 k8", "f16 f16 k16"})
-"""Steps, by result, operand and native k, that mma.sync and wgmma run alike on Hopper; fp8's two units differ.
+"""The steps, by result, operand and native k, that mma.sync and wgmma both run on Hopper; those of fp8 differ.
 
-Measured on an H100: with fp32 results 819,200 each over operands of wide exponents, none different
-(records/matrix-units-sm90-h100.json); with fp16 results both agree with one row on every probe
+Measured on an H100: 819,200 fp32 results each, over operands with a wide range of exponents, without a difference
+(records/matrix-units-sm90-h100.json); with fp16 results, both agree with the same row on every probe
 (records/matrix-probes-sm90-h100.json).
 """
 _MATRIX_READS = "matrix instructions"
@@ -52,7 +52,7 @@ _WARPGROUP = 128
 
 
 def warpgroup_info(instruction: Instruction) -> InstructionInfo:
-    """wgmma.mma_async adds its products to its first operand; the other forms write no register."""
+    """Return what wgmma reads and writes: mma_async adds to its first operand, the other forms write no register."""
     if not instruction.opcode.startswith("wgmma.mma_async") or not instruction.operands:
         return NO_DESTINATION.info(instruction, Effect.NONE)
     info = UPDATED_FIRST.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
@@ -124,7 +124,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
 
 
 def _groups(machine: Machine, line: int) -> list[int]:
-    """The warpgroups that take part.  Raises Unsupported."""
+    """Return the indices of the active warpgroups.  Raises Unsupported if one is partly active."""
     if machine.condition is not None:
         raise Unsupported("a warpgroup instruction depends on data", line)
     active = machine.active_threads()
@@ -141,7 +141,7 @@ def _groups(machine: Machine, line: int) -> list[int]:
 def _tile_rows(
     machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]
 ) -> list[OperandVectors]:
-    """Per warpgroup, the vectors of a tile."""
+    """Return, for each warpgroup, the operand vectors of its tile.  Raises Unsupported."""
     value = machine.known(machine.read_bits(operand, 64))
     if value is None:
         raise Unsupported("a matrix descriptor depends on data")
@@ -190,7 +190,7 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
 def _register_rows(
     machine: Machine, registers: Sequence[Operand], bits: int, groups: list[int]
 ) -> list[OperandVectors]:
-    """A's fragment in registers: per half, eight vectors of each warp of the warpgroups."""
+    """Return the operand vectors of A's fragment in registers: for each half, eight per warp of the warpgroups."""
     values = [machine.read_bits(each, 32) for each in registers]
     first = np.array(groups)[:, None] * _WARPGROUP // 4
     chosen = (first + np.arange(_WARPGROUP // 4)).ravel()
@@ -199,20 +199,23 @@ def _register_rows(
 
 @cache
 def _rows_from_registers(groups: int) -> Array:
-    """Where rows in registers stand in the accumulator's axes (j, half, e, group, warp, lane / 4, lane % 4)."""
+    """Return the indices of A's vectors in registers, broadcast to the accumulator's axes.
+
+    The axes are (j, half, e, group, warp, lane / 4, lane % 4), in the notation of the module's docstring.
+    """
     return np.arange(groups * 64).reshape(1, 2, 1, groups, 4, 8, 1)
 
 
 @cache
 def _rows_from_tiles(groups: int) -> Array:
-    """Where rows of tiles stand in the accumulator's axes."""
+    """Return the indices of A's vectors in tiles, broadcast to the axes of `_rows_from_registers`."""
     row = np.arange(groups * 64).reshape(groups, 4, 2, 8)
     return row.transpose(2, 0, 1, 3)[None, :, None, :, :, :, None]
 
 
 @cache
 def _columns_from_tiles(groups: int, n: int) -> Array:
-    """Where columns stand in the accumulator's axes."""
+    """Return the indices of B's vectors, broadcast to the axes of `_rows_from_registers`."""
     column = np.arange(groups * n).reshape(groups, n // 8, 4, 2)
     return column.transpose(1, 3, 0, 2)[:, None, :, :, None, None, :]
 
@@ -220,7 +223,7 @@ def _columns_from_tiles(groups: int, n: int) -> Array:
 def _accumulator(
     machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]
 ) -> SymbolicVector:
-    """The accumulator in its axes, or +0 where scale-d says so."""
+    """Return the accumulator with the axes of `_rows_from_registers`, or +0 if scale-d is 0.  Raises Unsupported."""
     shape = (n // 8, 2, 2, len(groups), 4, 8, 4)
     keep = machine.known(
         machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value))

@@ -1,7 +1,7 @@
-"""Asynchronous copies of threads and matrix groups: cp.async and its groups.
+"""Asynchronous copies by threads: cp.async, its groups and waits.
 
 Source: PTX ISA 8.7, "Data Movement: Asynchronous copy".
-A copy's bytes arrive when its thread waits for its group; until then the cells count as being written.
+The bytes of a copy arrive when its thread waits for its group.  Until then an access to its cells is a race.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLE = OpcodeTable()
 
 @dataclass(frozen=True, slots=True)
 class PendingCopy:
-    """One copy in flight: its cells and value in the lanes that issued it."""
+    """A copy in flight: its shared-memory cells, its value, and the mask, threads and blocks that issued it."""
 
     cells: Array
     value: Value
@@ -39,14 +39,14 @@ class PendingCopy:
 
 @dataclass(slots=True)
 class PendingCopies:
-    """The copies of a batch: those not yet committed, and the groups of each set of threads."""
+    """The copies in flight of a batch of blocks: those not committed, and the groups of each set of threads."""
 
     open: list[PendingCopy] = field(default_factory=list)
     groups: dict[bytes, AsyncGroups[PendingCopy]] = field(default_factory=dict)
 
 
 def pending_copies(machine: Machine) -> PendingCopies:
-    """The batch's copies in flight."""
+    """Return the copies in flight of the machine's batch."""
     copies: PendingCopies = machine.extra.setdefault("copies", PendingCopies())
     return copies
 
@@ -58,7 +58,7 @@ def _effects(instruction: Instruction) -> Effect:
 
 @TABLE.opcode("cp", operands=NO_DESTINATION, effects=_effects)
 def copy(instruction: Instruction, context: Context) -> Step:
-    """cp.async.{ca,cg}, its groups and waits; bulk and tensor copies stand in their own module."""
+    """cp.async.{ca,cg}, its groups and waits.  `tensor_copy` handles bulk and tensor copies."""
     parts = instruction.opcode.split(".")
     if "bulk" in parts:
         return tensor_copy.copy(instruction, context)
@@ -117,7 +117,7 @@ def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | No
     whole, none = count == bits // 8, count == 0
     active = machine.active()
     if (~(whole | none) & active).any():
-        raise Unsupported("an asynchronous copy of another size than its own or none", line)
+        raise Unsupported("an asynchronous copy whose source size is neither its size nor zero", line)
     reading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
     if not reading.any():
         return zero
@@ -144,14 +144,14 @@ def _load_global(machine: Machine, origin: Array, bits: int, line: int) -> Value
 
 
 def _commit(machine: Machine) -> None:
-    """The active threads close a group of all that they have issued."""
+    """Close a group of all copies that the active threads have issued."""
     copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
     group: list[PendingCopy] = []
     left: list[PendingCopy] = []
     for each in copies.open:
         threads, rows = acting[each.threads], blocks[each.blocks]
         if threads.any() and rows.any() and not (threads.all() and rows.all()):
-            raise Unsupported("threads that copied together commit their copies apart")
+            raise Unsupported("threads that issued a copy together commit it separately")
         (group if threads.all() and rows.all() else left).append(each)
     copies.open = left
     copies.groups.setdefault(acting.tobytes(), AsyncGroups()).commit(group, blocks)
@@ -167,7 +167,7 @@ def _wait(keep: int, everything: bool) -> Step:
             if not groups.groups or not (members & acting).any():
                 continue
             if (members & ~acting).any():
-                raise Unsupported("threads that committed copies together wait for them apart")
+                raise Unsupported("threads that committed copies together wait for them separately")
             for work, done in groups.wait(keep, blocks):
                 for each in work:
                     _finish(machine, each, done)

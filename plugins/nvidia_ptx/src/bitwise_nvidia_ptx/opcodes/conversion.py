@@ -1,4 +1,4 @@
-"""cvt in all its forms, between integers, floats and packed floats.
+"""cvt: conversions between integers, floats and packed floats.
 
 Source: PTX ISA 8.7, "Data Movement and Conversion Instructions: cvt".
 """
@@ -52,7 +52,7 @@ def convert(instruction: Instruction, context: Context) -> Step:
 
 
 def _conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Operation:
-    """The conversion.  Raises UnknownInstruction where it is none that the vocabulary has."""
+    """Return the conversion operation.  Raises UnknownInstruction if the vocabulary does not have it."""
     left, right = FORMATS.get(to, to), FORMATS.get(source, source)
     word = "" if rounding is None else f".{_TO_FLOAT.get(rounding, rounding)}"
     return named(instruction, f"convert{word}{options}.{left}.{right}")
@@ -78,7 +78,7 @@ _HIGH_HALF = operation("convert.fp32.bf16")
 
 
 def float_conversion(machine: Machine, meaning: Operation, value: Value) -> Value:
-    """A conversion; bf16 to fp32 moves the bits."""
+    """Apply a floating-point conversion; bf16 to fp32 only moves the bits."""
     if meaning is _HIGH_HALF:
         return concat([np.zeros((1, 1), dtype=np.uint16), value])
     return machine.domain.floating(meaning, [value])
@@ -111,7 +111,7 @@ def _packed_conversion(instruction: Instruction, to: str, source: str, rounding:
 
 
 def _integer_conversion(instruction: Instruction, context: Context, to: str, source: str, saturates: bool) -> Step:
-    """Between integers; a register wider than the result gets its sign, or zeros, in front."""
+    """Return the step of an integer conversion; a register wider than the result is sign- or zero-extended."""
     destination, operand = instruction.operands
     bits, wide = type_bits(to), type_bits(source)
     width = register_bits(destination, context, bits)
@@ -137,13 +137,13 @@ def _integer_conversion(instruction: Instruction, context: Context, to: str, sou
 
 
 def _zeros(bits: int) -> list[Value]:
-    """Zeros of a width that need not be a register's."""
+    """Return zeros of a total width of `bits`, which need not be the width of a register."""
     size = bits if bits in L.UNSIGNED else 8
     return [np.zeros((1, 1), dtype=L.UNSIGNED[size]) for _ in range(bits // size)]
 
 
 def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) -> Step:
-    """cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}: two saturated integers, in front of the low half of a third."""
+    """cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}: two saturated integers, above the low bits of a third operand."""
     kind, wide = (to, source) if not source.startswith("b") else (modifiers[-1], to)
     if modifiers[:2] != ["pack", "sat"] or wide != "s32":
         raise UnknownInstruction(instruction)

@@ -1,9 +1,9 @@
-"""Where the elements of matrix operands lie in the registers of a warp.
+"""The layout of matrix fragments in the registers of a warp.
 
-Source: PTX ISA 8.7, "Matrix Fragments for mma", drawn together in one formula: with q = lane / 4, c = lane % 4 and
-E elements in a register (1 where an element fills it), register i of A holds rows q + 8 * (i % 2) and
-k = 4E * (i / 2) + E * c + e; register i of B holds column q and k = 4E * i + E * c + e; an accumulator's element
-2 * half + e has row q + 8 * half and column 2c + e.
+Source: PTX ISA 8.7, "Matrix Fragments for mma".  One formula covers all of its figures.  Let q = lane / 4, c = lane %
+4, and E the number of elements in a register (1 if an element fills it).  Register i of A holds row q + 8 * (i % 2) and
+k = 4E * (i / 2) + E * c + e; register i of B holds column q and k = 4E * i + E * c + e; element 2 * half + e of an
+accumulator has row q + 8 * half and column 2c + e.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 
 _LANES_PER_VECTOR = 4
-"""Lanes that hold one vector."""
+"""The number of lanes that hold the elements of one operand vector."""
 
 
 def fragment_vectors(
     machine: Machine, registers: Sequence[Value], element_bits: int, halves: int
 ) -> list[OperandVectors]:
-    """The operand vectors of a fragment: per half, eight of each warp by lane / 4."""
+    """Return the operand vectors of a fragment: for each half, eight vectors per warp, by lane / 4."""
     cache: dict[tuple[int, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
@@ -44,7 +44,7 @@ def fragment_vectors(
 
 
 def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> SymbolicVector:
-    """The elements of each vector in the order of k: words (2, blocks, warps * 8, k)."""
+    """Return the elements of each vector in order of k: words of shape (2, blocks, warps * 8, k)."""
     per_register = max(32, bits) // bits
     parts = [
         [as_symbolic_vector(extract(register, low * bits, bits)) for low in range(per_register)] if per_register > 1
@@ -77,7 +77,7 @@ def accumulate(
     right: OperandVectors,
     accumulators: Sequence[Value],
 ) -> list[SymbolicVector]:
-    """One warp-level step m16n8 (or m8n8): new accumulator elements in the order 2 * half + e."""
+    """Apply one warp-level step m16n8 or m8n8; return the new accumulator elements in the order 2 * half + e."""
     halves, warps = len(left), machine.threads // 32
     rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
     columns = np.arange(warps * 8).reshape(warps, _LANES_PER_VECTOR, 2).transpose(2, 0, 1)[None, :, :, None]
@@ -97,7 +97,7 @@ def accumulate(
 
 
 def _stacked(values: Sequence[SymbolicVector], shape: tuple[int, ...]) -> SymbolicVector:
-    """Values of all threads as words of (2, blocks, *shape), one value after the other."""
+    """Stack values of all threads along a new axis and reshape them to (2, blocks, *shape)."""
     blocks, threads = max(each.words.shape[1] for each in values), math.prod(shape) // len(values)
     words = np.empty((2, blocks, len(values), threads), dtype=np.uint64)
     for index, each in enumerate(values):

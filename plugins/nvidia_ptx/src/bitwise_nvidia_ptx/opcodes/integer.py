@@ -1,4 +1,4 @@
-"""Integer arithmetic, shifts and bit fields: exact, with PTX's wrap-around and clamping.
+"""Integer arithmetic, shifts and bit fields, with PTX's wrap-around and clamping.
 
 Source: PTX ISA 8.7, sections "Integer Arithmetic Instructions", "Logic and Shift Instructions".
 """
@@ -32,13 +32,13 @@ TABLE = OpcodeTable()
 
 
 def arithmetic_info(instruction: Instruction) -> InstructionInfo:
-    """Two or three sources and a destination; extended precision has a carry flag too."""
+    """Return what integer arithmetic reads and writes, including the carry flag of extended-precision forms."""
     return with_carry_info(DESTINATION_FIRST.info(instruction, integer_unless_float(instruction)), instruction)
 
 
 @TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc", operands=arithmetic_info)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
-    """add, sub, mul.{lo,hi,wide}, mad, div, rem; floating-point forms go to their own table."""
+    """add, sub, mul.{lo,hi,wide}, mad, div, rem; `floating` handles the floating-point forms."""
     root, *modifiers, kind = instruction.opcode.split(".")
     if "cc" in modifiers or root in ("addc", "madc"):
         return with_carry(instruction, context)
@@ -68,7 +68,7 @@ def _product(instruction: Instruction, root: str, verb: str, kind: str) -> Step:
 
 @TABLE.opcode("neg", "abs", "min", "max", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
-    """neg, abs, min, max of integers; floating-point forms go to their own table."""
+    """neg, abs, min, max of integers; `floating` handles the floating-point forms."""
     root, *modifiers, kind = instruction.opcode.split(".")
     kind, packed = PACKED_INTEGERS.get(kind, (kind, 1)) if root in ("min", "max") else (kind, 1)
     if not is_integer(kind):
@@ -79,7 +79,7 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("shl", "shr", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def shift(instruction: Instruction, context: Context) -> Step:
-    """Shifts; an amount of the width or more clears (or fills with the sign).  Byte shifts move pieces."""
+    """shl and shr; a shift by the width or more gives 0, or all sign bits for a signed shr."""
     root, kind = instruction.opcode.split(".")
     bits, is_signed = type_bits(kind), kind[0] == "s"
     destination, source, amount = instruction.operands
@@ -93,9 +93,9 @@ def shift(instruction: Instruction, context: Context) -> Step:
 
 
 def _bit_field(instruction: Instruction, name: str) -> Step:
-    """A step on a bit field, whose position and length are the last two operands.
+    """Return a step on a bit field, whose position and length are the last two operands.
 
-    PTX defines them up to 255; above, hardware wraps those of 32-bit fields only.
+    PTX defines both up to 255.  Above, hardware wraps those of 32-bit fields; those of 64-bit fields are not modelled.
     """
     field = named(instruction, name)
     inner = integer_step(instruction, field)
@@ -105,14 +105,14 @@ def _bit_field(instruction: Instruction, name: str) -> Step:
 
     def step(machine: Machine) -> None:
         if any(_above_255(machine.read_bits(each, 32)) for each in places):
-            raise Unsupported("a bit field's position or length is above 255, which PTX leaves open")
+            raise Unsupported("a bit field's position or length is above 255, which PTX does not define")
         inner(machine)
 
     return step
 
 
 def _above_255(value: Value) -> bool:
-    """Whether some lane is known to hold more than 255."""
+    """Return whether some lane is known to hold more than 255."""
 
     def above(number: Array) -> Array:
         return np.greater(number, np.uint32(255))
@@ -148,7 +148,7 @@ def funnel_shift(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("popc", "clz", "brev", "bfind", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def bit_count(instruction: Instruction, context: Context) -> Step:
-    """popc, clz, brev, bfind over the bits of each known number."""
+    """popc, clz, brev and bfind."""
     root, *modifiers, kind = instruction.opcode.split(".")
     check_modifiers(instruction, modifiers, {"shiftamt"} if root == "bfind" else set())
     if root == "bfind":
@@ -172,7 +172,7 @@ def absolute_difference(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("mul24", "mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def byte_dot_product(instruction: Instruction, context: Context) -> Step:
-    """dp4a: four byte products added to an accumulator."""
+    """dp4a: four products of bytes added to an accumulator.  mul24, mad24 and dp2a are not modelled."""
     root, *kinds = instruction.opcode.split(".")
     if root != "dp4a" or len(kinds) != 2 or not set(kinds) <= {"s32", "u32"}:
         raise UnknownInstruction(instruction)

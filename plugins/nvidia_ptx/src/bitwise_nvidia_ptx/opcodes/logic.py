@@ -1,4 +1,4 @@
-"""and, or, xor, not, lop3, prmt, and predicates' logic; packed registers keep their pieces where they can.
+"""and, or, xor, not, lop3 and prmt, on integers and predicates.
 
 Source: PTX ISA 8.7, sections "Logic and Shift Instructions" and "Data Movement: prmt".
 """
@@ -38,7 +38,7 @@ def bitwise(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("not", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 @TABLE.opcode("cnot", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def complement(instruction: Instruction, context: Context) -> Step:
-    """not of bits or of a predicate."""
+    """not of an integer or of a predicate.  cnot is not modelled."""
     root, kind = instruction.opcode.split(".")
     destination, source = instruction.operands
     if root != "not":
@@ -98,7 +98,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
 
 
 def _selected_bytes(left: Value, right: Value, selector: int) -> Value:
-    """The four chosen bytes, halves kept whole where they stay together."""
+    """Return the four selected bytes; two bytes of one aligned half-word are extracted as one part."""
     chosen = [selector >> 4 * place & 7 for place in range(4)]
     parts: list[Value] = []
     for low, high in ((chosen[0], chosen[1]), (chosen[2], chosen[3])):

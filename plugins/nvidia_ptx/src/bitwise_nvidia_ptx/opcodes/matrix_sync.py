@@ -1,7 +1,7 @@
 """mma.sync, ldmatrix and stmatrix.
 
 Source: PTX ISA 8.7, "Warp Level Matrix Multiply-Accumulate Instructions".
-The name of a fused step carries the family, the native k, all types and the architecture; N does not enter.
+The name of a fused step contains the family, the native k, all types and the architecture, but not n.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _LARGEST_MAGNITUDE = {"s8": 128, "u8": 255}
 def step_name(
     family: str, k: int, result: str, left: str, right: str, accumulator: str, arch: str, options: str = ""
 ) -> str:
-    """The name of a fused step: what decides its bits."""
+    """Return the name of a fused step, which contains everything that determines its bits."""
     types = " ".join(FORMATS.get(each, each) for each in (result, left, right, accumulator))
     return f"{family} k{k} {types}{options} {arch}"
 
 
 def integer_products(k: int, result: str, left: str, right: str, *, clamps: bool) -> IntegerProducts | None:
-    """What decides the bits of a step of integers, None for other types."""
+    """Return the integer products of a step with an s32 result, None for other types."""
     if result != "s32":
         return None
     return IntegerProducts(f"{left} {right}", k * _LARGEST_MAGNITUDE[left] * _LARGEST_MAGNITUDE[right], clamps)
 
 
 def table(same_steps: Mapping[str, str]) -> OpcodeTable:
-    """The warp's matrix instructions; `same_steps` as in `architecture.nvidia_arch`."""
+    """Return the table of warp-level matrix instructions; `same_steps` as in `architecture.nvidia_arch`."""
     found = OpcodeTable()
     found.opcode("mma", operands=multiply_info)(partial(_multiply, same_steps))
     found.opcode("ldmatrix", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.CROSS_LANE)(load_matrices)
@@ -64,13 +64,13 @@ def table(same_steps: Mapping[str, str]) -> OpcodeTable:
 
 
 def instruction_k(opcode: str) -> int:
-    """The k of a matrix instruction's shape (0: it names none)."""
+    """Return the k in the shape of a matrix instruction, 0 if the opcode has no shape."""
     found = _K.search(opcode)
     return int(found[1]) if found else 0
 
 
 def multiply_info(instruction: Instruction) -> InstructionInfo:
-    """mma.sync adds its products to its fourth operand."""
+    """Return what mma.sync reads and writes; it adds its products to its fourth operand."""
     info = DESTINATION_FIRST.info(instruction, Effect.CROSS_LANE)
     if len(instruction.operands) < 4:
         return info
@@ -120,7 +120,7 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
 
 
 def registers_in(operand: Operand) -> tuple[Operand, ...]:
-    """The registers of a braced operand."""
+    """Return the registers of a braced operand, or the operand itself."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
@@ -152,13 +152,13 @@ def _matrix_form(instruction: Instruction) -> tuple[int, bool]:
 
 
 def _pointer_threads(threads: int, matrix: int) -> Array:
-    """For each thread, the thread that holds the address of its row (lane / 4) of one matrix; shape (1, threads)."""
+    """Return, for each thread, the thread with the address of its row (lane / 4) of one matrix; shape (1, threads)."""
     thread = np.arange(threads)
     return ((thread & ~31) + 8 * matrix + (thread & 31) // 4)[None]
 
 
 def _addresses_of_threads(address: Array, index: Array) -> Array:
-    """Known addresses taken from other threads are known."""
+    """Return the addresses held by other threads; they are known since `address` is."""
     taken: Any = take_threads(address, index)
     rows: Array = taken
     return rows

@@ -1,4 +1,4 @@
-"""Memory barriers (mbarrier) in shared memory: threads arrive, copies announce their bytes, phases end.
+"""mbarrier objects in shared memory: arrivals of threads, transaction bytes of copies, phases.
 
 Source: PTX ISA 8.7, "mbarrier".
 """
@@ -22,7 +22,11 @@ TABLE = OpcodeTable()
 
 @dataclass(slots=True)
 class MBarrier:
-    """An mbarrier of every block: arrivals and bytes still missing, the phase, and copies that it announces."""
+    """An mbarrier in each block of the batch; arrays have the shape (blocks,).
+
+    `count` is the number of arrivals of a phase, `missing` the number still missing, `bytes` the pending transaction
+    bytes, `phase` the number of the current phase.
+    """
 
     address: int
     count: Array
@@ -30,11 +34,11 @@ class MBarrier:
     bytes: Array
     phase: Array
     copies: list[tuple[Array, Array, Value, Array, Array]] = field(default_factory=list)
-    """Per copy: the phase in which it completes, its cells, value, blocks and touched cells."""
+    """For each copy that completes on the mbarrier: its phase, cells, value, blocks and touched cells."""
 
 
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
-    """The mbarrier at an address that all active lanes share.  Raises Unsupported."""
+    """Return the mbarrier at an address that all active threads share.  Raises Unsupported."""
     require_known_condition(machine, "an mbarrier operation")
     address = uniform_address(machine, operand, "an mbarrier")
     found: MBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
@@ -45,7 +49,10 @@ def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
 
 
 def _touch(machine: Machine, address: int, *, writes: bool) -> None:
-    """The active threads use an mbarrier, or begin or end its life: a use must be ordered between the two."""
+    """Record an access of the active threads to an mbarrier: a use, or its initialisation or invalidation (`writes`).
+
+    The race detector requires that uses are ordered after the initialisation and before the invalidation.
+    """
     granule = machine.shared.granule
     cells = np.arange(address // granule, -(-(address + 8) // granule))
     threads = np.flatnonzero(machine.active_threads())
@@ -58,7 +65,7 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
 
 
 def complete_phase(machine: Machine, barrier: MBarrier) -> None:
-    """Where nothing is missing, the phase ends and the next one begins."""
+    """Start the next phase in the blocks where no arrival and no byte is missing."""
     done: Array = (barrier.missing <= 0) & (barrier.bytes == 0)
     if np.any(done):
         for races in machine.races.of_blocks(done):
@@ -106,7 +113,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
 
 
 def _is_retried(instruction: Instruction, context: Context) -> bool:
-    """Whether the next instruction branches back to this one (or before it) while the wait has not succeeded."""
+    """Return whether the next instruction branches back to this one, or before it, if the wait has not succeeded."""
     instructions = context.kernel.instructions
     place = next((index for index, each in enumerate(instructions) if each is instruction), None)
     if place is None or place + 1 >= len(instructions):
@@ -136,7 +143,7 @@ def _initialise(instruction: Instruction) -> Step:
 
 
 def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
-    """The active blocks' mbarrier begins anew; that of blocks which parted from them stays as it is."""
+    """Initialise the mbarrier of the active blocks; that of blocks that diverged from them does not change."""
     known: dict[int, MBarrier] = machine.extra.setdefault("mbarriers", {})
     before, blocks = known.get(barrier.address), machine.active_blocks()
     if before is not None and not blocks.all():
@@ -185,7 +192,7 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
 
 
 def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array) -> Control | None:
-    """Waits for the phase of the given parity: it is over when the barrier's current phase has the other one."""
+    """Wait for the phase of the given parity: it is complete if the current phase has the other parity."""
     active = machine.active()
     ready = (barrier.phase[:, None] & 1) != (parity.astype(np.int64) & 1)
     ready = np.broadcast_to(ready, active.shape)

@@ -31,7 +31,7 @@ _BULK_STORES = "bulk stores"
 
 
 def copy(instruction: Instruction, context: Context) -> Step:
-    """cp.async.bulk.tensor loads into shared memory and stores out of it, and the groups of bulk stores."""
+    """cp.async.bulk.tensor between global and shared memory, and the groups of bulk stores."""
     parts = instruction.opcode.split(".")
     if "commit_group" in parts:
         return _commit_stores
@@ -59,13 +59,13 @@ def copy(instruction: Instruction, context: Context) -> Step:
 
 
 def _commit_stores(machine: Machine) -> None:
-    """Closes a group of the bulk stores issued so far."""
+    """Close a group of the bulk stores issued so far."""
     require_known_condition(machine, "a group of bulk copies")
     machine.reads_by(_BULK_STORES).commit(machine.active_blocks())
 
 
 def _wait_stores(keep: int) -> Step:
-    """Waits until the bulk stores of all but the newest groups have read shared memory."""
+    """Return a step that waits until all but the newest `keep` groups of bulk stores have read shared memory."""
 
     def step(machine: Machine) -> None:
         machine.reads_by(_BULK_STORES).wait(keep, machine.active_blocks(), machine.races)
@@ -74,7 +74,7 @@ def _wait_stores(keep: int) -> Step:
 
 
 def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
-    """Several threads may issue a copy each: one after the other, as the copies' places tell."""
+    """Call `act` for each active thread in order, with only that thread active: each may issue a copy."""
     require_known_condition(machine, "a tensor copy")
     outer = machine.mask
     threads = np.flatnonzero(machine.active_threads())
@@ -94,7 +94,10 @@ def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box of a tensor: per element its global address, whether it lies inside the tensor, and its shared offset."""
+    """A box of a tensor: for each element, its global address, whether it is inside the tensor, and its shared offset.
+
+    `element` is the size of an element and `bytes` the size of the box, in bytes; `swizzle` is the mode, 0 to 3.
+    """
 
     address: Array
     inside: Array
@@ -110,9 +113,9 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
     table = None if address is None else maps_of(machine).get(map_key(machine, address))
     if table is None:
-        raise Unsupported("a tensor map is used that nothing described", line)
+        raise Unsupported("a tensor map is used that neither the launch nor the kernel defines", line)
     if not table.visible:
-        raise Unsupported("a tensor map is used that no fence has made visible after the kernel made it", line)
+        raise Unsupported("a tensor map is used that no fence has made visible after the kernel defined it", line)
     coordinates = []
     for item in operand.extra[0].items:
         value = machine.known(machine.read_bits(item, 32))
@@ -134,7 +137,7 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
 
 
 def _swizzle(address: Array, mode: int) -> Array:
-    """Shared addresses under the 32, 64 or 128 byte swizzle (mode 1, 2, 3)."""
+    """Return shared addresses under the 32, 64 or 128 byte swizzle (mode 1, 2, 3)."""
     if mode == 0:
         return address
     mask = {1: 1, 2: 3, 3: 7}[mode]

@@ -1,4 +1,4 @@
-"""Tensor maps: the descriptors of bulk tensor copies, made by the host or in shared memory.
+"""Tensor maps: the descriptors of bulk tensor copies, encoded by the host or by the kernel in shared memory.
 
 Source: PTX ISA 8.7, "Tensors" and "tensormap.replace".
 """
@@ -23,27 +23,27 @@ TABLE = OpcodeTable()
 
 TENSOR_MAP_BYTES = 128
 PARAMETER_MAP_BASE = 1 << 32
-"""Tensor maps that are kernel parameters lie at this address, one after the other."""
+"""The address of the first tensor map among the kernel parameters; the others follow."""
 
 
 @dataclass(slots=True)
 class TensorMap:
-    """A tensor map's fields, innermost dimension first; each number an array of shape (blocks or 1, 1).
+    """The fields of a tensor map, innermost dimension first; each is an array of shape (blocks or 1, 1).
 
-    One that the kernel has published may be used when a fence has made it visible.
+    A map that the kernel has published is not `visible` until a fence acquires it.
     """
 
     fields: dict[str, Array] = field(default_factory=dict)
     visible: bool = True
 
     def number(self, name: str) -> Array:
-        """A field.  Raises Unsupported where nothing set it."""
+        """Return a field.  Raises Unsupported if it is not set."""
         if name not in self.fields:
             raise Unsupported(f"a tensor map is used before its {name} is set")
         return self.fields[name]
 
     def uniform(self, name: str) -> int:
-        """A field that all blocks share."""
+        """Return a field that must be equal in all blocks.  Raises Unsupported if it is not."""
         values = self.number(name)
         if (values != values.flat[0]).any():
             raise Unsupported(f"a tensor map's {name} differs between blocks")
@@ -51,13 +51,13 @@ class TensorMap:
 
 
 def maps_of(machine: Machine) -> dict[int, TensorMap]:
-    """The tensor maps by address."""
+    """Return the machine's tensor maps, by `map_key` of their addresses."""
     maps: dict[int, TensorMap] = machine.extra.setdefault("tensor maps", {})
     return maps
 
 
 def map_key(machine: Machine, address: Array) -> int:
-    """The key of the map at an address that may differ between blocks, but not within one."""
+    """Return the key of the map at an address that may differ between blocks, but not within a block."""
     number = value_of_issuing_thread(machine, address)
     special = L.lazy_integers(number)
     return int(number.flat[0]) if special is None else special.identity()
@@ -77,7 +77,7 @@ The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf
 
 @TABLE.opcode("tensormap", operands=NO_DESTINATION, effects=Effect.LOAD | Effect.STORE)
 def tensor_map(instruction: Instruction, context: Context) -> Step:
-    """tensormap.replace.tile.field in shared memory and tensormap.cp_fenceproxy to global memory."""
+    """tensormap.replace.tile.field in shared memory, and tensormap.cp_fenceproxy to global memory."""
     parts = instruction.opcode.split(".")
     if parts[1] == "cp_fenceproxy":
         target, source = instruction.operands[:2]
@@ -101,7 +101,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     def replace(machine: Machine) -> None:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
-            raise Unsupported("a tensor map is made from data", instruction.line)
+            raise Unsupported("a field of a tensor map depends on data", instruction.line)
         table = maps_of(machine).setdefault(uniform_address(machine, place, "a tensor map"), TensorMap())
         _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
@@ -110,7 +110,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("fence", operands=NO_DESTINATION, effects=Effect.NONE)
 def fence(instruction: Instruction, context: Context) -> Step:
-    """Fences; that of tensor maps which acquires makes a published map visible."""
+    """fence; fence.proxy.tensormap with .acquire makes a published tensor map visible."""
     if "proxy.tensormap" not in instruction.opcode or "acquire" not in instruction.opcode:
         return no_operation(instruction, context)
     target = instruction.operands[0]
@@ -118,7 +118,7 @@ def fence(instruction: Instruction, context: Context) -> Step:
     def acquire(machine: Machine) -> None:
         address = machine.known(address_of(machine, target))
         if address is None:
-            raise Unsupported("a tensor map at a computed address is waited for", instruction.line)
+            raise Unsupported("a tensor map at a computed address is acquired", instruction.line)
         found = maps_of(machine).get(map_key(machine, address))
         if found is not None:
             found.visible = True
@@ -142,10 +142,10 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -
 
 
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
-    """The map in shared memory is copied to a global address, which may differ from block to block."""
+    """Copy the map in shared memory to a global address, which may differ between blocks."""
     table = maps_of(machine).get(uniform_address(machine, source, "a tensor map"))
     if table is None:
-        raise Unsupported("a tensor map is published before it is made")
+        raise Unsupported("a tensor map is published before it is defined")
     address = machine.known(address_of(machine, target))
     if address is None:
         raise Unsupported("a tensor map is published at a computed address")

@@ -1,4 +1,4 @@
-"""Exchanges within a warp: shfl, vote, match, redux, elect, activemask, bar.warp.
+"""Exchanges within a warp: shfl, vote, activemask, elect and redux.
 
 Source: PTX ISA 8.7, "Data Movement: shfl.sync" and "Parallel Synchronization and Communication Instructions".
 """
@@ -26,7 +26,7 @@ _MODES = ("up", "down", "bfly", "idx")
 
 
 def source_lanes(mode: str, lane: Array, by: Array, clamp: Array) -> tuple[Array, Array]:
-    """The lane each lane reads and whether it lies in range, by PTX's shfl definition."""
+    """Return the lane that each lane reads and whether it is in range, by PTX's definition of shfl."""
     segment = (clamp >> 8) & 31
     limit = clamp & 31
     amount = by & 31
@@ -75,8 +75,8 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             inside = where < machine.threads
             if (~np.take_along_axis(active, np.where(inside, where, 0), axis=1) & active).any():
                 raise Unsupported("a shuffle reads a lane that does not take part", line)
-        # Where the reading knows no more than that all threads hold data, a copy is another object: no value is taken
-        # for the one that a thread held before.
+        # In an abstract domain, one value can represent data that differs between threads.  The copy is a new object,
+        # so that the shuffled value is not identified with the value that the thread held before.
         result = (
             take_threads(value, np.minimum(index, machine.threads - 1))
             if _varies_between_threads(value)
@@ -88,18 +88,18 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
 
 
 def _check_members(machine: Machine, members: Array | None, line: int) -> None:
-    """Every lane that executes a shuffle must be in its member mask.  Raises Unsupported."""
+    """Check that every lane that executes a shuffle is in its member mask.  Raises Unsupported."""
     if members is None:
         raise Unsupported("a shuffle's member mask depends on data", line)
     if members.size == 1 and int(members.flat[0]) == 0xFFFFFFFF:
         return
     lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
     if ((members >> lane & np.uint32(1) == 0) & machine.active()).any():
-        raise Unsupported("a lane executes a shuffle whose member mask leaves it out", line)
+        raise Unsupported("a lane executes a shuffle whose member mask does not contain it", line)
 
 
 def _check_exact_members(machine: Machine, members: Operand, line: int) -> None:
-    """The member mask must name the lanes that execute the instruction and no others.  Raises Unsupported."""
+    """Check that the member mask is the set of lanes that execute the instruction.  Raises Unsupported."""
     mask = machine.known(machine.read_bits(members, 32))
     if mask is None:
         raise Unsupported("a member mask depends on data", line)
@@ -122,7 +122,7 @@ def _varies_between_threads(value: Value) -> bool:
 
 
 def _warps(machine: Machine, predicate: Array) -> Array:
-    """Per block and warp, the lanes: shape (blocks, warps, 32), padded with False."""
+    """Reshape a predicate to (blocks, warps, 32), padded with False."""
     full = np.broadcast_to(predicate, (machine.blocks, machine.threads))
     count = -(-machine.threads // 32)
     padded = np.zeros((machine.blocks, count * 32), dtype=full.dtype)
@@ -135,7 +135,10 @@ def _broadcast_to_lanes(machine: Machine, per_warp: Array) -> Array:
 
 
 def ballot(machine: Machine, predicate: Array) -> Array:
-    """Each warp's bits of the predicate over its active lanes, given to all its lanes.  Raises Unsupported."""
+    """Return, in all lanes of each warp, the bit mask of its active lanes where the predicate holds.
+
+    Raises Unsupported.
+    """
     if machine.condition is not None:
         raise Unsupported("the set of lanes that vote depends on data")
     lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
@@ -145,7 +148,7 @@ def ballot(machine: Machine, predicate: Array) -> Array:
 
 @TABLE.opcode("vote", "activemask", "match", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def vote(instruction: Instruction, context: Context) -> Step:
-    """vote.sync.{all,any,uni,ballot} and activemask over known predicates."""
+    """vote.sync.{all,any,uni,ballot} over known predicates, and activemask.  match is not modelled."""
     parts = instruction.opcode.split(".")
     destination = instruction.operands[0]
     line = instruction.line
@@ -180,7 +183,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("elect", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def elect(instruction: Instruction, context: Context) -> Step:
-    """elect.sync d|p: the lowest active lane of each warp is the leader."""
+    """elect.sync d|p: the leader is the lowest active lane of each warp."""
     destination, members = instruction.operands
     line = instruction.line
 
@@ -198,7 +201,7 @@ def elect(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("redux", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def redux(instruction: Instruction, context: Context) -> Step:
-    """redux.sync.op.type over a whole warp: operations that are exact in any order."""
+    """redux.sync.op.type over whole warps: the operations are exact, so that their order does not matter."""
     parts = instruction.opcode.split(".")
     verb, kind = parts[2], parts[-1]
     if parts[1] != "sync" or verb not in ("add", "min", "max", "and", "or", "xor"):
