@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
 """argmin and argmax under the assumption `finite`: equal canonical forms are equal functions."""
 
 from __future__ import annotations
@@ -133,19 +133,19 @@ CHAIN = (
 PADDING = "mov.b32 %f5, 0fFF800000; mov.b32 %r5, 9;"
 
 EQUAL = {
-    "two halves": first_of(*pair(10), pair(4), pair(1)) + first_of(*pair(11), pair(3), pair(2)) + first_of(*END, pair(11), pair(10)),
-    "another order": earlier(*pair(10), pair(2), pair(4)) + earlier(*pair(11), pair(1), pair(3)) + first_of(*END, pair(10), pair(11)),
+    "a tree over two halves": first_of(*pair(10), pair(4), pair(1)) + first_of(*pair(11), pair(3), pair(2)) + first_of(*END, pair(11), pair(10)),
+    "a chain in another order": earlier(*pair(10), pair(2), pair(4)) + earlier(*pair(11), pair(1), pair(3)) + first_of(*END, pair(10), pair(11)),
     "padding": PADDING + earlier(*pair(10), pair(1), pair(5)) + first_of(*pair(11), pair(5), pair(2)) + first_of(*pair(12), pair(4), pair(11))
     + first_of(*pair(13), pair(10), pair(3)) + first_of(*END, pair(12), pair(13)),
     "the index first": CHAIN.replace("selp.f32 %f40, %f11, %f4, %p1; selp.b32 %r40, %r11, %r4, %p1;", "selp.b32 %r40, %r11, %r4, %p1; selp.f32 %f40, %f11, %f4, %p1;"),
 }  # fmt: skip
 DIFFERENT = {
-    "another element": CHAIN.replace("%f4,", "%f3,"),
-    "the least": CHAIN.replace(".ge.", ".le."),
-    "ties to the right": CHAIN.replace(".ge.", ".gt."),
-    "a tie in another order": earlier(*pair(10), pair(2), pair(1)) + earlier(*pair(11), pair(10), pair(3)) + earlier(*END, pair(11), pair(4)),
-    "another winner's place": earlier(*pair(12), pair(1), pair(3)) + CHAIN.replace("selp.b32 %r40, %r11, %r4", "selp.b32 %r40, %r12, %r4"),
-    "places exchanged": "mov.b32 %r1, 2; mov.b32 %r2, 1;" + CHAIN,
+    "a different element": CHAIN.replace("%f4,", "%f3,"),
+    "a minimum": CHAIN.replace(".ge.", ".le."),
+    "ties to the higher index": CHAIN.replace(".ge.", ".gt."),
+    "ties in another order": earlier(*pair(10), pair(2), pair(1)) + earlier(*pair(11), pair(10), pair(3)) + earlier(*END, pair(11), pair(4)),
+    "the index of another element": earlier(*pair(12), pair(1), pair(3)) + CHAIN.replace("selp.b32 %r40, %r11, %r4", "selp.b32 %r40, %r12, %r4"),
+    "exchanged indices": "mov.b32 %r1, 2; mov.b32 %r2, 1;" + CHAIN,
 }  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def test_batches_of_different_sizes_have_one_form() -> None:
     """Comparisons of one batch must not affect the next one, which has fewer blocks."""
     left, right = (
         results(*run(OWN_PART + LOADS + body, blocks=259, assume=FINITE))[1]
-        for body in (EQUAL["two halves"] + STORE, CHAIN)
+        for body in (EQUAL["a tree over two halves"] + STORE, CHAIN)
     )
     assert len(left.address) == 2 * 32 * 259
     assert np.array_equal(left.address, right.address)

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
 """Floating-point programs with equal canonical forms, and programs whose forms must differ."""
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ EQUAL = {
         PADDED + "add.f32 %f34, %f33, %f31; add.f32 %f35, %f33, %f33; add.f32 %f36, %f32, %f35; add.f32 %f40, %f34, %f36;",
         PADDED_LAST,
     ),
-    "padding that passes to another lane": (
+    "padding that is shuffled to another lane": (
         PADDED + "shfl.sync.bfly.b32 %f34, %f33, 0, 31, -1; add.f32 %f35, %f31, %f34; add.f32 %f40, %f35, %f32;",
         PADDED_LAST,
     ),
-    "the first turn of a running sum": (
+    "the first iteration of a running sum": (
         PADDED + "add.f32 %f34, %f31, %f32; fma.rn.f32 %f40, %f33, 0f00000000, %f34;", PADDED_LAST,
     ),
     "padding in a sum that is scaled": (
         PADDED + "add.f32 %f34, %f31, %f33; add.f32 %f35, %f34, %f32; mul.f32 %f40, %f35, %f3;",
         PADDED_LAST + "mul.f32 %f40, %f40, %f3;",
     ),
-    "padding less what was loaded": ("sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f2, %f5;"),
+    "padding minus a loaded value": ("sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f2, %f5;"),
     "a sum's operands": ("add.f32 %f40, %f1, %f2;", "add.f32 %f40, %f2, %f1;"),
     "a product's operands": ("mul.f32 %f40, %f1, %f2;", "mul.f32 %f40, %f2, %f1;"),
     "a fused product's factors": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f2, %f1, %f3;"),
-    "no rounding is to nearest": ("add.f32 %f40, %f1, %f2;", "add.rn.f32 %f40, %f1, %f2;"),
+    "the default rounding is to nearest": ("add.f32 %f40, %f1, %f2;", "add.rn.f32 %f40, %f1, %f2;"),
     "a difference": ("sub.f32 %f40, %f1, %f2;", "neg.f32 %f5, %f2; add.f32 %f40, %f5, %f1;"),
     "a negated product": ("neg.f32 %f5, %f1; mul.f32 %f40, %f5, %f2;", "mul.f32 %f5, %f1, %f2; neg.f32 %f40, %f5;"),
     "a product with one": ("mul.f32 %f40, %f1, 0f3F800000;", "mov.f32 %f40, %f1;"),
@@ -73,91 +73,91 @@ EQUAL = {
     "zero after a sum": (
         "add.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, %f2;", "add.f32 %f5, %f1, %f2; add.f32 %f40, %f5, 0f00000000;"
     ),
-    "zero to a square": ("mul.f32 %f5, %f1, %f1; add.f32 %f40, %f5, 0f00000000;", "mul.f32 %f40, %f1, %f1;"),
-    "zero to an exponential": ("ex2.approx.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;", "ex2.approx.f32 %f40, %f1;"),
-    "a fused product of halves": ("fma.rn.f32 %f40, %f11, %f12, %f3;", "mul.f32 %f5, %f11, %f12; add.f32 %f40, %f5, %f3;"),
+    "a square plus zero": ("mul.f32 %f5, %f1, %f1; add.f32 %f40, %f5, 0f00000000;", "mul.f32 %f40, %f1, %f1;"),
+    "an exponential plus zero": ("ex2.approx.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;", "ex2.approx.f32 %f40, %f1;"),
+    "a fused product of fp16 values": ("fma.rn.f32 %f40, %f11, %f12, %f3;", "mul.f32 %f5, %f11, %f12; add.f32 %f40, %f5, %f3;"),
     "a fused product of zeros": ("fma.rn.f32 %f40, 0f00000000, 0f80000000, %f3;", "add.f32 %f40, %f3, 0f80000000;"),
-    "a fused product of a half and a number that fp16 holds": (
+    "a fused product of an fp16 value and a constant that is exact in fp16": (
         "fma.rn.f32 %f40, %f11, 0fBE000000, %f3;", "mul.f32 %f5, %f11, 0fBE000000; add.f32 %f40, %f5, %f3;"
     ),
     "a maximum of equal maxima": (
         "max.f32 %f5, %f1, %f2; max.f32 %f6, %f2, %f1; max.f32 %f40, %f5, %f6;", "max.f32 %f40, %f1, %f2;"
     ),
-    "a maximum of a half and a number that fp16 holds": (
+    "a maximum of an fp16 value and a constant that is exact in fp16": (
         "max.f32 %f40, %f11, 0fBE000000;", "mov.b16 %h5, 0xB000; max.f16 %h6, %h1, %h5; cvt.f32.f16 %f40, %h6;"
     ),
-    "a maximum's order": ("max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f3, %f1; max.f32 %f40, %f2, %f5;"),
-    "numbers in maxima": (
+    "the order of a maximum": ("max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f3, %f1; max.f32 %f40, %f2, %f5;"),
+    "constants in maxima": (
         "max.f32 %f5, %f1, 0fBF800000; max.f32 %f6, %f2, 0f40000000; max.f32 %f40, %f5, %f6;",
         "max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, 0f40000000;",
     ),
-    "minus infinity beside a number": (
+    "minus infinity next to a constant": (
         "max.f32 %f5, %f1, 0fFF800000; max.f32 %f40, %f5, 0fBF800000;", "max.f32 %f40, %f1, 0fBF800000;"
     ),
-    "a number that fp16 does not hold beside halves": (
+    "a constant that is not exact in fp16 next to fp16 values": (
         "max.f32 %f5, %f11, 0fF149F2CA; max.f32 %f6, %f12, 0fF149F2CA; max.f32 %f40, %f5, %f6;",
         "max.f32 %f5, %f11, %f12; max.f32 %f40, %f5, 0fF149F2CA;",
     ),
-    "a clamp below zero and zero": ("max.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f00000000;"),
-    "numbers in integer minima": (
+    "a clamp at zero plus zero": ("max.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f00000000;"),
+    "constants in integer minima": (
         "min.s32 %r5, %r1, 7; min.s32 %r6, %r2, -3; min.s32 %r40, %r5, %r6;", "min.s32 %r5, %r1, %r2; min.s32 %r40, %r5, -3;"
     ),
-    "numbers in maxima of doubles": (
+    "constants in maxima of fp64": (
         "mov.b64 %g1, %d5; max.f64 %g2, %g1, 0d0000000000000000; max.f64 %g3, %g2, 0d3FF0000000000000; mov.b64 %d40, %g3;",
         "mov.b64 %g1, %d5; max.f64 %g3, %g1, 0d3FF0000000000000; mov.b64 %d40, %g3;",
     ),
-    "a minimum's order": ("min.f32 %f5, %f1, %f2; min.f32 %f40, %f5, %f3;", "min.f32 %f5, %f3, %f1; min.f32 %f40, %f2, %f5;"),
-    "a propagating maximum's order": (
+    "the order of a minimum": ("min.f32 %f5, %f1, %f2; min.f32 %f40, %f5, %f3;", "min.f32 %f5, %f3, %f1; min.f32 %f40, %f2, %f5;"),
+    "the order of a NaN-propagating maximum": (
         "max.NaN.f32 %f5, %f1, %f2; max.NaN.f32 %f40, %f5, %f3;", "max.NaN.f32 %f5, %f3, %f1; max.NaN.f32 %f40, %f2, %f5;"
     ),
-    "minus infinity to a propagating maximum": ("max.NaN.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
-    "maxima of widened halves": ("max.f32 %f40, %f11, %f12;", "max.f16 %h5, %h1, %h2; cvt.f32.f16 %f40, %h5;"),
-    "maxima of widened bfloats": ("max.f32 %f40, %f14, %f15;", "max.bf16 %h5, %h1, %h2; cvt.f32.bf16 %f40, %h5;"),
-    "widening and back": ("cvt.rn.f16.f32 %h40, %f11;", "mov.b16 %h40, %h1;"),
-    "widening of bfloats and back": ("cvt.rn.bf16.f32 %h40, %f14;", "mov.b16 %h40, %h1;"),
-    "a bfloat widened by its bits": ("mov.b32 %f40, {0, %h1};", "cvt.f32.bf16 %f40, %h1;"),
+    "a NaN-propagating maximum with minus infinity": ("max.NaN.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
+    "maxima of widened fp16 values": ("max.f32 %f40, %f11, %f12;", "max.f16 %h5, %h1, %h2; cvt.f32.f16 %f40, %h5;"),
+    "maxima of widened bf16 values": ("max.f32 %f40, %f14, %f15;", "max.bf16 %h5, %h1, %h2; cvt.f32.bf16 %f40, %h5;"),
+    "widening and narrowing": ("cvt.rn.f16.f32 %h40, %f11;", "mov.b16 %h40, %h1;"),
+    "widening and narrowing of bf16": ("cvt.rn.bf16.f32 %h40, %f14;", "mov.b16 %h40, %h1;"),
+    "bf16 widened by its bits": ("mov.b32 %f40, {0, %h1};", "cvt.f32.bf16 %f40, %h1;"),
     "an absolute value": ("mov.b32 %r5, %f1; and.b32 %r40, %r5, 0x7fffffff;", "abs.f32 %f5, %f1; mov.b32 %r40, %f5;"),
     "an absolute value of a negation": ("neg.f32 %f5, %f1; abs.f32 %f40, %f5;", "abs.f32 %f40, %f1;"),
-    "a choice by the opposite": ("selp.f32 %f40, %f3, %f4, %p1;", "setp.geu.f32 %p2, %f1, %f2; selp.f32 %f40, %f4, %f3, %p2;"),
-    "a choice as a branch": (
+    "a select by the negated predicate": ("selp.f32 %f40, %f3, %f4, %p1;", "setp.geu.f32 %p2, %f1, %f2; selp.f32 %f40, %f4, %f3, %p2;"),
+    "a select as a branch": (
         "selp.f32 %f40, %f3, %f4, %p1;", "mov.f32 %f40, %f4; @!%p1 bra J; mov.f32 %f40, %f3; J:"
     ),
     "sums in a packed register": (
         "mov.b32 %r5, {%h1, %h2}; mov.b32 %r6, {%h2, %h3}; add.f16x2 %r40, %r5, %r6;",
         "add.f16 %h5, %h2, %h1; add.f16 %h6, %h3, %h2; mov.b32 %r40, {%h5, %h6};",
     ),
-    "halves exchanged twice": ("mov.b32 %r5, {%h1, %h2}; prmt.b32 %r6, %r5, %r5, 0x1032; prmt.b32 %r40, %r6, %r6, 0x1032;", "mov.b32 %r40, {%h1, %h2};"),
+    "halves swapped twice": ("mov.b32 %r5, {%h1, %h2}; prmt.b32 %r6, %r5, %r5, 0x1032; prmt.b32 %r40, %r6, %r6, 0x1032;", "mov.b32 %r40, {%h1, %h2};"),
     "linear forms": ("add.s32 %r5, %r1, %r2; mul.lo.s32 %r5, %r5, 6; sub.s32 %r40, %r5, %r2;", "mul.lo.s32 %r5, %r2, 5; mad.lo.s32 %r40, %r1, 6, %r5;"),
-    "a byte with its sign in a wider register": (
+    "a sign-extended byte in a wider register": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "shl.b32 %r5, %r1, 0; cvt.s8.s32 %h5, %r5; cvt.s32.s16 %r6, %h5; cvt.rn.f32.s32 %f40, %r6;"
     ),
-    "a byte with zeros in a wider register": (
+    "a zero-extended byte in a wider register": (
         "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.u32.u16 %r6, %h5; cvt.rn.f32.u32 %f40, %r6;"
     ),
-    "a half as a number and then as an integer": (
+    "fp16 bits as a float and then as an integer": (
         "cvt.rzi.s32.f16 %r40, %h1;", "cvt.rzi.s32.f32 %r40, %f11;"
     ),
-    "zeros in a set of bits": ("xor.b32 %r5, %r1, 0; xor.b32 %r40, %r5, %r2;", "xor.b32 %r40, %r2, %r1;"),
+    "zeros in an or of bits": ("xor.b32 %r5, %r1, 0; xor.b32 %r40, %r5, %r2;", "xor.b32 %r40, %r2, %r1;"),
     "the high half of a product": ("mul.hi.u32 %r40, %r1, %r2;", "mul.hi.u32 %r40, %r2, %r1;"),
     "minus one in a linear form": ("add.s64 %d40, %d5, -1;", "sub.s64 %d40, %d5, 1;"),
 }  # fmt: skip
 
 DIFFERENT = {
-    "a byte with its sign and one with zeros": (
+    "a sign-extended and a zero-extended byte": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;"
     ),
-    "a byte and a half with their signs": (
+    "a sign-extended byte and a sign-extended half-word": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "cvt.s16.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;"
     ),
     "the signed and the unsigned high half of a product": ("mul.hi.u32 %r40, %r1, %r2;", "mul.hi.s32 %r40, %r1, %r2;"),
-    "padding of another row": (
+    "padding of a different row": (
         PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f40, %f31, %f34;", PADDED + "add.f32 %f40, %f31, %f33;"
     ),
     "padding of two rows": (
         PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f35, %f31, %f34; add.f32 %f40, %f35, %f33;", PADDED + "add.f32 %f40, %f31, %f33;"
     ),
     "a sum without padding": (PADDED_LAST, PADDED + "add.f32 %f40, %f31, %f32;"),
-    "padding of a sum that a bad maximum does not make NaN": (
+    "padding of a sum that is not NaN for a NaN maximum": (
         PADDED + "add.f32 %f40, %f3, %f33;", PADDED + "add.f32 %f40, %f3, 0f00000000;"
     ),
     "padding with a negative factor": (
@@ -173,19 +173,19 @@ DIFFERENT = {
         "sub.f32 %f5, 0fFF800000, %f1; add.sat.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f3; add.sat.f32 %f40, %f5, %f2;"
     ),
     "the order of sums": ("add.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;", "add.f32 %f5, %f2, %f3; add.f32 %f40, %f1, %f5;"),
-    "the order of products": ("mul.f32 %f5, %f1, %f2; mul.f32 %f40, %f5, %f3;", "mul.f32 %f5, %f2, %f3; mul.f32 %f40, %f1, %f5;"),
+    "the association of products": ("mul.f32 %f5, %f1, %f2; mul.f32 %f40, %f5, %f3;", "mul.f32 %f5, %f2, %f3; mul.f32 %f40, %f1, %f5;"),
     "fusing": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "mul.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;"),
-    "fusing with one half": ("fma.rn.f32 %f40, %f11, %f2, %f3;", "mul.f32 %f5, %f11, %f2; add.f32 %f40, %f5, %f3;"),
-    "fusing products of bfloats": ("fma.rn.f32 %f40, %f14, %f15, %f3;", "mul.f32 %f5, %f14, %f15; add.f32 %f40, %f5, %f3;"),
-    "fusing a half and a number that fp16 does not hold": (
+    "fusing with a factor of one half": ("fma.rn.f32 %f40, %f11, %f2, %f3;", "mul.f32 %f5, %f11, %f2; add.f32 %f40, %f5, %f3;"),
+    "fusing products of bf16 values": ("fma.rn.f32 %f40, %f14, %f15, %f3;", "mul.f32 %f5, %f14, %f15; add.f32 %f40, %f5, %f3;"),
+    "fusing an fp16 value and a constant that is not exact in fp16": (
         "fma.rn.f32 %f40, %f11, 0f3DCCCCCD, %f3;", "mul.f32 %f5, %f11, 0f3DCCCCCD; add.f32 %f40, %f5, %f3;"
     ),
-    "a fused product's place": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f1, %f3, %f2;"),
+    "the position of a fused product": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f1, %f3, %f2;"),
     "zero": ("add.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, %f1;"),
     "zero before a negation": (
         "add.f32 %f5, %f1, 0f00000000; neg.f32 %f40, %f5;", "neg.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;"
     ),
-    "from zero twice": ("sub.f32 %f5, 0f00000000, %f1; sub.f32 %f40, 0f00000000, %f5;", "mov.f32 %f40, %f1;"),
+    "subtraction from zero twice": ("sub.f32 %f5, 0f00000000, %f1; sub.f32 %f40, 0f00000000, %f5;", "mov.f32 %f40, %f1;"),
     "zero before a negated product": (
         "sub.f32 %f5, 0f00000000, %f1; mul.f32 %f40, %f5, %f2;",
         "add.f32 %f5, %f1, 0f00000000; mul.f32 %f6, %f5, %f2; neg.f32 %f40, %f6;",
@@ -194,18 +194,18 @@ DIFFERENT = {
         "sub.f32 %f5, 0f00000000, %f1; cvt.f64.f32 %g1, %f5; mov.b64 %d40, %g1;",
         "add.f32 %f5, %f1, 0f00000000; cvt.f64.f32 %g1, %f5; neg.f64 %g1, %g1; mov.b64 %d40, %g1;",
     ),
-    "a square of halves in fp16": ("mul.f16 %h5, %h1, %h1; mul.f16 %h40, %h5, %h2;", "mul.f16 %h5, %h1, %h2; mul.f16 %h40, %h5, %h1;"),
+    "a square in fp16": ("mul.f16 %h5, %h1, %h1; mul.f16 %h40, %h5, %h2;", "mul.f16 %h5, %h1, %h2; mul.f16 %h40, %h5, %h1;"),
     "a product with zero": ("mul.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, 0f00000000;"),
-    "a value less itself": ("sub.f32 %f40, %f1, %f1;", "mov.f32 %f40, 0f00000000;"),
-    "minus infinity to a dropping maximum": ("max.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
-    "maxima with other numbers": ("max.f32 %f40, %f1, 0f3F800000;", "max.f32 %f40, %f1, 0f40000000;"),
-    "a maximum with a number and with a zero": ("max.f32 %f40, %f1, 0f80000000;", "max.f32 %f40, %f1, 0f00000000;"),
-    "a clamp below minus zero and zero": ("max.f32 %f5, %f1, 0f80000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f80000000;"),
-    "signed and unsigned minima with a number": ("min.s32 %r40, %r1, 7;", "min.u32 %r40, %r1, 7;"),
-    "maxima of other leaves": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),
+    "a value minus itself": ("sub.f32 %f40, %f1, %f1;", "mov.f32 %f40, 0f00000000;"),
+    "a NaN-dropping maximum with minus infinity": ("max.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
+    "maxima with different constants": ("max.f32 %f40, %f1, 0f3F800000;", "max.f32 %f40, %f1, 0f40000000;"),
+    "a maximum with a constant and with a zero": ("max.f32 %f40, %f1, 0f80000000;", "max.f32 %f40, %f1, 0f00000000;"),
+    "a clamp at minus zero plus zero": ("max.f32 %f5, %f1, 0f80000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f80000000;"),
+    "signed and unsigned minima with a constant": ("min.s32 %r40, %r1, 7;", "min.u32 %r40, %r1, 7;"),
+    "maxima of different loads": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),
     "a maximum and a minimum": ("max.f32 %f40, %f1, %f2;", "min.f32 %f40, %f1, %f2;"),
-    "propagating and dropping": ("max.NaN.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f2;"),
-    "propagating inside dropping": (
+    "NaN-propagating and NaN-dropping maxima": ("max.NaN.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f2;"),
+    "a NaN-propagating inside a NaN-dropping maximum": (
         "max.NaN.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f1, %f2; max.NaN.f32 %f40, %f5, %f3;"
     ),
     "flushing a sum": ("add.ftz.f32 %f40, %f1, %f2;", "add.f32 %f40, %f1, %f2;"),
@@ -228,32 +228,32 @@ DIFFERENT = {
     "quotients of three kinds": ("div.full.f32 %f40, %f1, %f2;", "div.approx.f32 %f40, %f1, %f2;"),
     "an exact quotient": ("div.rn.f32 %f40, %f1, %f2;", "div.full.f32 %f40, %f1, %f2;"),
     "an exact root": ("sqrt.rn.f32 %f40, %f1;", "sqrt.approx.f32 %f40, %f1;"),
-    "sides of a choice": ("selp.f32 %f40, %f3, %f4, %p1;", "selp.f32 %f40, %f4, %f3, %p1;"),
-    "a choice and a maximum": ("setp.gt.f32 %p2, %f1, %f2; selp.f32 %f40, %f1, %f2, %p2;", "max.f32 %f40, %f1, %f2;"),
-    "a bound of magnitudes and of numbers": (
+    "exchanged operands of a select": ("selp.f32 %f40, %f3, %f4, %p1;", "selp.f32 %f40, %f4, %f3, %p1;"),
+    "a select and a maximum": ("setp.gt.f32 %p2, %f1, %f2; selp.f32 %f40, %f1, %f2, %p2;", "max.f32 %f40, %f1, %f2;"),
+    "a minimum of magnitudes and a clamp": (
         "min.xorsign.abs.f32 %f40, %f1, 0f42FE0000;", "max.f32 %f5, %f1, 0fC2FE0000; min.f32 %f40, %f5, 0f42FE0000;"
     ),
-    "bounds of magnitudes": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "max.xorsign.abs.f32 %f40, %f1, %f2;"),
-    "a bound of magnitudes and its signs": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "abs.f32 %f5, %f1; min.xorsign.abs.f32 %f40, %f5, %f2;"),
-    "the number of a maximum beside a guarded zero": tuple(
+    "a minimum and a maximum of magnitudes": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "max.xorsign.abs.f32 %f40, %f1, %f2;"),
+    "a minimum of magnitudes and its signs": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "abs.f32 %f5, %f1; min.xorsign.abs.f32 %f40, %f5, %f2;"),
+    "the constant of a maximum next to a guarded zero": tuple(
         f"max.f32 %f5, %f1, {number}; sub.f32 %f6, %f2, %f5; ex2.approx.ftz.f32 %f7, %f6;"
         "sub.f32 %f8, 0fFF800000, %f3; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f40, %f7, %f9;"
         for number in ("0f3F800000", "0f40000000")
     ),
-    "the numbers of maxima of integers beside a guarded zero": tuple(
+    "the constants of integer maxima next to a guarded zero": tuple(
         f"max.s32 %r5, %r1, {number}; cvt.rn.f32.s32 %f7, %r5;"
         "sub.f32 %f8, 0fFF800000, %f3; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f40, %f7, %f9;"
         for number in (1, 2)
     ),
-    "a guard within a maximum beside a guarded zero": tuple(
+    "a guard inside a maximum next to a guarded zero": tuple(
         f"sub.f32 %f8, 0fFF800000, {guard}; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f10, %f1, %f9; max.f32 %f11, %f10, %f2;"
         "sub.f32 %f12, 0fFF800000, %f4; ex2.approx.ftz.f32 %f13, %f12; add.f32 %f40, %f11, %f13;"
         for guard in ("%f2", "%f3")
     ),
     "an unordered comparison": ("setp.ltu.f32 %p2, %f1, %f2; selp.f32 %f40, %f3, %f4, %p2;", "selp.f32 %f40, %f3, %f4, %p1;"),
-    "halves the other way": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
-    "the top bit of one number and of another": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
-    "numbers that meet in their low bits": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
+    "swapped halves": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
+    "the top bits of two values": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
+    "values whose low bits are shifted to the top": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
     "factors modulo the width": ("mul.lo.s64 %d40, %d5, 0x8000000000000001;", "mov.b64 %d40, %d5;"),
     "an atomic sum and a sum": ("red.global.add.f32 [%d0], %f1; // %f40\n ret;", "ld.global.f32 %f5, [%d0]; add.f32 %f40, %f5, %f1;"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
 """Divergence and reconvergence, calls, barriers and races."""
 
 from __future__ import annotations

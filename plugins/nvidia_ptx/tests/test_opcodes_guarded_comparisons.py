@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX is read as one
+# ruff: noqa: E501 - PTX is easier to check without line breaks
 """Comparisons of NaN-guarded values: they may be decided only where the result has the same guard."""
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ GUARDED_CHOICE = (
 )
 
 EQUAL = {
-    "padding whose scale a comparison chooses": (
+    "padding whose scale depends on a comparison": (
         PADDED + scaled(33, "0fFF800000", 21, BELOW) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
     ),
-    "padding whose scale the opposite comparison chooses": (
+    "padding whose scale depends on the opposite comparison": (
         PADDED + scaled(33, "0fFF800000", 21, NOT_ABOVE) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
     ),
-    "what a guard decides beside itself": (
+    "a guarded comparison next to its own guard": (
         GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f1;"
     ),
 }  # fmt: skip
 
 DIFFERENT = {
-    "what a guard decides alone": (GUARDED_CHOICE + "mov.f32 %f40, %f35;", GUARDED_CHOICE + "mov.f32 %f40, %f1;"),
-    "what a guard decides beside a value that it does not guard": (
+    "a guarded comparison without a guarded result": (GUARDED_CHOICE + "mov.f32 %f40, %f35;", GUARDED_CHOICE + "mov.f32 %f40, %f1;"),
+    "a guarded comparison next to an unguarded value": (
         GUARDED_CHOICE + "add.f32 %f40, %f35, %f3;", GUARDED_CHOICE + "add.f32 %f40, %f1, %f3;"
     ),
-    "what a guard decides beside another guard": (
+    "a guarded comparison next to another guard": (
         GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f35, %f37;",
         GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f1, %f37;",
     ),
-    "what a guard decides and its opposite": (
+    "a guarded comparison and its opposite": (
         GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f2;"
     ),
-    "what a guard decides in a maximum": (
+    "a guarded comparison in a maximum": (
         GUARDED_CHOICE + "max.f32 %f40, %f30, %f35;", GUARDED_CHOICE + "max.f32 %f40, %f30, %f1;"
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
 """Integer matrix instructions: sums are exact in any order, as long as no sum can be clamped."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
 from __future__ import annotations
 
 from random import Random
@@ -139,8 +139,8 @@ ADDRESS = "mov.u64 %d10, room; cvt.u32.u64 %r10, %d10;"
 def test_ldmatrix(count: int, transposed: bool) -> None:
     """Each half-word of shared memory holds its index; row r of matrix m begins at byte 32 * ((5 * (8m + r)) % 32)."""
     fill = ADDRESS + "".join(
-        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; mad.lo.u32 %r13, %r11, 0x20002, 0x10000; st.shared.b32 [%r12], %r13;"
-        for turn in range(8)
+        f"add.u32 %r11, %r0, {32 * step}; mad.lo.u32 %r12, %r11, 4, %r10; mad.lo.u32 %r13, %r11, 0x20002, 0x10000; st.shared.b32 [%r12], %r13;"
+        for step in range(8)
     )
     registers = ", ".join(f"%r{20 + m}" for m in range(count))
     body = (
@@ -171,8 +171,8 @@ def test_stmatrix(count: int, transposed: bool) -> None:
         f"add.u32 %r16, %r0, {32 * m}; mad.lo.u32 %r{20 + m}, %r16, 0x20002, 0x10000;" for m in range(count)
     )
     clear = "".join(
-        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; mov.b32 %r13, -1; st.shared.b32 [%r12], %r13;"
-        for turn in range(8)
+        f"add.u32 %r11, %r0, {32 * step}; mad.lo.u32 %r12, %r11, 4, %r10; mov.b32 %r13, -1; st.shared.b32 [%r12], %r13;"
+        for step in range(8)
     )
     registers = ", ".join(f"%r{20 + m}" for m in range(count))
     body = (
@@ -185,9 +185,9 @@ def test_stmatrix(count: int, transposed: bool) -> None:
         )
     )
     body += "".join(
-        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; ld.shared.b32 %r{30 + turn}, [%r12];"
-        + store(f"%r{30 + turn}", 32, turn, 8)
-        for turn in range(8)
+        f"add.u32 %r11, %r0, {32 * step}; mad.lo.u32 %r12, %r11, 4, %r10; ld.shared.b32 %r{30 + step}, [%r12];"
+        + store(f"%r{30 + step}", 32, step, 8)
+        for step in range(8)
     )
     expected = [0xFFFF] * 512
     for lane in range(32):
@@ -200,7 +200,7 @@ def test_stmatrix(count: int, transposed: bool) -> None:
     found = known(run(body, shared=ROOM)[0])
     memory = [0] * 512
     for lane in range(32):
-        for turn in range(8):
-            word = found[4 * (8 * lane + turn)][1]
-            memory[2 * (32 * turn + lane)], memory[2 * (32 * turn + lane) + 1] = word & 0xFFFF, word >> 16
+        for step in range(8):
+            word = found[4 * (8 * lane + step)][1]
+            memory[2 * (32 * step + lane)], memory[2 * (32 * step + lane) + 1] = word & 0xFFFF, word >> 16
     assert memory == expected

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX is read as one
+# ruff: noqa: E501 - PTX is easier to check without line breaks
 """Races in shared memory: in one of many blocks, at addresses that differ between blocks, across mbarrier phases."""
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def test_one_block_that_skips_the_barrier_of_one_iteration_races(block: int) -> 
     """Blocks diverge at the loop exit as well, each after as many iterations as its index."""
     body = f"""
         add.u32 %r8, %r9, 2; mov.b32 %r7, 0; mov.b32 %r2, 0;
-        TURN: setp.eq.u32 %p1, %r9, {block}; setp.eq.and.u32 %p2, %r7, 1, %p1;
+        LOOP: setp.eq.u32 %p1, %r9, {block}; setp.eq.and.u32 %p2, %r7, 1, %p1;
         bar.sync 0; st.shared.b32 [%d9], %r2; @%p2 bra SKIP;
         bar.sync 0;
         SKIP: ld.shared.b32 %r2, [%d11]; add.u32 %r2, %r2, %r0;
-        add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, %r8; @%p3 bra TURN;
+        add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, %r8; @%p3 bra LOOP;
         mul.lo.u32 %r6, %r9, 256; cvt.u64.u32 %d12, %r6; add.s64 %d12, %d12, %d7; st.global.b32 [%d12], %r2;
     """
     with pytest.raises(Unsupported, match="no barrier between"):

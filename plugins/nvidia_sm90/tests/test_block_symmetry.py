@@ -136,23 +136,23 @@ CASES = {
     "itself": Case(DOUBLE),
     "wider blocks": Case(DOUBLE, threads=64),
     "narrow blocks": Case(DOUBLE, threads=8),
-    "other operation": Case(DOUBLE.replace("add", "mul")),
+    "different operation": Case(DOUBLE.replace("add", "mul")),
     "last block squares": Case(only_in("9", SQUARE_IN)),
     "block 5 squares": Case(only_in("5", SQUARE_IN)),
     "block 0 squares": Case(only_in("0", SQUARE_IN)),
-    "the square is chosen in block 5": Case(only_in("5", SQUARE_CHOSEN)),
-    "the square is chosen in block 3, a wider one": Case(only_in("3", SQUARE_CHOSEN), threads=64),
-    "an exchange is chosen in block 5": Case(only_in("5", EXCHANGE_CHOSEN)),
-    "an exchange is chosen in block 3, a wider one": Case(only_in("3", EXCHANGE_CHOSEN), threads=64),
-    "a block that is not there squares": Case(only_in("10", SQUARE_IN)),
+    "block 5 selects the square": Case(only_in("5", SQUARE_CHOSEN)),
+    "wider block 3 selects the square": Case(only_in("3", SQUARE_CHOSEN), threads=64),
+    "block 5 selects an exchange": Case(only_in("5", EXCHANGE_CHOSEN)),
+    "wider block 3 selects an exchange": Case(only_in("3", EXCHANGE_CHOSEN), threads=64),
+    "a block outside the grid squares": Case(only_in("10", SQUARE_IN)),
     "neighbour": Case(NEXT),
-    "place squared": Case(SQUARED_PLACE),
+    "squared address": Case(SQUARED_PLACE),
     "loop": Case(LOOP),
     "loop in wider blocks": Case(LOOP, threads=64),
     "in place": Case(IN_PLACE),
     "in place in wider blocks": Case(IN_PLACE, threads=64),
     "fewer elements": Case(DOUBLE, n=299),
-    "another mask at the edge": Case(DOUBLE.replace("@%p1 ld", "setp.le.s32 %p1, %r5, 298;\n@%p1 ld")),
+    "different mask at the edge": Case(DOUBLE.replace("@%p1 ld", "setp.le.s32 %p1, %r5, 298;\n@%p1 ld")),
     "zero beyond the edge": Case("mov.b32 %f1, 0;\n" + DOUBLE),
 }  # fmt: skip
 
@@ -182,7 +182,7 @@ def test_the_first_difference_is_in_the_block_that_differs(name: str, elements: 
 
 
 def test_equal_first_blocks_do_not_decide_for_blocks_with_another_translation() -> None:
-    found = compared(CASES["itself"], CASES["place squared"])
+    found = compared(CASES["itself"], CASES["squared address"])
     assert not found.equal
     assert found.address is not None
     assert offset_in_buffer(found.address) // 4 // 32 >= 2
@@ -286,25 +286,25 @@ def test_kernels_with_different_buffers_are_not_compared() -> None:
 
 CHOICES = {
     "a guarded instruction": "@%p2 neg.f32 %f2, %f2;",
-    "a choice": "selp.f32 %f2, %f4, %f2, %p2;",
+    "a select": "selp.f32 %f2, %f4, %f2, %p2;",
     "a branch": "@!%p2 bra over;\nadd.f32 %f2, %f2, %f2;\nover:",
-    "a branch on data as well": "and.pred %p4, %p2, %p3; @!%p4 bra over; add.f32 %f2, %f2, %f2; over:",
+    "a branch on the block and on data": "and.pred %p4, %p2, %p3; @!%p4 bra over; add.f32 %f2, %f2, %f2; over:",
     "a loop": "selp.b32 %r6, 3, 1, %p2; again: add.f32 %f2, %f2, %f2;"
     "sub.u32 %r6, %r6, 1; setp.ne.u32 %p4, %r6, 0; @%p4 bra again;",
-    "a predicate and data": "and.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
-    "a predicate or data": "or.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
-    "a predicate against data": "xor.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "conjunction with data": "and.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "disjunction with data": "or.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "exclusive or with data": "xor.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
     "a comparison of data": "setp.gt.and.f32 %p4, %f2, 0f3F800000, %p2; selp.f32 %f2, %f4, %f2, %p4;",
     "a vote": "vote.sync.any.pred %p4, %p2, -1; selp.f32 %f2, %f4, %f2, %p4;",
     "a sign": "selp.b32 %r6, 0x80000000, 0, %p2; xor.b32 %f2, %f2, %r6;",
-    "bits of two numbers": "selp.b32 %r6, -1, 0, %p2; lop3.b32 %f2, %r6, %f4, %f2, 0xCA;",
-    "an order of bytes": "selp.b32 %r6, 0x0123, 0x3210, %p2; prmt.b32 %f2, %f2, %f2, %r6;",
+    "a bit select": "selp.b32 %r6, -1, 0, %p2; lop3.b32 %f2, %r6, %f4, %f2, 0xCA;",
+    "a byte permutation": "selp.b32 %r6, 0x0123, 0x3210, %p2; prmt.b32 %f2, %f2, %f2, %r6;",
     "a shift": "selp.b32 %r6, 1, 0, %p2; shl.b32 %f2, %f2, %r6;",
     "a factor": "selp.f32 %f5, 0f40000000, 0f3F800000, %p2; mul.f32 %f2, %f2, %f5;",
     "a bound": "selp.f32 %f5, 0f7F000000, 0fFF000000, %p2; max.f32 %f2, %f2, %f5;",
-    "an exchange": "shfl.sync.bfly.b32 %f5, %f2, 1, 31, -1; selp.f32 %f2, %f5, %f2, %p2;",
-    "an exchange's distance": "selp.b32 %r6, 1, 0, %p2; shfl.sync.bfly.b32 %f2, %f2, %r6, 31, -1;",
-    "a register that may keep its number": "mov.b32 %f5, %f4; @%p2 mov.b32 %f5, %f2; mov.b32 %f2, %f5;",
+    "a shuffle": "shfl.sync.bfly.b32 %f5, %f2, 1, 31, -1; selp.f32 %f2, %f5, %f2, %p2;",
+    "a shuffle distance": "selp.b32 %r6, 1, 0, %p2; shfl.sync.bfly.b32 %f2, %f2, %r6, 31, -1;",
+    "a conditionally written register": "mov.b32 %f5, %f4; @%p2 mov.b32 %f5, %f2; mov.b32 %f2, %f5;",
     "an address": "selp.b64 %rd8, 4, 0, %p2; add.s64 %rd9, %rd4, %rd8; ld.global.f32 %f2, [%rd9];",
 }
 

@@ -39,8 +39,8 @@ DEFINED = {
     "read after a barrier": "@%p0 st.global.b32 [%rd2], %r3; bar.sync 0; ld.global.b32 %r5, [%rd2]; "
     "bar.sync 0; st.global.b32 [%rd5], %r5;",
     "read by its writer": "st.global.b32 [%rd5], %r3; ld.global.b32 %r5, [%rd5]; st.global.b32 [%rd5+16384], %r5;",
-    "sum at a known place": "red.global.relaxed.gpu.add.u32 [%rd2], %r3;",
-    "sum at computed places": "and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; add.s64 %rd8, %rd2, %rd7; "
+    "sum at a known address": "red.global.relaxed.gpu.add.u32 [%rd2], %r3;",
+    "sum at computed addresses": "and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; add.s64 %rd8, %rd2, %rd7; "
     "red.global.relaxed.gpu.add.u32 [%rd8], %r4;",
 }
 
@@ -72,23 +72,23 @@ def test_an_overwritten_value_does_not_matter(twice: str, once: str) -> None:
     assert found.signature == analysis(once).signature
 
 
-SCATTER = DEFINED["sum at computed places"]
+SCATTER = DEFINED["sum at computed addresses"]
 RACES = {
-    "a copy and a sum at one place by two threads": "add.rn.f32 %r5, %r3, %r4; @%p0 st.global.b32 [%rd2], %r3; "
+    "a copy and a sum at one address by two threads": "add.rn.f32 %r5, %r3, %r4; @%p0 st.global.b32 [%rd2], %r3; "
     "@%p1 st.global.b32 [%rd2], %r5;",
     "another store of the same instruction may come later": "@%p2 st.global.b32 [%rd2], %r3; "
     "@%p1 st.global.b32 [%rd2], %r4;",
-    "the race shows in what is read and then overwritten": "selp.b32 %r5, %r3, %r4, %p1; "
+    "a racing value is loaded and then overwritten": "selp.b32 %r5, %r3, %r4, %p1; "
     "@%p2 st.global.b32 [%rd2], %r5; bar.sync 0; ld.global.b32 %r6, [%rd2]; bar.sync 0; "
     "@%p0 st.global.b32 [%rd2], %r3; st.global.b32 [%rd5+4096], %r6;",
-    "one of two stores is another thread's": "@%p1 ld.global.b32 %r5, [%rd2]; @%p2 st.global.b32 [%rd2], %r3; "
+    "two stores by different threads": "@%p1 ld.global.b32 %r5, [%rd2]; @%p2 st.global.b32 [%rd2], %r3; "
     "@%p1 st.global.b32 [%rd5+4096], %r5;",
-    "the first thread reads what all add to": "@%p0 ld.global.b32 %r5, [%rd2]; "
+    "one thread reads the sum of all": "@%p0 ld.global.b32 %r5, [%rd2]; "
     "red.global.relaxed.gpu.add.u32 [%rd2], %r3; @%p0 st.global.b32 [%rd1+4096], %r5;",
-    "read after a sum at computed places": f"{SCATTER} ld.global.b32 %r5, [%rd2]; st.global.b32 [%rd1+4096], %r5;",
-    "read before a sum at computed places": f"ld.global.b32 %r5, [%rd2]; {SCATTER} and.b32 %r5, %r5, 0; "
+    "read after a sum at computed addresses": f"{SCATTER} ld.global.b32 %r5, [%rd2]; st.global.b32 [%rd1+4096], %r5;",
+    "read before a sum at computed addresses": f"ld.global.b32 %r5, [%rd2]; {SCATTER} and.b32 %r5, %r5, 0; "
     "red.global.relaxed.gpu.add.u32 [%rd2], %r5;",
-    "gathered beside a sum at computed places": "and.b32 %r9, %r4, 7; mul.wide.u32 %rd9, %r9, 4; "
+    "gather next to a sum at computed addresses": "and.b32 %r9, %r4, 7; mul.wide.u32 %rd9, %r9, 4; "
     "add.s64 %rd10, %rd2, %rd9; ld.global.b32 %r10, [%rd10]; and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; "
     "add.s64 %rd8, %rd2, %rd7; red.global.relaxed.gpu.add.u32 [%rd8], %r10;",
 }

@@ -68,7 +68,7 @@ st.global.b32 [%rd5], %r6;"""
         (COPY.format(size=16), 32),
         ("ld.global.b32 %r5, [%rd4+4]; st.global.b32 [%rd5], %r5;", 32),
     ],
-    ids=["every reader is waited for", "in place with a barrier", "a copy of its size", "aligned"],
+    ids=["waits for every reader", "in place with a barrier", "a copy of its whole size", "aligned"],
 )
 def test_defined_kernels_are_analysed(body: str, threads: int) -> None:
     assert analysis(body, threads).unknown is None
