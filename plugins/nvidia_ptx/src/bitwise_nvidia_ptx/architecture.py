@@ -69,7 +69,7 @@ def nvidia_arch(
         special=fill_special_registers,
         prepare=prepare,
         audit_contraction=partial(audit_contraction, opcodes),
-        every_launch=EVERY_LAUNCH,
+        every_launch=PARAMETRIC_SUPPORT,
         bits=bits,
     )
 
@@ -181,7 +181,7 @@ def _place_shared_arrays(machine: Machine, module: Module, kernel: Kernel) -> No
             machine.symbols[array.name] = address
 
 
-EVERY_LAUNCH = ParametricSupport(
+PARAMETRIC_SUPPORT = ParametricSupport(
     layout=_place_arrays,
     block=("%ctaid.x", "%ctaid.y", "%ctaid.z"),
     grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),

@@ -292,8 +292,8 @@ def _in_triton_wheel(name: str) -> Iterator[str]:
     """Yield the path of a tool inside an installed Triton wheel, without importing Triton."""
     with contextlib.suppress(ImportError, ValueError):
         spec = importlib.util.find_spec("triton")
-        for place in (spec.submodule_search_locations or ()) if spec else ():
-            yield os.path.join(place, "backends", "nvidia", "bin", name)
+        for package in (spec.submodule_search_locations or ()) if spec else ():
+            yield os.path.join(package, "backends", "nvidia", "bin", name)
 
 
 def _triton_version() -> tuple[int, ...]:

@@ -108,8 +108,8 @@ def parse_declaration(text: str) -> Declaration:
         raise ParseError("a predicate must be a register; declare it with .reg")
     bounds = _BOUND.findall(match[2])
     count = 1
-    for place, bound in enumerate(bounds):
-        if not bound and place:
+    for axis, bound in enumerate(bounds):
+        if not bound and axis:
             raise ParseError("only the first bound of an array may be left open")
         count *= parse_integer(bound) if bound else 0
     default = 4 if pointer else element

@@ -57,7 +57,7 @@ class Cursor:
         raise AssemblyError(self.file, self.line if line is None else line, reason)
 
     @contextmanager
-    def refusing(self, line: int) -> Iterator[None]:
+    def errors_at(self, line: int) -> Iterator[None]:
         """Convert a `ParseError` raised within into an `AssemblyError` for `line`."""
         try:
             yield

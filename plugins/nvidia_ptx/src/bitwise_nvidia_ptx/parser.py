@@ -127,7 +127,7 @@ class _ModuleParser:
     def _array(self, match: re.Match[str], line: int) -> None:
         linkage, space, rest = match.groups()
         extern = linkage == "extern"
-        with self.cursor.refusing(line):
+        with self.cursor.errors_at(line):
             found = parse_array(rest, self.names, initial=space != "shared" and not extern, open_ended=extern)
             self.initial += len(found.data or b"")
             if self.initial > INITIAL_LIMIT:
@@ -145,7 +145,7 @@ class _ModuleParser:
             return ()
         for text in match[1].split(","):
             start = line + text[: len(text) - len(text.lstrip())].count("\n")
-            with cursor.refusing(start):
+            with cursor.errors_at(start):
                 found.append(parse_parameter(text, scope))
             line += text.count("\n")
         return tuple(found)
@@ -167,7 +167,7 @@ class _ModuleParser:
                 break
         signature = _Signature(entry, tuple([p.size for p in parameters]), tuple([p.size for p in returns]))
         if name not in self.signatures:
-            with cursor.refusing(line):
+            with cursor.errors_at(line):
                 self.names.symbol(name)
         if self.signatures.setdefault(name, signature) != signature or name in self.drafts:
             cursor.fail(f"{name} is defined twice, or declared differently elsewhere", line)

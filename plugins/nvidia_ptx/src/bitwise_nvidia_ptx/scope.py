@@ -12,7 +12,6 @@ from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
 _RESERVED = frozenset(["_", "%", "WARP_SZ"])
 LANE_NAMES = "xyzw"
 _LANE_OF = dict(zip("xyzwrgba", LANE_NAMES * 2, strict=True))
-_FAMILY_DIGITS = 10
 _TRAILING = re.compile(r"[0-9]{1,10}\Z")
 
 Family = tuple[int, str, int, int]

@@ -91,8 +91,8 @@ def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
     waiting, still_open, opened = inner_blocks(kernel), [], 0
     source: SourceLine | None = None
     yield from (_signature(kernel), "{", *names.get(0, ()))
-    for place in range(2 * len(kernel.instructions) + 1):
-        while waiting and waiting[0].first <= place:
+    for position in range(2 * len(kernel.instructions) + 1):
+        while waiting and waiting[0].first <= position:
             block = waiting.pop(0)
             # Blocks without names are numbered as well.
             yield from ["{", "}"] * (block.number - opened - 1)
@@ -100,15 +100,15 @@ def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
             if opened:
                 yield from ("{", *names.get(block.number, ()))
                 still_open.append(block)
-        if place % 2 == 0:
-            yield from labels.get(place // 2, ())
+        if position % 2 == 0:
+            yield from labels.get(position // 2, ())
         else:
-            instruction = kernel.instructions[place // 2]
+            instruction = kernel.instructions[position // 2]
             if instruction.source is not None and instruction.source != source:
                 source = instruction.source
                 yield f".loc {context.files[source.file]} {source.line} {source.column}"
-            yield from _instruction(instruction, context, place)
-        while still_open and still_open[-1].last <= place:
+            yield from _instruction(instruction, context, position)
+        while still_open and still_open[-1].last <= position:
             still_open.pop()
             yield "}"
     yield "}"
@@ -116,8 +116,8 @@ def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
 
 def _labels(kernel: Kernel) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for name, place in kernel.labels.items():
-        found.setdefault(place, []).append(f"{split(name)[0]}:")
+    for name, index in kernel.labels.items():
+        found.setdefault(index, []).append(f"{split(name)[0]}:")
     return found
 
 
@@ -174,11 +174,11 @@ def _text(instruction: Instruction, operands: list[str]) -> str:
     return f"{guard}{instruction.opcode} {_joined(operands)}".rstrip()
 
 
-def _instruction(instruction: Instruction, context: _Context, place: int) -> Iterator[str]:
+def _instruction(instruction: Instruction, context: _Context, position: int) -> Iterator[str]:
     operands = [_operand(each) for each in instruction.operands]
     base = instruction.opcode.split(".")[0]
     if base == "brx":
-        table = f"$targets_{place}"
+        table = f"$targets_{position}"
         yield f"{table}: .branchtargets {operands[1][1:-1]};"
         operands[1] = table
     if base == "call":
@@ -214,8 +214,8 @@ def _operand(operand: Operand) -> str:
         case Paired(first, second):
             return f"{_operand(first)}|{_operand(second)}"
         case Address(base, offset, extra):
-            place = "" if base is None else _operand(base)
-            place = f"{place}+{offset}" if place and offset else place or str(offset)
-            return f"[{_joined([place, *(_operand(each) for each in extra)])}]"
+            text = "" if base is None else _operand(base)
+            text = f"{text}+{offset}" if text and offset else text or str(offset)
+            return f"[{_joined([text, *(_operand(each) for each in extra)])}]"
         case Modified(changes=changes):
             raise ValueError(f"PTX has no operand with the changes {', '.join(changes)}: it cannot be written")

@@ -225,12 +225,12 @@ def _accumulator(
 ) -> SymbolicVector:
     """Return the accumulator with the axes of `_rows_from_registers`, or +0 if scale-d is 0.  Raises Unsupported."""
     shape = (n // 8, 2, 2, len(groups), 4, 8, 4)
-    keep = machine.known(
+    accumulates = machine.known(
         machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value))
     )
-    if keep is None or (keep != keep.flat[0]).any():
+    if accumulates is None or (accumulates != accumulates.flat[0]).any():
         raise Unsupported("a matrix instruction's scale-d varies")
-    if not keep.flat[0]:
+    if not accumulates.flat[0]:
         zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
     values = [_register_value(machine, each) for each in registers]
@@ -246,20 +246,20 @@ def _accumulator(
     chosen = [thread for group in groups for thread in range(group * _WARPGROUP, (group + 1) * _WARPGROUP)]
     whole = len(chosen) == machine.threads
     words = np.empty((2, blocks, len(lanes), len(chosen)), dtype=np.uint64)
-    metas = [each.flags for each in lanes]
+    flag_arrays = [each.flags for each in lanes]
     for index, each in enumerate(lanes):
         full = np.broadcast_to(each.words, (2, blocks, machine.threads))
         words[:, :, index] = full if whole else full[:, :, chosen]
     flags: L.Flags
-    if all(isinstance(each, int) and each == metas[0] for each in metas):
-        flags = metas[0]
+    if all(isinstance(each, int) and each == flag_arrays[0] for each in flag_arrays):
+        flags = flag_arrays[0]
     else:
         table = np.empty((blocks, len(lanes), len(chosen)), dtype=np.uint32)
-        for index, each_meta in enumerate(metas):
-            full_meta = np.broadcast_to(
-                np.uint32(each_meta) if isinstance(each_meta, int) else each_meta, (blocks, machine.threads)
+        for index, flag_array in enumerate(flag_arrays):
+            full_flags = np.broadcast_to(
+                np.uint32(flag_array) if isinstance(flag_array, int) else flag_array, (blocks, machine.threads)
             )
-            table[:, index] = full_meta if whole else full_meta[:, chosen]
+            table[:, index] = full_flags if whole else full_flags[:, chosen]
         flags = table.reshape(blocks, *shape)
     return SymbolicVector(bits, words.reshape(2, blocks, *shape), flags)
 
@@ -305,8 +305,8 @@ def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector
         lanes.append(each)
     results: list[Value] = list(lanes)
     if bits == 16:
-        places = [(j, half) for j in range(count // 4) for half in range(2)]
-        results = [concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in places]
+        pairs = [(j, half) for j in range(count // 4) for half in range(2)]
+        results = [concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in pairs]
     for register, result in zip(registers, results, strict=True):
         machine.write(register, result)
 
@@ -326,8 +326,8 @@ def _commit(machine: Machine) -> None:
     machine.reads_by(_MATRIX_READS).commit(machine.active_blocks())
 
 
-def _wait(keep: int) -> Step:
+def _wait(pending: int) -> Step:
     def step(machine: Machine) -> None:
-        machine.reads_by(_MATRIX_READS).wait(keep, machine.active_blocks(), machine.races)
+        machine.reads_by(_MATRIX_READS).wait(pending, machine.active_blocks(), machine.races)
 
     return step

@@ -166,11 +166,13 @@ def audit(
         if arch is None:
             raise ValueError("the text has pairs that ptxas may fuse; give the architecture or a Ptxas")
         ptxas = Ptxas.locate(arch)
-    done = _search(stated, found, ptxas, cubin, runs)
-    lines = tuple((program.line(each.product), program.line(each.consumer)) for each in done.fusions)
+    outcome = _search(stated, found, ptxas, cubin, runs)
+    lines = tuple((program.line(each.product), program.line(each.consumer)) for each in outcome.fusions)
     options = (*ptxas.options, ptxas.gpu)
     seconds = time.perf_counter() - begin
-    return Audit(done.returned, done.method, lines, done.reason, seconds, done.count, ptxas.version, options)
+    return Audit(
+        outcome.returned, outcome.method, lines, outcome.reason, seconds, outcome.count, ptxas.version, options
+    )
 
 
 def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin: bytes | None, runs: int) -> _Outcome:
@@ -188,11 +190,11 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
                 batch := list(itertools.islice(pending, min(_CONCURRENT - (count == 1), runs - count)))
             ):
                 found = [pool.submit(ptxas.digest, attempt.assembled.text, fuse=attempt.fuse) for attempt in batch]
-                wanted = original.result()
+                expected = original.result()
                 count += len(batch)
                 for attempt, future in zip(batch, found, strict=True):
                     try:
-                        equal = future.result() == wanted
+                        equal = future.result() == expected
                     except AssemblyFailed:
                         continue
                     tried.append(attempt)
@@ -204,8 +206,8 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
                         return _Outcome(Method.EQUAL, attempt.returned, (), reason, count)
         except AssemblyFailed as error:
             return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count)
-    wanted_code = text if cubin is None else cubin
-    renamed = next((attempt for attempt in tried if _equal_up_to_predicates(ptxas, wanted_code, attempt)), None)
+    original_code = text if cubin is None else cubin
+    renamed = next((attempt for attempt in tried if _equal_up_to_predicates(ptxas, original_code, attempt)), None)
     if renamed is not None and renamed.fusions:
         reason = f"explicit fusion of {len(renamed.fusions)} products gives the same code up to the names of predicates"
         return _Outcome(Method.RENAMED_FUSED, renamed.returned, renamed.fusions, reason, count)

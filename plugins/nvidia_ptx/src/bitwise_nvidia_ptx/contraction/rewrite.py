@@ -113,20 +113,20 @@ def _splice(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
     if not edits:
         return function
     instructions: list[Instruction] = []
-    places: list[int] = []
+    new_indices: list[int] = []
     registers: dict[str, int] = {}
     for index, instruction in enumerate(function.instructions):
-        places.append(len(instructions))
+        new_indices.append(len(instructions))
         if index in edits:
             instructions += edits[index].instructions
             registers |= edits[index].registers
         else:
             instructions.append(instruction)
-    places.append(len(instructions))
+    new_indices.append(len(instructions))
     return replace(
         function,
         instructions=tuple(instructions),
-        labels={name: places[place] for name, place in function.labels.items()},
+        labels={name: new_indices[index_of_label] for name, index_of_label in function.labels.items()},
         registers={**function.registers, **registers},
     )
 

@@ -67,8 +67,8 @@ def copy(instruction: Instruction, context: Context) -> Step:
     if parts[2] == "commit_group":
         return _commit
     if parts[2] in ("wait_group", "wait_all"):
-        keep = literal_value(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
-        return _wait(keep, parts[2] == "wait_all")
+        pending = literal_value(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
+        return _wait(pending, parts[2] == "wait_all")
     if parts[2] not in ("ca", "cg") or parts[3] not in ("shared", "shared::cta") or "global" not in parts:
         raise UnknownInstruction(instruction)
     target, source, size, *rest = instruction.operands
@@ -85,12 +85,12 @@ def copy(instruction: Instruction, context: Context) -> Step:
 
 def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: Operand | None, line: int) -> None:
     begin = address_of(machine, source)
-    place, origin = machine.known(address_of(machine, target)), machine.known(begin)
-    if place is None:
+    destination, origin = machine.known(address_of(machine, target)), machine.known(begin)
+    if destination is None:
         raise Unsupported("an asynchronous copy to a computed address", line)
     if machine.condition is not None:
         raise Unsupported("an asynchronous copy depends on data", line)
-    for address in (place, origin):
+    for address in (destination, origin):
         if isinstance(address, np.ndarray):
             aligned(machine, address, bits // 8, line)
     if origin is None:
@@ -99,7 +99,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
     else:
         value = _source_value(machine, origin, bits, size, line)
     shared = machine.shared
-    cells = shared.cells(place, machine.mask)
+    cells = shared.cells(destination, machine.mask)
     for races, where, threads in watched(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
@@ -118,13 +118,13 @@ def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | No
     active = machine.active()
     if (~(whole | none) & active).any():
         raise Unsupported("an asynchronous copy whose source size is neither its size nor zero", line)
-    reading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
-    if not reading.any():
+    loading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
+    if not loading.any():
         return zero
-    machine.mask = None if reading.all() else reading
+    machine.mask = None if loading.all() else loading
     value = _load_global(machine, origin, bits, line)
     machine.mask = outer
-    return value if reading.all() else blend_values(whole, value, zero)
+    return value if loading.all() else blend_values(whole, value, zero)
 
 
 def _load_global(machine: Machine, origin: Array, bits: int, line: int) -> Value:
@@ -157,7 +157,7 @@ def _commit(machine: Machine) -> None:
     copies.groups.setdefault(acting.tobytes(), AsyncGroups()).commit(group, blocks)
 
 
-def _wait(keep: int, everything: bool) -> Step:
+def _wait(pending: int, everything: bool) -> Step:
     def step(machine: Machine) -> None:
         copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
         if everything:
@@ -168,7 +168,7 @@ def _wait(keep: int, everything: bool) -> Step:
                 continue
             if (members & ~acting).any():
                 raise Unsupported("threads that committed copies together wait for them separately")
-            for work, done in groups.wait(keep, blocks):
+            for work, done in groups.wait(pending, blocks):
                 for each in work:
                     _finish(machine, each, done)
 

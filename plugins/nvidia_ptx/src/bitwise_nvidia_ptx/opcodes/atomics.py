@@ -87,15 +87,15 @@ def atomic(instruction: Instruction, context: Context) -> Step:
             return
         where = address.astype(np.uint64, copy=False)
         in_a_buffer(machine, where, line)
-        place = 0
+        offset = 0
         for item in items:
             value = machine.read_bits(item, bits * packed)
             for low in range(0, bits * packed, bits):
                 part = extract(value, low, bits)
                 machine.memory.atomic(
-                    meaning, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
+                    meaning, where + np.uint64(offset), part, machine.mask, machine.thread, machine.epoch, line
                 )
-                place += bits // 8
+                offset += bits // 8
         _write_old_value(machine, destination, bits * packed, line)
 
     if count != len(items):

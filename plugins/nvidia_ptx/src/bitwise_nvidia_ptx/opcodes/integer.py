@@ -101,10 +101,10 @@ def _bit_field(instruction: Instruction, name: str) -> Step:
     inner = integer_step(instruction, field)
     if field.bits == 32:
         return inner
-    places = instruction.operands[-2:]
+    position_and_length = instruction.operands[-2:]
 
     def step(machine: Machine) -> None:
-        if any(_above_255(machine.read_bits(each, 32)) for each in places):
+        if any(_above_255(machine.read_bits(each, 32)) for each in position_and_length):
             raise Unsupported("a bit field's position or length is above 255, which PTX does not define")
         inner(machine)
 
@@ -117,9 +117,9 @@ def _above_255(value: Value) -> bool:
     def above(number: Array) -> Array:
         return np.greater(number, np.uint32(255))
 
-    special = L.lazy_integers(value)
-    if special is not None:
-        found = special.apply([value], above)
+    lazy = L.lazy_integers(value)
+    if lazy is not None:
+        found = lazy.apply([value], above)
         return found is not None and bool(found.any())
     lanes = as_symbolic_vector(value)
     return bool(np.any(L.constant_mask(lanes) & above(L.constants_of(lanes))))

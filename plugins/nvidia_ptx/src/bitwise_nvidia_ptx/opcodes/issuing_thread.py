@@ -44,9 +44,9 @@ def active_lane_count(machine: Machine) -> Array:
 
 def value_of_issuing_thread(machine: Machine, value: Array) -> Array:
     """Return the value in the first active thread of each block, shape (blocks or 1, 1)."""
-    special = L.lazy_integers(value)
-    if special is not None:
-        return special.of_thread(int(np.flatnonzero(machine.active_threads())[0]))
+    lazy = L.lazy_integers(value)
+    if lazy is not None:
+        return lazy.of_thread(int(np.flatnonzero(machine.active_threads())[0]))
     if value.shape[1] == 1:
         return value
     if machine.mask is None:

@@ -99,7 +99,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
 
 def _selected_bytes(left: Value, right: Value, selector: int) -> Value:
     """Return the four selected bytes; two bytes of one aligned half-word are extracted as one part."""
-    chosen = [selector >> 4 * place & 7 for place in range(4)]
+    chosen = [selector >> 4 * byte_index & 7 for byte_index in range(4)]
     parts: list[Value] = []
     for low, high in ((chosen[0], chosen[1]), (chosen[2], chosen[3])):
         if high == low + 1 and low % 2 == 0:

@@ -115,15 +115,15 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
 def _is_retried(instruction: Instruction, context: Context) -> bool:
     """Return whether the next instruction branches back to this one, or before it, if the wait has not succeeded."""
     instructions = context.kernel.instructions
-    place = next((index for index, each in enumerate(instructions) if each is instruction), None)
-    if place is None or place + 1 >= len(instructions):
+    index_of_wait = next((index for index, each in enumerate(instructions) if each is instruction), None)
+    if index_of_wait is None or index_of_wait + 1 >= len(instructions):
         return False
-    following = instructions[place + 1]
+    following = instructions[index_of_wait + 1]
     destination, target = instruction.operands[0], following.operands[0] if following.operands else None
     if not following.opcode.startswith("bra") or following.guard is None or not isinstance(target, Symbol):
         return False
-    returns = context.kernel.labels.get(target.name, place + 1) <= place
-    return returns and following.guard.negated and Register(following.guard.register) == destination
+    retries = context.kernel.labels.get(target.name, index_of_wait + 1) <= index_of_wait
+    return retries and following.guard.negated and Register(following.guard.register) == destination
 
 
 def _initialise(instruction: Instruction) -> Step:

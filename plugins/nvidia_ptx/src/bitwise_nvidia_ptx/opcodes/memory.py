@@ -261,10 +261,10 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "param":
             _store_parameter(machine, target, concat(values))
             return
-        place = address_of(machine, target)
-        address = machine.known(place)
+        symbolic_address = address_of(machine, target)
+        address = machine.known(symbolic_address)
         if address is None and space in ("global", "generic"):
-            machine.memory.scatter(machine, place, concat(values), line)
+            machine.memory.scatter(machine, symbolic_address, concat(values), line)
             return
         if address is None:
             raise Unsupported("memory is written at a computed address", line)
@@ -280,8 +280,8 @@ def store(instruction: Instruction, context: Context) -> Step:
             raise Unsupported("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
         for index, value in enumerate(values):
-            place = where + np.uint64(index * bits // 8) if index else where
-            store_global(machine, place, value, bits, line)
+            element = where + np.uint64(index * bits // 8) if index else where
+            store_global(machine, element, value, bits, line)
 
     return step
 

@@ -64,11 +64,11 @@ def _commit_stores(machine: Machine) -> None:
     machine.reads_by(_BULK_STORES).commit(machine.active_blocks())
 
 
-def _wait_stores(keep: int) -> Step:
-    """Return a step that waits until all but the newest `keep` groups of bulk stores have read shared memory."""
+def _wait_stores(pending: int) -> Step:
+    """Return a step that waits until all but the newest `pending` groups of bulk stores have read shared memory."""
 
     def step(machine: Machine) -> None:
-        machine.reads_by(_BULK_STORES).wait(keep, machine.active_blocks(), machine.races)
+        machine.reads_by(_BULK_STORES).wait(pending, machine.active_blocks(), machine.races)
 
     return step
 
@@ -165,8 +165,8 @@ def _load_box(
     )
     if not box.inside.all():
         value = blend_values(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
-    places = _swizzle(base + box.offset, box.swizzle)[None]
-    cells = machine.shared.cells(places, None)
+    addresses = _swizzle(base + box.offset, box.swizzle)[None]
+    cells = machine.shared.cells(addresses, None)
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
     thread = int(np.flatnonzero(machine.active_threads())[0])
@@ -181,8 +181,8 @@ def _load_box(
 def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, line: int) -> None:
     box = _box(machine, target, rank, line)
     base = uniform_address(machine, source, "a tensor copy's source")
-    places = _swizzle(base + box.offset, box.swizzle)[None]
-    cells = machine.shared.cells(places, None)
+    addresses = _swizzle(base + box.offset, box.swizzle)[None]
+    cells = machine.shared.cells(addresses, None)
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()

@@ -59,8 +59,8 @@ def maps_of(machine: Machine) -> dict[int, TensorMap]:
 def map_key(machine: Machine, address: Array) -> int:
     """Return the key of the map at an address that may differ between blocks, but not within a block."""
     number = value_of_issuing_thread(machine, address)
-    special = L.lazy_integers(number)
-    return int(number.flat[0]) if special is None else special.identity()
+    lazy = L.lazy_integers(number)
+    return int(number.flat[0]) if lazy is None else lazy.identity()
 
 
 _FIELDS = {
@@ -89,7 +89,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     if parts[1:3] != ["replace", "tile"] or parts[3] not in _FIELDS:
         raise UnknownInstruction(instruction)
     name = _FIELDS[parts[3]]
-    place = instruction.operands[0]
+    map_operand = instruction.operands[0]
     number, value = (
         (instruction.operands[1], instruction.operands[2])
         if len(instruction.operands) == 3
@@ -102,7 +102,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
             raise Unsupported("a field of a tensor map depends on data", instruction.line)
-        table = maps_of(machine).setdefault(uniform_address(machine, place, "a tensor map"), TensorMap())
+        table = maps_of(machine).setdefault(uniform_address(machine, map_operand, "a tensor map"), TensorMap())
         _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
     return replace

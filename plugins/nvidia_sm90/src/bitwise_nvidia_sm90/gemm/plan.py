@@ -73,7 +73,7 @@ def lane_sum_of(order: MergeOrder, lanes: int) -> LaneSum | None:
     bits = index_bits(order, lanes)
     if bits is None:
         return None
-    return LaneSum(rounds=tuple(sum(later < bit for later in bits[place:]) for place, bit in enumerate(bits)))
+    return LaneSum(rounds=tuple(sum(later < bit for later in bits[position:]) for position, bit in enumerate(bits)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +238,11 @@ def _scalar_plan(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
     if (blocks := _blocks_plan(desc.k_cuts, k)) is not None:
         return blocks
     active_lanes = 0
-    for place, cut in enumerate(cuts):
+    for position, cut in enumerate(cuts):
         if (cut.count or 0) > 2 and cut == dealt_lanes(cut.count or 0, cut.tile):
             # A tree over the next power of two of lanes, the last of which have no k.
             active_lanes, lanes = cut.count or 0, 1 << ((cut.count or 0) - 1).bit_length()
-            cuts[place] = Cut(layout="strided", count=lanes, tile=cut.tile, merge="halves")
+            cuts[position] = Cut(layout="strided", count=lanes, tile=cut.tile, merge="halves")
         elif cut.groups:
             raise UnsupportedGEMM(
                 f"parts in groups by {cut}: these kernels take groups of blocks of 128 threads, and of lanes of a tree"
