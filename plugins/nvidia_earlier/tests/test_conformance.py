@@ -1,4 +1,4 @@
-"""The matrix units of sm_70 to sm_89 take the suite that every plugin takes."""
+"""The conformance suite on the matrix units of sm_70 to sm_89."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The rows are handed over, one architecture each, and say what tells their units apart."""
+"""The registered matrix-unit rows, and the parameters in which they differ between architectures."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def rule(name: str) -> tuple[int, int, int, str]:
     return found.products, found.fraction_bits, found.mantissa_bits, found.rounding
 
 
-def test_every_row_is_handed_over() -> None:
+def test_every_row_is_registered() -> None:
     assert registry.load(["nvidia_earlier"]).matrix_units == {row.name: row for row in ROWS}
     assert Counter(row.architecture for row in ROWS) == {"sm_70": 2, "sm_75": 10, "sm_80": 25, "sm_86": 25, "sm_89": 33}
 
 
-def test_what_decides_the_bits() -> None:
+def test_parameters_that_determine_the_bits() -> None:
     assert rule("mma.sync_k4_fp32_fp16_fp16_fp32_sm_70") == (4, 23, 23, "rz")
     assert rule("mma.sync_k8_fp16_fp16_fp16_fp16_sm_75") == (8, 24, 10, "rn")
     assert rule("mma.sync_k16_fp32_bf16_bf16_fp32_sm_80") == (8, 24, 23, "rz")

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that call an assembler."""
+"""Fixtures of the tests that run ptxas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The assembler: where it is found, what it is told, and the machine code that it makes."""
+"""The assembler: its location, its options, and comparison of its machine code."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ptx_programs import ARCH
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def test_line_information_and_comments_do_not_matter(ptxas: Ptxas) -> None:
+def test_line_information_and_comments_do_not_change_the_digest(ptxas: Ptxas) -> None:
     plain = kernel(MUL, ADD, STORE)
     noted = plain.replace(MUL, f".loc 1 3 4\n// a note\n{MUL}").replace(".version", '.file 1 "a.py"\n.version', 1)
     noted = noted.replace('.file 1 "a.py"\n', "", 1)
     assert ptxas.digest(noted) == ptxas.digest(plain)
 
 
-def test_cache_is_used_and_survives_many_writers(ptxas: Ptxas, cache: Path) -> None:
+def test_cache_is_used_and_allows_concurrent_writers(ptxas: Ptxas, cache: Path) -> None:
     text = kernel(MUL, ADD, STORE)
     found: list[str] = []
     threads = [threading.Thread(target=lambda: found.append(ptxas.digest(text))) for _ in range(4)]
@@ -42,13 +42,13 @@ def test_cache_is_used_and_survives_many_writers(ptxas: Ptxas, cache: Path) -> N
     assert ptxas.digest(text) == found[0]
 
 
-def test_a_missing_assembler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_assembler_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(PtxasNotFound, match="not an executable"):
         Ptxas.locate("sm_90", path=tmp_path / "absent")
     for name in ("BITWISE_PTXAS", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._wheel", lambda _: iter(()))
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._in_triton_wheel", lambda _: iter(()))
     text = kernel(MUL, ADD, STORE)
     module = parse(text, "kernel.ptx")
     with pytest.raises(PtxasNotFound, match="set BITWISE_PTXAS"):
@@ -59,7 +59,7 @@ def test_a_missing_assembler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
         audit(module, text, ARCH.opcodes)
 
 
-def test_environment_names_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_variables_select_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tool = tmp_path / "ptxas"
     tool.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.93'\n")
     os.chmod(tool, tool.stat().st_mode | stat.S_IXUSR)
@@ -78,7 +78,7 @@ def test_environment_names_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_pa
         ((3, 9, 0), "sm_80", "ptxas", ("--regAllocOptLevel=2",)),
     ],
 )
-def test_the_tool_and_options_are_those_of_triton(
+def test_tool_and_options_are_those_of_triton(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     version: tuple[int, ...],
@@ -92,12 +92,12 @@ def test_the_tool_and_options_are_those_of_triton(
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setattr("bitwise_nvidia_ptx.assembler._triton_version", lambda: version)
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._wheel", lambda name: iter([str(tmp_path / name)]))
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._in_triton_wheel", lambda name: iter([str(tmp_path / name)]))
     found = Ptxas.locate(arch)
     assert (found.path, found.options) == (str(tmp_path / tool), options)
 
 
-def test_code_digest_refuses_what_is_no_object_file() -> None:
+def test_code_digest_raises_for_bytes_that_are_not_elf() -> None:
     with pytest.raises(AssemblyFailed, match="64-bit ELF"):
         code_digest(b"")
 
@@ -110,13 +110,13 @@ SCALED = (
 )  # fmt: skip
 
 
-def test_names_of_predicates_are_set_aside(ptxas: Ptxas) -> None:
+def test_names_of_predicates_are_ignored(ptxas: Ptxas) -> None:
     text = kernel(*SCALED)
     other = kernel(*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:])
     assert ptxas.digest(text) != ptxas.digest(other)
-    assert ptxas.like(text, other)
-    assert ptxas.like(ptxas.assemble(text), other)
-    assert ptxas.like(text, text)
+    assert ptxas.equal_up_to_predicates(text, other)
+    assert ptxas.equal_up_to_predicates(ptxas.assemble(text), other)
+    assert ptxas.equal_up_to_predicates(text, text)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def test_names_of_predicates_are_set_aside(ptxas: Ptxas) -> None:
         (10, "%r10", "%r8"),
     ],
 )
-def test_a_changed_operand_is_other_machine_code(ptxas: Ptxas, place: int, old: str, new: str) -> None:
+def test_a_changed_operand_changes_the_machine_code(ptxas: Ptxas, place: int, old: str, new: str) -> None:
     swapped = [*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:]]
     changed = [line.replace(old, new) if line == SCALED[place] else line for line in swapped]
     assert changed != swapped
-    assert not ptxas.like(kernel(*SCALED), kernel(*changed))
+    assert not ptxas.equal_up_to_predicates(kernel(*SCALED), kernel(*changed))
 
 
-def test_without_a_disassembler_names_are_not_set_aside(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_disassembler_names_of_predicates_matter(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ptxas, "_disassembler", lambda _: None)
-    assert not ptxas.like(kernel(*SCALED), kernel(*SCALED))
+    assert not ptxas.equal_up_to_predicates(kernel(*SCALED), kernel(*SCALED))

@@ -1,4 +1,4 @@
-"""What ptxas may fuse, what it did fuse, and the module that says so."""
+"""The contraction audit: candidate pairs, the fused pairs, and the returned module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitwise_core.assembly.module import Register
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
-from bitwise_nvidia_ptx.contraction.choices import fusable
+from bitwise_nvidia_ptx.contraction.fusion_guesses import fusable
 from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
 from bitwise_nvidia_ptx.contraction.rewrite import Rewriting, rewrite
 from bitwise_nvidia_ptx.parser import parse
@@ -33,13 +33,13 @@ def audited(text: str, ptxas: Ptxas, cubin: bytes | None = None) -> Audit:
     return audit(parse(text, "kernel.ptx"), text, ARCH.opcodes, ptxas=ptxas, cubin=cubin)
 
 
-def is_what_it_parses_to(rewriting: Rewriting) -> bool:
-    """Whether parsing the rewritten text gives the rewritten module."""
+def text_parses_to_module(rewriting: Rewriting) -> bool:
+    """Return whether the rewritten text parses to the rewritten module."""
     return parse(rewriting.text, rewriting.module.file) == rewriting.module
 
 
 def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
-    """Lines counted from the first line of the body."""
+    """Return pairs of lines, given relative to the first line of the body."""
     return tuple((FIRST + product, FIRST + consumer) for product, consumer in pairs)
 
 
@@ -58,7 +58,7 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         ((MUL, "mov.b32 {%h0, %h1}, %r4;", "mov.b32 %r5, {%h1, %h0};", "add.f16x2 %r10, %r5, %r2;"), rows((0, 3))),
         ((MUL, "st.local.b32 [%rd4], %r4;", "ld.local.b32 %r5, [%rd4];", "add.f32 %r10, %r5, %r2;"), rows((0, 3))),
         ((MUL, "st.shared.b32 [%r7], %r4;", "ld.shared.b32 %r5, [%r7];", "add.f32 %r10, %r5, %r2;"), ()),
-        # where all lanes hold one value, a shuffle is a copy
+        # a shuffle of a uniform value is a copy
         ((MUL, "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1;", "add.f32 %r10, %r5, %r2;"), rows((0, 2))),
         ((MUL, "shfl.sync.bfly.b32 %r5, %r3, 1, 31, %r4;", "add.f32 %r10, %r5, %r2;"), ()),
         ((MUL, "mov.u64 %rd5, %rd4; st.b32 [%rd5], %r4;", "ld.b32 %r5, [%rd5];", "add.f32 %r10, %r5, %r2;"),
@@ -73,7 +73,7 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         (("div.rn.f32 %r4, %r0, %r1;", ADD), ()),
         (("rcp.approx.f32 %r4, %r0;", ADD), rows((0, 1))),
         (("rcp.approx.ftz.f32 %r4, %r0;", ADD), ()),
-        # a scaled product needs a constant, and the second rounding does not prevent it
+        # a scaled product needs a constant; a rounding modifier on the scaling does not prevent it
         ((MUL, "mul.f32 %r10, %r4, %r2;"), ()),
         ((MUL, "mul.f32 %r10, %r4, 0f3F000000;"), rows((0, 1))),
         ((MUL, "mul.rn.f32 %r10, %r4, 0f3F000000;"), rows((0, 1))),
@@ -81,21 +81,21 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         (("mov.b32 %r9, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r9;"), rows((1, 2))),
         ((MUL, "div.full.f32 %r10, %r4, 0f40000000;"), rows((0, 1))),
         (("div.full.f32 %r4, %r0, %r1;", "mul.rn.f32 %r10, %r4, 0f40000000;"), rows((0, 1))),
-        # a constant that goes through a shuffle or local memory, and a parameter of the kernel, which is none
+        # a constant that passes through a shuffle or local memory; a kernel parameter is not constant
         (("mov.b32 %r9, 0f3F000000;", MUL, "shfl.sync.bfly.b32 %r5, %r9, 1, 31, -1;", "mul.f32 %r10, %r4, %r5;"),
          rows((1, 3))),
         (("st.local.b32 [%rd4], 0f3F000000;", MUL, "ld.local.b32 %r5, [%rd4];", "mul.f32 %r10, %r4, %r5;"),
          rows((1, 3))),
         (("ld.param.f32 %r5, [s];", MUL, "mul.f32 %r10, %r4, %r5;"), ()),
-        # behind the branch the compared register is the constant
+        # after the branch the compared register equals the constant
         (
             ("ld.param.u32 %r8, [n];", "setp.ne.s32 %p1, %r8, 2;", "@%p1 bra $L1;", "cvt.rn.f32.s32 %r9, %r8;", MUL,
              "mul.f32 %r10, %r4, %r9;", "$L1:"),
             rows((4, 5)),
         ),
-        # a masked load is no constant
+        # a masked load is not constant
         (("mov.u32 %r9, 0f40000000;", "@%p1 ld.global.b32 %r9, [%rd1+16];", MUL, "mul.f32 %r10, %r4, %r9;"), ()),
-        # ptxas squares inside ex2 where it knows that the argument is low, and cannot know it of loaded values
+        # ptxas fuses the square inside ex2 if it derives that the argument is low; of loaded values it derives nothing
         (("ex2.approx.f32 %r4, %r0;", ADD), ()),
         (("abs.f32 %r5, %r0;", "sub.f32 %r5, 0fC3020000, %r5;", "ex2.approx.f32 %r4, %r5;", ADD), rows((2, 3))),
         (("mul.f32 %r5, %r0, 0f3FB8AA3B;", "ex2.approx.f32 %r4, %r5;", ADD), ()),
@@ -109,7 +109,7 @@ def test_candidates(lines: tuple[str, ...], expected: tuple[tuple[int, int], ...
 DEBUG = ".section .debug_info\n{\n.b8 1\n.b8 2\n}\n"
 
 
-def test_positions_are_those_of_the_text() -> None:
+def test_lines_are_those_of_the_text() -> None:
     text = (
         '.version 8.7\n.target sm_90a\n.address_size 64\n.file 1 "a;b{.cu"\n'
         ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %r<4>; .reg .b16 %h<4>; .reg .pred %p<2>;\n"
@@ -129,7 +129,7 @@ def test_positions_are_those_of_the_text() -> None:
     (body,) = [text[slice(*each.span)] for each in found.functions if each.span]
     assert (body[:5], body[-5:]) == ("\n.reg", "ret;\n")
     assert "debug_info" not in without_debug(text)
-    assert is_what_it_parses_to(rewrite(found, text))
+    assert text_parses_to_module(rewrite(found, text))
 
 
 def test_rewriting_keeps_lines_and_states_every_rounding() -> None:
@@ -144,11 +144,11 @@ def test_rewriting_keeps_lines_and_states_every_rounding() -> None:
         f"neg.f32 %contraction_product_{len(found.statements) - 3}, %r0; "
         f"fma.rn.ftz.sat.f32 %r10, %contraction_product_{len(found.statements) - 3}, %r1, %r2;"
     )
-    assert is_what_it_parses_to(stated)
-    assert is_what_it_parses_to(fused)
+    assert text_parses_to_module(stated)
+    assert text_parses_to_module(fused)
 
 
-def test_a_text_that_is_not_that_of_the_module_is_refused() -> None:
+def test_a_text_of_another_module_raises() -> None:
     text = kernel(MUL, ADD, STORE)
     module = parse(text, "kernel.ptx")
     with pytest.raises(ValueError, match="is not the instruction of the module"):
@@ -171,26 +171,26 @@ ld.global.v2.b32 {{%r1, t}}, [%d1];
 mul.f32 %r3, t, %r1; {{ .reg .b32 t; mov.b32 t, 7; sub.f32 %r4, %r3, t; }}
 st.global.v2.b32 [%d1], {{%r2, %r4}}; ret; }}
 """
-"""The `t` of the last block hides the factor `t` of the product in front of it."""
+"""The `t` of the last block hides the factor `t` of the preceding product."""
 
 
 @pytest.mark.parametrize("text", [FUNCTIONS, BLOCKS], ids=["functions", "blocks"])
-def test_every_attempt_is_what_its_text_parses_to(text: str) -> None:
+def test_the_text_of_every_attempt_parses_to_its_module(text: str) -> None:
     found = program(text)
     tried = list(attempts(rewrite(found, text), candidate_pairs(found)))
     assert any(each.fusions for each in tried)
     for each in tried:
-        assert is_what_it_parses_to(each.assembled)
-        assert is_what_it_parses_to(each.returned)
+        assert text_parses_to_module(each.assembled)
+        assert text_parses_to_module(each.returned)
 
 
-def test_a_product_is_not_moved_to_where_its_operands_mean_something_else() -> None:
+def test_a_product_is_not_moved_to_a_scope_where_its_operands_denote_other_registers() -> None:
     found = program(BLOCKS)
     products = [found.statements[group[0].product].instruction for group in fusable(found, BLOCKS)]
     assert [each.operands[0] for each in products] == [Register("t$1$1")]
 
 
-def test_no_temporary_takes_a_name_of_the_text() -> None:
+def test_reserved_names_prevent_expansion() -> None:
     text = kernel(".reg .b32 %contraction_product_7;", MUL, ADD, STORE)
     found = program(text)
     stated = rewrite(found, text)
@@ -201,15 +201,15 @@ SAMPLES = sorted(Path(__file__).parents[2].glob("*/tests/samples/**/*.ptx"))
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_rewritten_samples_are_what_their_texts_parse_to(path: Path) -> None:
+def test_the_texts_of_rewritten_samples_parse_to_their_modules(path: Path) -> None:
     text = path.read_text()
     found = Program(parse(text, path.name), ARCH.opcodes)
     stated, pairs = rewrite(found, text), candidate_pairs(found)
-    assert is_what_it_parses_to(stated)
+    assert text_parses_to_module(stated)
     assert not any(opcode_of(each.opcode).contractible for each in stated.module.kernels[0].instructions)
     for each in islice(attempts(stated, pairs), 12) if pairs else ():
-        assert is_what_it_parses_to(each.assembled)
-        assert is_what_it_parses_to(each.returned)
+        assert text_parses_to_module(each.assembled)
+        assert text_parses_to_module(each.returned)
 
 
 def test_no_assembler_is_needed_without_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_no_assembler_is_needed_without_candidates(monkeypatch: pytest.MonkeyPat
     assert "mul.rn.f32" in found.rewriting.text
 
 
-def test_fusion_off_leaves_no_choice(ptxas: Ptxas) -> None:
+def test_without_fusion_there_are_no_candidates(ptxas: Ptxas) -> None:
     found = audited(kernel(MUL, ADD, STORE), Ptxas.locate("sm_90", path=ptxas.path, fp_fusion=False))
     assert (found.method, found.runs) == (NONE, 0)
 
@@ -268,13 +268,13 @@ def test_fusion_off_leaves_no_choice(ptxas: Ptxas) -> None:
              "st.global.b64 [%rd2], %d4;"),
             FUSED, rows((1, 2)),
         ),
-        # all lanes hold one value, so that the shuffle is a copy
+        # the value is uniform, so that the shuffle is a copy
         (
             ("ld.param.f32 %r5, [s];", "mul.f32 %r4, %r5, %r5;", "shfl.sync.bfly.b32 %r6, %r4, 1, 31, -1;",
              "add.f32 %r10, %r6, %r2;", STORE),
             "unresolved", (),
         ),
-        # the scaled product has no instruction in PTX that says it
+        # PTX has no instruction for the scaled product
         (
             ("mov.b32 %r9, 0f3F000000;", "shfl.sync.bfly.b32 %r5, %r9, 1, 31, -1;", MUL, "mul.f32 %r10, %r4, %r5;",
              STORE),
@@ -296,17 +296,17 @@ def test_audit(ptxas: Ptxas, lines: tuple[str, ...], method: str, pairs: tuple[t
     else:
         assert not any(statement.contractible for statement in program(found.rewriting.text).statements)
         assert ptxas.digest(found.rewriting.text, fuse=False) == ptxas.digest(text)
-    assert is_what_it_parses_to(found.rewriting)
+    assert text_parses_to_module(found.rewriting)
 
 
-def test_one_more_store_changes_what_is_fused(ptxas: Ptxas) -> None:
-    """Both texts give the first output the same expression; only one of them rounds its product."""
+def test_one_more_use_changes_what_is_fused(ptxas: Ptxas) -> None:
+    """In both texts the first output has the same expression; ptxas rounds the product in only one of them."""
     once, twice = kernel(MUL, ADD, STORE), kernel(MUL, ADD, STORE, "st.global.b32 [%rd2+4], %r4;")
     assert "fma.rn.f32 %r10" in audited(once, ptxas).rewriting.text
     assert "add.rn.f32 %r10" in audited(twice, ptxas).rewriting.text
 
 
-def test_a_larger_number_of_uses_of_a_quotient(ptxas: Ptxas) -> None:
+def test_a_quotient_with_many_uses(ptxas: Ptxas) -> None:
     """The mean of a normalisation is subtracted unrounded."""
     uses = [f"sub.f32 %r{10 + i}, %r{i}, %r5; st.global.b32 [%rd2+{4 * i}], %r{10 + i};" for i in range(4)]
     text = kernel("ld.param.u32 %r8, [n];", "cvt.rn.f32.s32 %r9, %r8;", "div.full.f32 %r5, %r0, %r9;", *uses)
@@ -330,8 +330,8 @@ def _random_body(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_no_resolved_text_differs_from_the_machine(ptxas: Ptxas, seed: int) -> None:
-    """What is resolved has the original's machine code; what says "fused" has not the code of the unfused text."""
+def test_resolved_texts_have_the_original_machine_code(ptxas: Ptxas, seed: int) -> None:
+    """A resolved text has the machine code of the original; a fused one does not have that of the unfused text."""
     text = kernel(*_random_body(seed))
     found = audited(text, ptxas)
     unfused = ptxas.digest(rewrite(program(text), text).text, fuse=False)
@@ -341,7 +341,7 @@ def test_no_resolved_text_differs_from_the_machine(ptxas: Ptxas, seed: int) -> N
     elif found.resolved:
         assert "fma" not in found.rewriting.text
         assert unfused == ptxas.digest(text)
-    assert is_what_it_parses_to(found.rewriting)
+    assert text_parses_to_module(found.rewriting)
 
 
 def test_most_random_kernels_are_resolved(ptxas: Ptxas) -> None:
@@ -351,16 +351,16 @@ def test_most_random_kernels_are_resolved(ptxas: Ptxas) -> None:
     assert methods.count(FUSED) == 5
 
 
-def test_the_kernels_own_object_file_takes_the_place_of_a_run(ptxas: Ptxas) -> None:
+def test_the_object_file_replaces_an_assembly(ptxas: Ptxas) -> None:
     text, other = kernel(MUL, ADD, STORE), kernel(MUL, "add.rn.f32 %r10, %r4, %r2;", STORE)
     found = audited(text, ptxas, ptxas.assemble(text))
     assert (found.method, found.pairs) == (FUSED, rows((0, 1)))
-    # an object file that was made otherwise is believed, not the text
+    # the object file decides, even if it was built with other options
     assert audited(text, ptxas, ptxas.assemble(other)).method == EQUAL
     assert audited(text, ptxas, b"nonsense").method == "unresolved"
 
 
-def test_audits_in_several_threads_are_those_of_one(ptxas: Ptxas) -> None:
+def test_concurrent_audits_agree_with_serial_ones(ptxas: Ptxas) -> None:
     texts = [kernel(MUL, ADD, STORE), *(kernel(*_random_body(seed)) for seed in range(7))] * 2
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda text: audited(text, ptxas), texts))
@@ -371,9 +371,9 @@ def test_audits_in_several_threads_are_those_of_one(ptxas: Ptxas) -> None:
         )  # fmt: skip
 
 
-def test_text_that_ptxas_refuses_is_unresolved(ptxas: Ptxas) -> None:
+def test_a_text_that_ptxas_rejects_is_unresolved(ptxas: Ptxas) -> None:
     found = audited(kernel(MUL, ADD, "no.such.instruction;"), ptxas)
     assert found.method == "unresolved"
-    assert found.reason.startswith("ptxas refuses the text: ")
-    with pytest.raises(AssemblyFailed, match="refuses"):
+    assert found.reason.startswith("ptxas rejects the text: ")
+    with pytest.raises(AssemblyFailed, match="rejects"):
         ptxas.digest("nonsense")

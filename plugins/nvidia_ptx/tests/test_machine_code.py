@@ -1,4 +1,4 @@
-"""Listings of machine code that are one program but for the names of predicates, and those that only look so."""
+"""SASS listings that are equal up to the names of predicates, and listings that only look equal."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from bitwise_nvidia_ptx.machine_code import Line, equal_but_for_predicates, listing
+from bitwise_nvidia_ptx.machine_code import MachineInstruction, equal_up_to_predicates, parse_listing
 
 
-def code(*instructions: str) -> tuple[Line, ...]:
-    """Instructions 16 bytes apart; the bits say what the text says, three for each predicate."""
+def code(*instructions: str) -> tuple[MachineInstruction, ...]:
+    """Return instructions at a distance of 16 bytes; the encoding contains the text, with three bits per predicate."""
     lines = []
     for index, text in enumerate(instructions):
         names = [int(each) for each in re.findall(r"(?<![\w.])P([0-6])(?!\w)", text)]
         bits = sum(name << 12 + 3 * place for place, name in enumerate(names))
-        lines.append(Line(16 * index, text, bits))
+        lines.append(MachineInstruction(16 * index, text, bits))
     return tuple(lines)
 
 
@@ -33,7 +33,7 @@ SWAP = {"P0": "P2", "P2": "P0"}
 
 
 def swapped(instructions: Sequence[str], names: dict[str, str], start: int = 0, end: int | None = None) -> list[str]:
-    """The instructions with predicates renamed from `start` to `end`."""
+    """Return the instructions with predicates renamed from `start` to `end`."""
     end = len(instructions) if end is None else end
     return [
         re.sub(r"(?<![\w.])P[0-6](?!\w)", lambda m: names.get(m[0], m[0]), each) if start <= i < end else each
@@ -41,18 +41,18 @@ def swapped(instructions: Sequence[str], names: dict[str, str], start: int = 0, 
     ]
 
 
-def test_a_live_range_may_have_another_name() -> None:
-    assert equal_but_for_predicates(code(*FIRST), code(*swapped(FIRST, SWAP)))
-    assert equal_but_for_predicates(code(*FIRST), code(*swapped(FIRST, {"P0": "P5"})))
-    assert equal_but_for_predicates(code(*FIRST), code(*FIRST))
+def test_a_live_range_may_be_renamed() -> None:
+    assert equal_up_to_predicates(code(*FIRST), code(*swapped(FIRST, SWAP)))
+    assert equal_up_to_predicates(code(*FIRST), code(*swapped(FIRST, {"P0": "P5"})))
+    assert equal_up_to_predicates(code(*FIRST), code(*FIRST))
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_one_changed_name_is_another_program(place: int) -> None:
+def test_one_changed_name_is_a_different_program(place: int) -> None:
     for new in ("P1", "P3", "P0", "P2"):
         changed = swapped(FIRST, {"P0": new, "P2": new}, place, place + 1)
         if changed != list(FIRST):
-            assert not equal_but_for_predicates(code(*FIRST), code(*changed))
+            assert not equal_up_to_predicates(code(*FIRST), code(*changed))
 
 
 @pytest.mark.parametrize(
@@ -69,24 +69,24 @@ def test_one_changed_name_is_another_program(place: int) -> None:
         (4, "STG.E desc[UR4][R2.64], R3"),
     ],
 )
-def test_any_other_change_is_another_program(place: int, text: str) -> None:
+def test_any_other_change_is_a_different_program(place: int, text: str) -> None:
     changed = [*FIRST[:place], text, *FIRST[place + 1 :]]
-    assert not equal_but_for_predicates(code(*FIRST), code(*changed))
-    assert not equal_but_for_predicates(code(*FIRST), code(*swapped(changed, SWAP)))
+    assert not equal_up_to_predicates(code(*FIRST), code(*changed))
+    assert not equal_up_to_predicates(code(*FIRST), code(*swapped(changed, SWAP)))
 
 
-def test_a_name_that_is_overwritten_no_longer_carries_the_value() -> None:
+def test_an_overwritten_predicate_does_not_hold_the_value() -> None:
     one = ("ISETP.GE.AND P0, PT, R1, R2, PT", "ISETP.GE.AND P1, PT, R1, R3, PT", "FSEL R5, R3, R8, P0", "EXIT")
     other = ("ISETP.GE.AND P1, PT, R1, R2, PT", "ISETP.GE.AND P1, PT, R1, R3, PT", "FSEL R5, R3, R8, P1", "EXIT")
-    assert not equal_but_for_predicates(code(*one), code(*other))
+    assert not equal_up_to_predicates(code(*one), code(*other))
 
 
-def test_a_guarded_write_keeps_only_what_held_before() -> None:
+def test_a_guarded_write_keeps_only_pairs_that_held_before() -> None:
     one = ("ISETP.GE.AND P1, PT, R1, R2, PT", "@P1 ISETP.GE.AND P0, PT, R1, R3, PT", "FSEL R5, R3, R8, P0", "EXIT")
     other = ("ISETP.GE.AND P1, PT, R1, R2, PT", "@P1 ISETP.GE.AND P2, PT, R1, R3, PT", "FSEL R5, R3, R8, P2", "EXIT")
-    assert not equal_but_for_predicates(code(*one), code(*other))
+    assert not equal_up_to_predicates(code(*one), code(*other))
     before = ("PLOP3.LUT P0, PT, PT, PT, PT, 0x80, 0x0",), ("PLOP3.LUT P2, PT, PT, PT, PT, 0x80, 0x0",)
-    assert equal_but_for_predicates(code(*before[0], *one), code(*before[1], *other))
+    assert equal_up_to_predicates(code(*before[0], *one), code(*before[1], *other))
 
 
 def test_two_results_of_one_instruction_are_not_exchanged() -> None:
@@ -94,71 +94,75 @@ def test_two_results_of_one_instruction_are_not_exchanged() -> None:
     other = ("ISETP.GE.AND P1, P0, R1, R2, PT", "FSEL R5, R3, R8, P0", "EXIT")
     right = ("ISETP.GE.AND P1, P0, R1, R2, PT", "FSEL R5, R3, R8, P1", "EXIT")
     twice = ("ISETP.GE.AND P0, P0, R1, R2, PT", "FSEL R5, R3, R8, P0", "EXIT")
-    assert not equal_but_for_predicates(code(*one), code(*other))
-    assert equal_but_for_predicates(code(*one), code(*right))
-    assert not equal_but_for_predicates(code(*one), code(*twice))
-    assert not equal_but_for_predicates(code(*twice), code(*swapped(twice, {"P0": "P3"})))
+    assert not equal_up_to_predicates(code(*one), code(*other))
+    assert equal_up_to_predicates(code(*one), code(*right))
+    assert not equal_up_to_predicates(code(*one), code(*twice))
+    assert not equal_up_to_predicates(code(*twice), code(*swapped(twice, {"P0": "P3"})))
 
 
 LOOP = (
     "ISETP.GE.AND P0, PT, R1, R2, PT",
     "ISETP.GE.AND P1, PT, R1, R3, PT",
-    "FSEL R5, R3, R8, P0",  # the head of the loop
+    "FSEL R5, R3, R8, P0",  # the loop header
     "ISETP.GE.AND P0, PT, R5, R2, PT",
     "@P1 BRA 0x20",
     "EXIT",
 )
 
 
-def test_names_must_agree_on_every_way_to_an_instruction() -> None:
+def test_names_must_agree_on_every_path_to_an_instruction() -> None:
     everywhere = swapped(LOOP, {"P0": "P4"})
-    assert equal_but_for_predicates(code(*LOOP), code(*everywhere))
-    assert not equal_but_for_predicates(code(*LOOP), code(*swapped(LOOP, {"P0": "P4"}, 0, 3)))
-    assert not equal_but_for_predicates(code(*LOOP), code(*swapped(LOOP, {"P0": "P4"}, 3, 4)))
+    assert equal_up_to_predicates(code(*LOOP), code(*everywhere))
+    assert not equal_up_to_predicates(code(*LOOP), code(*swapped(LOOP, {"P0": "P4"}, 0, 3)))
+    assert not equal_up_to_predicates(code(*LOOP), code(*swapped(LOOP, {"P0": "P4"}, 3, 4)))
 
 
 def test_a_reconvergence_point_may_follow_its_barrier() -> None:
     body = ("BSSY B0, 0x50", "@P0 BRA 0x40", "ISETP.GE.AND P1, PT, R1, R2, PT", "NOP", "BSYNC B0", "NOP")
     text = ("PLOP3.LUT P1, PT, PT, PT, PT, 0x80, 0x0", *body, "FSEL R5, R3, R8, P1", "EXIT")
     one = tuple(each.replace("0x50", "0x60").replace("0x40", "0x50") for each in text)
-    assert equal_but_for_predicates(code(*one), code(*swapped(one, {"P1": "P6"})))
-    assert not equal_but_for_predicates(code(*one), code(*swapped(one, {"P1": "P6"}, 3)))
+    assert equal_up_to_predicates(code(*one), code(*swapped(one, {"P1": "P6"})))
+    assert not equal_up_to_predicates(code(*one), code(*swapped(one, {"P1": "P6"}, 3)))
 
 
 @pytest.mark.parametrize(
     "text", ["P2R R0, PR, RZ, 0x4", "R2P PR, R0, 0x7f", "VOTE.ANY R1, PT, P2", "ISCADD R1, R2, R3"]
 )
-def test_instructions_that_are_not_understood_need_equal_names(text: str) -> None:
+def test_other_instructions_need_equal_names(text: str) -> None:
     one = [*FIRST[:4], text, *FIRST[4:]]
     renamed = [*swapped(FIRST, SWAP)[:4], text, *FIRST[4:]]
-    assert not equal_but_for_predicates(code(*one), code(*renamed))
-    assert equal_but_for_predicates(code(*one), code(*one)) == ("ISCADD" not in text)
+    assert not equal_up_to_predicates(code(*one), code(*renamed))
+    assert equal_up_to_predicates(code(*one), code(*one)) == ("ISCADD" not in text)
 
 
 @pytest.mark.parametrize(
     "text", ["CALL.REL.NOINC 0x0", "BRX R4 0x0", "RET.REL.NODEC R10 0x0", "WARPSYNC.ALL", "BRA 0x999"]
 )
-def test_unknown_control_flow_is_not_followed(text: str) -> None:
-    assert not equal_but_for_predicates(code(text, *FIRST), code(text, *FIRST))
+def test_unknown_control_flow_is_rejected(text: str) -> None:
+    assert not equal_up_to_predicates(code(text, *FIRST), code(text, *FIRST))
 
 
-def test_the_bits_must_agree_where_the_text_does() -> None:
+def test_encodings_must_agree_where_the_text_does() -> None:
     one = code(*FIRST)
     for place in range(len(FIRST)):
         for bit, equal in ((3, False), (70, False), (104, False), (105, True), (127, True)):
             line = one[place]
-            changed = (*one[:place], Line(line.address, line.text, line.bits ^ 1 << bit), *one[place + 1 :])
-            assert equal_but_for_predicates(one, changed) == equal
+            changed = (
+                *one[:place],
+                MachineInstruction(line.address, line.text, line.bits ^ 1 << bit),
+                *one[place + 1 :],
+            )
+            assert equal_up_to_predicates(one, changed) == equal
 
 
-def test_code_that_ends_without_an_end_is_refused() -> None:
-    assert not equal_but_for_predicates(code(*FIRST[:-1]), code(*FIRST[:-1]))
-    assert not equal_but_for_predicates(code(*FIRST), code(*FIRST[:-1]))
-    assert not equal_but_for_predicates((), ())
+def test_code_without_an_exit_is_rejected() -> None:
+    assert not equal_up_to_predicates(code(*FIRST[:-1]), code(*FIRST[:-1]))
+    assert not equal_up_to_predicates(code(*FIRST), code(*FIRST[:-1]))
+    assert not equal_up_to_predicates((), ())
 
 
 def _run(instructions: Sequence[str], seed: int) -> list[tuple[object, ...]]:
-    """What a machine of predicates does: each instruction's inputs, its results being drawn from them."""
+    """Execute the instructions on predicates; return the inputs of each, from which its results are drawn."""
     draw = random.Random(seed)
     values = {f"P{i}": draw.random() < 0.5 for i in range(7)} | {"PT": True}
     seen: list[tuple[object, ...]] = []
@@ -179,7 +183,7 @@ def _run(instructions: Sequence[str], seed: int) -> list[tuple[object, ...]]:
     return seen
 
 
-def test_random_programs_that_are_called_equal_do_the_same() -> None:
+def test_random_programs_that_are_proved_equal_behave_equally() -> None:
     draw = random.Random(7)
     equal = different = 0
     for _ in range(3000):
@@ -192,7 +196,7 @@ def test_random_programs_that_are_called_equal_do_the_same() -> None:
         other = swapped(program, names, draw.randint(0, 2), draw.randint(2, 7))
         program.append("EXIT")
         other.append("EXIT")
-        if program == other or not equal_but_for_predicates(code(*program), code(*other)):
+        if program == other or not equal_up_to_predicates(code(*program), code(*other)):
             different += 1
             continue
         equal += 1
@@ -202,7 +206,7 @@ def test_random_programs_that_are_called_equal_do_the_same() -> None:
     assert different > 1000
 
 
-def test_a_listing_is_read_line_by_line() -> None:
+def test_parsing_a_listing() -> None:
     text = """
 \tcode for sm_90a
 \t\tFunction : kernel
@@ -213,13 +217,13 @@ def test_a_listing_is_read_line_by_line() -> None:
                                                            /* 0x000fea0003800000 */
 \t\t..........
 """
-    assert listing(text) == {
+    assert parse_listing(text) == {
         "kernel": (
-            Line(0, "MOV R8, R4", 0x0000000400087C02 | 0x000FE20008000F00 << 64),
-            Line(16, "@!P0 BRA 0xc50", 0x0000000800E48947 | 0x000FEA0003800000 << 64),
+            MachineInstruction(0, "MOV R8, R4", 0x0000000400087C02 | 0x000FE20008000F00 << 64),
+            MachineInstruction(16, "@!P0 BRA 0xc50", 0x0000000800E48947 | 0x000FEA0003800000 << 64),
         )
     }
-    with pytest.raises(ValueError, match="not understood"):
-        listing(text.replace("MOV R8, R4.reuse ;", "MOV R8, R4.reuse"))
-    with pytest.raises(ValueError, match="not understood"):
-        listing(text.replace("/* 0x000fe20008000f00 */", ""))
+    with pytest.raises(ValueError, match="does not parse"):
+        parse_listing(text.replace("MOV R8, R4.reuse ;", "MOV R8, R4.reuse"))
+    with pytest.raises(ValueError, match="does not parse"):
+        parse_listing(text.replace("/* 0x000fe20008000f00 */", ""))

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
-"""Divergence, calls, barriers and races: what threads do when they part and meet."""
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
+"""Divergence and reconvergence, calls, barriers and races."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def collatz(number: int) -> int:
     return steps
 
 
-def test_loops_of_other_lengths_in_every_lane_and_block() -> None:
+def test_trip_counts_that_differ_between_lanes_and_blocks() -> None:
     body = """
         mov.u32 %r1, %ctaid.x; mad.lo.u32 %r9, %r1, 32, %r0; add.u32 %r2, %r9, 1; mov.b32 %r3, 0;
         LOOP: setp.eq.u32 %p1, %r2, 1; @%p1 bra DONE;
@@ -37,7 +37,7 @@ def test_loops_of_other_lengths_in_every_lane_and_block() -> None:
     assert stored(body + store("%r3", 32), blocks=3) == [collatz(number + 1) for number in range(96)]
 
 
-def test_nested_branches_and_early_ends() -> None:
+def test_nested_branches_and_early_exits() -> None:
     body = """
         mov.b32 %r3, 7; setp.ge.u32 %p1, %r0, 24; @%p1 exit;
         setp.lt.u32 %p1, %r0, 16; @!%p1 bra OUT;
@@ -51,7 +51,7 @@ def test_nested_branches_and_early_ends() -> None:
     assert found == {4 * lane: (32, value) for lane, value in enumerate(expected)}
 
 
-def test_a_branch_on_data_is_a_choice() -> None:
+def test_a_branch_on_data_is_a_select() -> None:
     branch = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; @%p1 bra A; add.u32 %r3, %r2, 1; bra B; A: mul.lo.u32 %r3, %r2, 3; B:"""
     choice = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; add.u32 %r5, %r2, 1; mul.lo.u32 %r6, %r2, 3; selp.b32 %r3, %r6, %r5, %p1;"""
     guarded = (
@@ -62,7 +62,7 @@ def test_a_branch_on_data_is_a_choice() -> None:
     assert forms[0] == forms[1] == forms[2]
 
 
-def test_a_guarded_store_leaves_the_old_content_elsewhere() -> None:
+def test_a_guarded_store_does_not_change_other_content() -> None:
     guarded = "ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; @%p1 st.global.b32 [%d7], %r2;"
     chosen = "ld.global.b32 %r2, [%d6]; ld.global.b32 %r3, [%d7]; setp.lt.s32 %p1, %r2, 5; selp.b32 %r4, %r2, %r3, %p1; st.global.b32 [%d7], %r4;"
     always = "ld.global.b32 %r2, [%d6]; st.global.b32 [%d7], %r2;"
@@ -80,17 +80,17 @@ CALL = "{ .param .b32 a; .param .b32 o; st.param.b32 [a], %r2; call (o), f, (a);
 
 
 @pytest.mark.parametrize("before", [TWO_ENDS, GUARDED_RESULT])
-def test_a_function_returns_to_each_lane_its_own_result(before: str) -> None:
+def test_a_call_returns_the_result_of_each_lane(before: str) -> None:
     assert stored("mov.b32 %r2, %r0;" + CALL + store("%r3", 32), before=before) == [2] * 5 + [1] * 27
 
 
-def test_calls_from_two_sides_of_a_branch_keep_their_arguments_apart() -> None:
+def test_calls_on_both_sides_of_a_branch_have_separate_arguments() -> None:
     body = f"add.u32 %r2, %r0, 3; setp.lt.u32 %p1, %r0, 7; @%p1 bra A; {CALL} add.u32 %r3, %r3, 10; bra B; A: {CALL.replace(' a;', ' a;')} B:"
     expected = [2 if lane + 3 < 5 else 1 for lane in range(7)] + [11] * 25
     assert stored(body + store("%r3", 32), before=TWO_ENDS) == expected
 
 
-def test_a_result_that_data_decide_is_a_choice() -> None:
+def test_a_result_that_depends_on_data_is_a_select() -> None:
     called = hashes(
         PLACES + "ld.global.b32 %r2, [%d6];" + CALL + "st.global.b32 [%d7], %r3;", before=GUARDED_RESULT, shared=ROOM
     )
@@ -102,7 +102,7 @@ EXCHANGE = "st.shared.b32 [%d9], %r0; {} ld.shared.b32 %r2, [%d11]; st.global.b3
 
 
 @pytest.mark.parametrize("barrier", ["bar.sync 0;", "barrier.sync 0;", "bar.sync 3, 64;", "barrier.sync.aligned 0;"])
-def test_an_exchange_across_a_barrier_is_read(barrier: str) -> None:
+def test_an_exchange_across_a_barrier_is_analysed(barrier: str) -> None:
     found = stored(PLACES + EXCHANGE.format(barrier), threads=64, shared=ROOM)
     assert found == [thread ^ 32 for thread in range(64)]
 
@@ -141,17 +141,17 @@ def test_an_exchange_across_a_barrier_is_read(barrier: str) -> None:
         ("ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 exit; st.global.b32 [%d7], %r0;", "depends on data"),
     ],
 )
-def test_what_has_no_defined_result_is_refused(body: str, reason: str) -> None:
+def test_undefined_results_raise(body: str, reason: str) -> None:
     with pytest.raises(Unsupported, match=reason):
         hashes(PLACES + body, threads=64, shared=ROOM)
 
 
-def test_one_value_written_by_all_threads_at_once_is_read() -> None:
+def test_one_value_written_by_all_threads_is_defined() -> None:
     body = "mov.b32 %r3, 7; st.shared.b32 [%d8], %r3; bar.sync 0; ld.shared.b32 %r2, [%d8]; st.global.b32 [%d7], %r2;"
     assert stored(PLACES + body, threads=64, shared=ROOM) == [7] * 64
 
 
-def test_a_barrier_of_two_warps_orders_no_third() -> None:
+def test_a_barrier_of_two_warps_does_not_order_a_third() -> None:
     """Global memory written by a third warp may not have arrived."""
     body = """
         st.global.b32 [%d7], %r0; setp.ge.u32 %p1, %r0, 64; @%p1 bra J; bar.sync 1, 64;
@@ -161,7 +161,7 @@ def test_a_barrier_of_two_warps_orders_no_third() -> None:
         hashes(PLACES + body, threads=128, shared=ROOM)
 
 
-def test_an_end_inside_a_function_is_refused() -> None:
+def test_exit_inside_a_function_raises() -> None:
     with pytest.raises(Unsupported, match="inside a function"):
         hashes("call f, (); st.global.b32 [%d0], %r0;", threads=1, before=".func f() { exit; }\n")
 
@@ -173,7 +173,7 @@ def test_an_end_inside_a_function_is_refused() -> None:
         "red.global.add.u32 [%d12], 1; bar.sync 0; st.global.b32 [%d7], %r6;",
     ],
 )
-def test_contributions_that_stores_may_meet_are_refused(order: str) -> None:
+def test_atomics_that_stores_may_overlap_raise(order: str) -> None:
     body = "ld.global.b32 %r5, [%d6]; and.b32 %r5, %r5, 31; mul.wide.u32 %d12, %r5, 4; add.s64 %d12, %d0, %d12; mov.b32 %r6, 0;"
     with pytest.raises(Unsupported, match="may conflict with stores"):
         hashes(PLACES + body + order, shared=ROOM)
@@ -185,14 +185,14 @@ COMPUTED_LOAD = """ld.global.b32 %r2, [%d6+{offset}]; setp.gt.s32 %p1, %r2, 5; m
     and.b32 %r5, %r2, 4; cvt.u64.u32 %d21, %r5; add.s64 %d21, %d20, %d21; ld.local.b32 %r3, [%d21]; {label}:"""
 
 
-def test_local_memory_on_a_side_of_a_branch_is_what_that_side_wrote() -> None:
+def test_local_memory_inside_a_branch_is_what_that_branch_wrote() -> None:
     first, second = (COMPUTED_LOAD.format(offset=place, label=f"L{place}") for place in (0, 1024))
     end = "st.global.b32 [%d7], %r3;"
     alone, after = (hashes(PLACES + body + end, shared=ROOM + LOCAL) for body in (second, first + second))
     assert alone == after != hashes(PLACES + first + end, shared=ROOM + LOCAL)
 
 
-def test_local_memory_after_a_branch_is_a_choice() -> None:
+def test_local_memory_after_a_branch_is_a_select() -> None:
     begin = "mov.u64 %d20, depot; ld.global.b32 %r2, [%d6]; setp.gt.s32 %p1, %r2, 5; st.local.b32 [%d20], %r2; add.u32 %r3, %r2, 1;"
     end = "ld.local.b32 %r5, [%d20]; st.global.b32 [%d7], %r5;"
     forms = [
@@ -220,7 +220,7 @@ MIXED = "setp.lt.u32 %p1, %r0, 16; selp.b32 %r5, %r2, %r4, %p1;"
         "st.shared.b16 [%d9], %h1; st.shared.v2.b32 [%d12+2048], {%r5, %r5}; ld.shared.v2.b32 {%r7, %r6}, [%d12+2048];",
     ],
 )
-def test_a_number_beside_widened_halves_of_other_lanes_stays_one_number(moved: str) -> None:
+def test_a_known_number_next_to_widened_bf16_of_other_lanes_stays_known(moved: str) -> None:
     apart = "@%p1 add.f32 %r8, %r2, 0f3F800000; @!%p1 add.f32 %r8, %r4, 0f3F800000;"
     expected = hashes(PLACES + BF16 + MIXED + apart + "st.global.b32 [%d7], %r8;", shared=ROOM)
     if "v2" in moved:

@@ -1,3 +1,5 @@
+"""Integer instructions against reference functions of the ISA."""
+
 from __future__ import annotations
 
 from random import Random
@@ -30,7 +32,7 @@ def draws(case: Case, count: int, seed: int) -> list[tuple[int, ...]]:
 
 
 def program(case: Case, rows: list[tuple[int, ...]]) -> str:
-    """One row of operands for each thread, from tables by the thread's number."""
+    """Return a body that applies the instruction to one row of operands in each thread, from tables by thread index."""
     used = [REGISTERS[bits][index] for index, bits in enumerate(case.sources)]
     lines = [table([row[index] for row in rows], bits, used[index]) for index, bits in enumerate(case.sources)]
     result = REGISTERS[case.bits][4]
@@ -42,7 +44,7 @@ CASES = tuple(cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.opcode}{case.suffix}" for case in CASES])
-def test_every_thread_gets_what_the_isa_defines(case: Case) -> None:
+def test_results_are_those_of_the_isa(case: Case) -> None:
     rows = draws(case, THREADS, 1)
     found = known(run(program(case, rows), threads=THREADS)[0])
     mask = (1 << case.bits) - 1
@@ -51,7 +53,7 @@ def test_every_thread_gets_what_the_isa_defines(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES[::7], ids=[f"{case.opcode}{case.suffix}" for case in CASES[::7]])
-def test_literals_give_what_registers_give(case: Case) -> None:
+def test_literal_operands(case: Case) -> None:
     for row in draws(case, 6, 2):
         result = REGISTERS[case.bits][4]
         line = f"{case.opcode} {result}, {', '.join(str(each) for each in row)}{case.suffix};"
@@ -66,7 +68,7 @@ def test_literals_give_what_registers_give(case: Case) -> None:
         assert found == {0: (case.bits, case.meaning(*row) & ((1 << case.bits) - 1))}
 
 
-def test_a_byte_in_a_wider_register_has_its_sign_or_zeros_in_front() -> None:
+def test_a_byte_in_a_wider_register_is_extended() -> None:
     values = [0, 1, 127, 128, 200, 255, 0x1FF, 0xFFFFFF80, 0x12345678, 0xFFFFFFFF]
     lines = [
         table(values, 32, "%r1"),
@@ -80,7 +82,7 @@ def test_a_byte_in_a_wider_register_has_its_sign_or_zeros_in_front() -> None:
         assert found[8 * index + 4] == (32, byte)
 
 
-def test_a_chain_of_carries_adds_numbers_of_96_bits() -> None:
+def test_96_bit_addition_by_carries() -> None:
     random = Random(3)
     pool = [random.choice((0, 1, 2**96 - 1, 2**64 - 1, 2**32, random.getrandbits(96))) for _ in range(2 * THREADS)]
     left, right = pool[:THREADS], pool[THREADS:]
@@ -95,7 +97,7 @@ def test_a_chain_of_carries_adds_numbers_of_96_bits() -> None:
         assert total == (left[index] + right[index]) & (2**96 - 1)
 
 
-def test_products_with_carries_make_a_square_of_64_bits() -> None:
+def test_64_bit_square_by_carries() -> None:
     random = Random(4)
     values = [random.choice((0, 2**64 - 1, 2**32 + 1, random.getrandbits(64))) for _ in range(THREADS)]
     lines = [table([each >> 32 * i & 0xFFFFFFFF for each in values], 32, f"%r{1 + i}") for i in range(2)]
@@ -111,7 +113,7 @@ def test_products_with_carries_make_a_square_of_64_bits() -> None:
         assert sum(found[4 * (4 * index + i)][1] << 32 * i for i in range(4)) == value * value
 
 
-def test_an_integer_that_looks_like_a_nan_keeps_its_bits_beside_data() -> None:
+def test_an_integer_with_a_nan_pattern_keeps_its_bits_next_to_data() -> None:
     body = """
         mul.lo.u32 %r1, %r0, 4; cvt.u64.u32 %d5, %r1; add.s64 %d5, %d1, %d5;
         mov.b32 %r2, 0x7fffffff; setp.gt.u32 %p1, %r0, 1; @%p1 ld.global.b32 %r2, [%d5];
@@ -123,7 +125,7 @@ def test_an_integer_that_looks_like_a_nan_keeps_its_bits_beside_data() -> None:
 
 @pytest.mark.parametrize("kind", ["s16", "u16", "s32", "u32", "s64", "u64"])
 @pytest.mark.parametrize("root", ["div", "rem"])
-def test_by_zero_all_bits_are_set_as_an_h100_sets_them(root: str, kind: str) -> None:
+def test_division_by_zero_sets_all_bits_as_on_an_h100(root: str, kind: str) -> None:
     bits = int(kind[1:])
     left, right, _, _, result = REGISTERS[bits]
     rows = [0, 1, 5, (1 << bits) - 1, 1 << (bits - 1)]
@@ -136,6 +138,6 @@ def test_by_zero_all_bits_are_set_as_an_h100_sets_them(root: str, kind: str) -> 
     assert found == {index * bits // 8: (bits, (1 << bits) - 1) for index in range(len(rows))}
 
 
-def test_a_field_of_64_bits_at_a_position_that_ptx_leaves_open_is_refused() -> None:
+def test_a_64_bit_field_at_an_undefined_position_raises() -> None:
     with pytest.raises(Unsupported, match="above 255"):
         run("mov.b32 %r1, 256; bfe.u64 %d5, %d1, %r1, 8;" + store("%d5", 64), threads=1)

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
 from __future__ import annotations
 
 from random import Random
@@ -13,7 +13,7 @@ CLAMPS = (0x1F, 0, 7, 0x181F, 0x1C1F, 0x1E1F, 0x1F1F, 0x1C00, 0x1800, 0x1803, 0x
 
 
 def shuffled(mode: str, lane: int, amount: int, clamp: int) -> tuple[int, bool]:
-    """The lane that `lane` reads, and whether it is in range: the ISA's definition of shfl."""
+    """Return the lane that `lane` reads, and whether it is in range, by the ISA's definition of shfl."""
     b, c, segment = amount & 31, clamp & 31, clamp >> 8 & 31
     highest = (lane & segment) | (c & ~segment & 31)
     lowest = lane & segment
@@ -31,7 +31,7 @@ def shuffled(mode: str, lane: int, amount: int, clamp: int) -> tuple[int, bool]:
 
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
 @pytest.mark.parametrize("clamp", CLAMPS)
-def test_shuffles_read_the_lane_that_the_isa_names(mode: str, clamp: int) -> None:
+def test_shuffles_read_the_lane_of_the_isa(mode: str, clamp: int) -> None:
     for amount in (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 33):
         body = (
             f"mad.lo.u32 %r1, %r0, 3, 100; shfl.sync.{mode}.b32 %r2|%p1, %r1, {amount}, {clamp}, -1; selp.b32 %r3, 1, 0, %p1;"
@@ -45,7 +45,7 @@ def test_shuffles_read_the_lane_that_the_isa_names(mode: str, clamp: int) -> Non
             assert found[8 * thread + 4] == (32, int(inside))
 
 
-def test_each_lane_may_name_a_lane_of_its_own() -> None:
+def test_the_source_lane_may_differ_between_lanes() -> None:
     random = Random(5)
     amounts = [random.randrange(32) for _ in range(32)]
     body = table(amounts, 32, "%r5") + "shfl.sync.idx.b32 %r2, %r0, %r5, 31, -1;" + store("%r2", 32)
@@ -55,7 +55,7 @@ def test_each_lane_may_name_a_lane_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("shfl.sync.down.b32 %r2, %r0, 1, 31, 1;", "member mask leaves it out"),
+        ("shfl.sync.down.b32 %r2, %r0, 1, 31, 1;", "member mask does not contain it"),
         ("setp.lt.u32 %p1, %r0, 9; @%p1 shfl.sync.down.b32 %r2, %r0, 1, 31, -1;", "does not take part"),
         ("ld.global.b32 %r5, [%d1]; shfl.sync.idx.b32 %r2, %r0, %r5, 31, -1;", "distance depends on data"),
         ("setp.lt.u32 %p1, %r0, 9; @%p1 activemask.b32 %r2;", "is not determined"),
@@ -68,13 +68,13 @@ def test_each_lane_may_name_a_lane_of_its_own() -> None:
         ("match.any.sync.b32 %r2, %r0, -1;", "is not modelled"),
     ],
 )
-def test_exchanges_without_a_defined_result_are_refused(body: str, reason: str) -> None:
+def test_undefined_exchanges_raise(body: str, reason: str) -> None:
     with pytest.raises(Unsupported, match=reason):
         run("mov.b32 %r2, 0;" + body + store("%r2", 32))
 
 
 @pytest.mark.parametrize("threads", [20, 36])
-def test_a_shuffle_from_a_lane_that_the_block_lacks_is_refused(threads: int) -> None:
+def test_a_shuffle_from_a_missing_lane_raises(threads: int) -> None:
     with pytest.raises(Unsupported, match="does not have"):
         run("shfl.sync.down.b32 %r2, %r0, 1, 31, -1;" + store("%r2", 32), threads=threads)
 
@@ -102,7 +102,7 @@ def test_votes_over_whole_warps(seed: int) -> None:
         assert [found[4 * (6 * thread + i)][1] for i in range(6)] == expected
 
 
-def test_the_elected_lane_is_the_lowest_and_only_one() -> None:
+def test_elect_selects_the_lowest_lane() -> None:
     body = "elect.sync %r2|%p1, -1; selp.b32 %r3, 1, 0, %p1;" + store("%r3", 32)
     assert stored(body, threads=64) == [int(thread % 32 == 0) for thread in range(64)]
 
@@ -136,11 +136,11 @@ ADDRESS = "mov.u64 %d10, room; cvt.u32.u64 %r10, %d10;"
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_ldmatrix_gives_each_lane_the_elements_of_its_place(count: int, transposed: bool) -> None:
-    """Shared memory holds its own half-word numbers; row r of matrix m begins at 32 * ((5 * (8m + r)) % 32) bytes."""
+def test_ldmatrix(count: int, transposed: bool) -> None:
+    """Each half-word of shared memory holds its index; row r of matrix m begins at byte 32 * ((5 * (8m + r)) % 32)."""
     fill = ADDRESS + "".join(
-        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; mad.lo.u32 %r13, %r11, 0x20002, 0x10000; st.shared.b32 [%r12], %r13;"
-        for turn in range(8)
+        f"add.u32 %r11, %r0, {32 * step}; mad.lo.u32 %r12, %r11, 4, %r10; mad.lo.u32 %r13, %r11, 0x20002, 0x10000; st.shared.b32 [%r12], %r13;"
+        for step in range(8)
     )
     registers = ", ".join(f"%r{20 + m}" for m in range(count))
     body = (
@@ -165,14 +165,14 @@ def test_ldmatrix_gives_each_lane_the_elements_of_its_place(count: int, transpos
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_stmatrix_puts_each_element_in_its_place(count: int, transposed: bool) -> None:
-    """Register m of a lane holds 2 * (32m + lane) and one more; rows begin as in the test of ldmatrix."""
+def test_stmatrix(count: int, transposed: bool) -> None:
+    """Register m of a lane holds 2 * (32m + lane) and that plus one; rows begin as in the test of ldmatrix."""
     values = "".join(
         f"add.u32 %r16, %r0, {32 * m}; mad.lo.u32 %r{20 + m}, %r16, 0x20002, 0x10000;" for m in range(count)
     )
     clear = "".join(
-        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; mov.b32 %r13, -1; st.shared.b32 [%r12], %r13;"
-        for turn in range(8)
+        f"add.u32 %r11, %r0, {32 * step}; mad.lo.u32 %r12, %r11, 4, %r10; mov.b32 %r13, -1; st.shared.b32 [%r12], %r13;"
+        for step in range(8)
     )
     registers = ", ".join(f"%r{20 + m}" for m in range(count))
     body = (
@@ -185,9 +185,9 @@ def test_stmatrix_puts_each_element_in_its_place(count: int, transposed: bool) -
         )
     )
     body += "".join(
-        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; ld.shared.b32 %r{30 + turn}, [%r12];"
-        + store(f"%r{30 + turn}", 32, turn, 8)
-        for turn in range(8)
+        f"add.u32 %r11, %r0, {32 * step}; mad.lo.u32 %r12, %r11, 4, %r10; ld.shared.b32 %r{30 + step}, [%r12];"
+        + store(f"%r{30 + step}", 32, step, 8)
+        for step in range(8)
     )
     expected = [0xFFFF] * 512
     for lane in range(32):
@@ -200,7 +200,7 @@ def test_stmatrix_puts_each_element_in_its_place(count: int, transposed: bool) -
     found = known(run(body, shared=ROOM)[0])
     memory = [0] * 512
     for lane in range(32):
-        for turn in range(8):
-            word = found[4 * (8 * lane + turn)][1]
-            memory[2 * (32 * turn + lane)], memory[2 * (32 * turn + lane) + 1] = word & 0xFFFF, word >> 16
+        for step in range(8):
+            word = found[4 * (8 * lane + step)][1]
+            memory[2 * (32 * step + lane)], memory[2 * (32 * step + lane) + 1] = word & 0xFFFF, word >> 16
     assert memory == expected

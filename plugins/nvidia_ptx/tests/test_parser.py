@@ -225,7 +225,7 @@ def test_registers_are_not_expanded() -> None:
     }
 
 
-def test_families_that_a_name_alone_could_not_tell() -> None:
+def test_families_with_ambiguous_names() -> None:
     k = kernel(".reg .b32 x; .reg .b16 x<2>; .reg .b64 y1<3>; mov.b32 x, {x0, x1}; mov.b64 y12, 0;")
     assert (k.registers["x"], k.registers["x$$"], k.registers["y1$$"]) == (32, 16, 64)
     assert k.instructions[0].operands == (Register("x"), Vector(registers("x$$0", "x$$1")))
@@ -243,7 +243,7 @@ def test_vector_registers() -> None:
     assert (k.registers["v.z"], k.registers["w1.y"]) == (32, 16)
 
 
-def test_inner_blocks_get_their_own_names() -> None:
+def test_names_of_inner_blocks_are_unique() -> None:
     k = kernel(
         """
         { .reg .b32 t, %r<2>; .shared .b8 s[4];
@@ -274,7 +274,7 @@ def test_inner_blocks_get_their_own_names() -> None:
     ]
 
 
-def test_a_block_hides_a_register_only_after_declaring_it() -> None:
+def test_a_block_hides_a_register_only_after_its_declaration() -> None:
     k = kernel("{ mov.b32 %r1, 1; .reg .b32 %r<2>; mov.b32 %r1, 2; } mov.b32 %r1, 3;")
     assert [i.operands[0] for i in k.instructions] == list(registers("%r1", "%r$1$1", "%r1"))
 
@@ -285,19 +285,19 @@ def test_an_array_of_a_function_that_hides_one_of_the_module() -> None:
     assert k.instructions[0].operands[1] == Symbol("s$0")
 
 
-def test_labels_stand_before_instructions() -> None:
+def test_labels() -> None:
     k = kernel("A: B : ret;\n$C:\nbra A; @%p1 bra.uni $end; $end:")
     assert k.labels == {"A": 0, "B": 0, "$C": 1, "$end": 3}
 
 
-def test_layout_does_not_matter() -> None:
+def test_whitespace_does_not_matter() -> None:
     tidy = kernel("mov.b32 %r1, %r2; add.s32 %r3, %r1, 4; ret;").instructions
     wild = kernel("mov.b32/* ; */%r1 ,\n\t%r2 // ;\n;add.s32\t%r3,%r1\n,4\n;\r\nret\n;").instructions
     assert [(i.opcode, i.operands) for i in wild] == [(i.opcode, i.operands) for i in tidy]
     assert [i.line for i in wild] == [6, 8, 11]
 
 
-def test_inline_assembly_is_ordinary_code() -> None:
+def test_inline_assembly() -> None:
     k = kernel(
         """
         // begin inline asm
@@ -351,7 +351,7 @@ def test_calls() -> None:
     assert k.labels == {}
 
 
-def test_a_function_that_is_only_declared_has_no_record() -> None:
+def test_a_function_that_is_only_declared_is_omitted() -> None:
     module = parse(f"{HEAD}{FUNCTIONS}", "f.ptx")
     assert list(module.functions) == ["plain"]
     assert module.kernels == ()

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - a line of PTX is read as one
-"""Races in shared memory: in one block among many, at addresses of a block's own, past a memory barrier's phase."""
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""Races in shared memory: in one of many blocks, at addresses that differ between blocks, across mbarrier phases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACES = """
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_one_block_that_skips_the_barrier_is_noticed(block: int) -> None:
+def test_one_block_that_skips_the_barrier_races(block: int) -> None:
     body = f"""
         setp.eq.u32 %p1, %r9, {block}; st.shared.b32 [%d9], %r0; @%p1 bra SKIP;
         bar.sync 0;
@@ -31,15 +31,15 @@ def test_one_block_that_skips_the_barrier_is_noticed(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_one_block_that_skips_the_barrier_of_one_turn_is_noticed(block: int) -> None:
-    """Blocks part at the loop's end as well, each after as many turns as its number tells."""
+def test_one_block_that_skips_the_barrier_of_one_iteration_races(block: int) -> None:
+    """Blocks diverge at the loop exit as well, each after as many iterations as its index."""
     body = f"""
         add.u32 %r8, %r9, 2; mov.b32 %r7, 0; mov.b32 %r2, 0;
-        TURN: setp.eq.u32 %p1, %r9, {block}; setp.eq.and.u32 %p2, %r7, 1, %p1;
+        LOOP: setp.eq.u32 %p1, %r9, {block}; setp.eq.and.u32 %p2, %r7, 1, %p1;
         bar.sync 0; st.shared.b32 [%d9], %r2; @%p2 bra SKIP;
         bar.sync 0;
         SKIP: ld.shared.b32 %r2, [%d11]; add.u32 %r2, %r2, %r0;
-        add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, %r8; @%p3 bra TURN;
+        add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, %r8; @%p3 bra LOOP;
         mul.lo.u32 %r6, %r9, 256; cvt.u64.u32 %d12, %r6; add.s64 %d12, %d12, %d7; st.global.b32 [%d12], %r2;
     """
     with pytest.raises(Unsupported, match="no barrier between"):
@@ -47,7 +47,7 @@ def test_one_block_that_skips_the_barrier_of_one_turn_is_noticed(block: int) -> 
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_one_block_that_reads_another_place_is_noticed(block: int) -> None:
+def test_one_block_that_reads_another_address_races(block: int) -> None:
     body = f"""
         setp.eq.u32 %p1, %r9, {block}; selp.b64 %d12, %d11, %d9, %p1;
         st.shared.b32 [%d9], %r0; ld.shared.b32 %r2, [%d12]; st.global.b32 [%d7], %r2;
@@ -56,7 +56,7 @@ def test_one_block_that_reads_another_place_is_noticed(block: int) -> None:
         hashes(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
 
 
-def test_places_that_differ_between_blocks_are_read_where_nothing_races() -> None:
+def test_addresses_that_differ_between_blocks_without_a_race() -> None:
     body = """
         and.b32 %r5, %r9, 3; shl.b32 %r5, %r5, 8; cvt.u64.u32 %d12, %r5; add.s64 %d13, %d9, %d12; add.s64 %d14, %d11, %d12;
         mul.lo.u32 %r6, %r9, 256; cvt.u64.u32 %d12, %r6; add.s64 %d12, %d12, %d7;
@@ -75,7 +75,7 @@ START = """
 
 
 def phases(before: str, within: str) -> str:
-    """The first warp writes before or within the phase that the second waits for, which reads what it wrote."""
+    """Return a body: the first warp writes before or within the phase for which the second waits before it reads."""
     return (
         PLACES
         + START
@@ -88,12 +88,12 @@ def phases(before: str, within: str) -> str:
     )
 
 
-def test_what_is_written_before_a_phase_ends_is_read_after_it() -> None:
+def test_a_write_before_the_end_of_a_phase_is_visible_after_it() -> None:
     found = stored(phases("st.shared.b32 [%d9], %r0;", ""), threads=64, shared=ROOM)
     assert found == [0] * 32 + list(range(32))
 
 
-def test_what_is_written_in_the_next_phase_is_not_ordered_by_the_one_before() -> None:
+def test_a_write_in_the_next_phase_is_not_ordered_by_the_previous_one() -> None:
     with pytest.raises(Unsupported, match="no barrier between"):
         hashes(phases("", "st.shared.b32 [%d9], %r0;"), threads=64, shared=ROOM)
 
@@ -112,12 +112,12 @@ END = "@%p1 mbarrier.inval.shared.b64 [%d15]; st.global.b32 [%d7], %r0;"
         (INIT.format(65) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END, "hangs"),
     ],
 )
-def test_an_mbarrier_that_is_used_out_of_its_order(body: str, reason: str) -> None:
+def test_an_mbarrier_used_out_of_order_raises(body: str, reason: str) -> None:
     with pytest.raises(Unsupported, match=reason):
         hashes(PLACES + body, threads=64, shared=ROOM)
 
 
-def test_an_mbarrier_that_is_used_in_its_order() -> None:
+def test_an_mbarrier_used_in_order() -> None:
     body = INIT.format(64) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END
     assert stored(PLACES + body, threads=64, shared=ROOM) == list(range(64))
 
@@ -130,7 +130,7 @@ FIELDS = {
 
 
 def through_a_map(fence: str) -> str:
-    """A tensor map that the kernel makes, publishes behind the output, and copies 32 numbers by."""
+    """Return a body that defines a tensor map, publishes it behind the output, and copies 32 numbers through it."""
     made = " ".join(
         f"@%p1 tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [%d8], {value};"
         for name, (kind, value) in FIELDS.items()
@@ -151,13 +151,13 @@ def through_a_map(fence: str) -> str:
 ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%d16], 0x80;"
 
 
-def test_a_tensor_map_that_the_kernel_made_is_used_after_its_fence() -> None:
+def test_a_tensor_map_of_the_kernel_is_used_after_its_fence() -> None:
     copied = f"{PLACES} add.s64 %d17, %d1, %d5; ld.global.b32 %r2, [%d17]; st.global.b32 [%d7], %r2;"
     assert hashes(through_a_map(ACQUIRE), shared=ROOM) == hashes(copied, shared=ROOM)
 
 
 @pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta;", ACQUIRE.replace("%d16", "%d8")])
-def test_a_tensor_map_that_no_fence_made_visible_is_refused(fence: str) -> None:
+def test_a_tensor_map_without_a_fence_raises(fence: str) -> None:
     with pytest.raises(Unsupported, match="no fence has made visible"):
         hashes(through_a_map(fence), shared=ROOM)
 
@@ -179,14 +179,14 @@ def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
     watch.fence(np.ones(96, dtype=bool))
 
 
-def test_an_instruction_that_parts_blocks_again_and_again_is_followed_twice() -> None:
+def test_an_instruction_at_which_blocks_diverge_repeatedly_splits_histories_twice() -> None:
     races = RaceDetectors(16, 32, 32, 64)
     for block in range(64):
         races.of_blocks(np.arange(64) == block)
     assert len(races.all()) == 3
 
 
-def test_blocks_are_watched_in_so_many_histories_at_most() -> None:
+def test_the_number_of_race_histories_is_bounded() -> None:
     races = RaceDetectors(16, 32, 32, 64)
     for place in range(6):
         races.pc = place

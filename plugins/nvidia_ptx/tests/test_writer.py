@@ -1,4 +1,4 @@
-"""Modules written as PTX are read as the same modules, and are the same machine code."""
+"""Modules written as PTX parse to the same modules and assemble to the same machine code."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ def without_lines(module: Module) -> Module:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_what_is_written_is_read_as_it_was(name: str) -> None:
+def test_written_modules_parse_to_the_same_modules(name: str) -> None:
     module = parse(HEAD + TEXTS[name], "a.ptx")
     text = write(module)
     assert without_lines(parse(text, "a.ptx")) == without_lines(module)
     assert write(parse(text, "a.ptx")) == text
 
 
-def test_names_of_blocks_are_those_that_were_read() -> None:
+def test_names_of_inner_blocks_are_preserved() -> None:
     (kernel,) = parse(HEAD + TEXTS["blocks"], "a.ptx").kernels
     assert set(kernel.registers) == {"%r", "p", "t$1$", "p$1", "u$2", "t$5"}
     assert set(kernel.labels) == {"done$1", "end"}
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_what_is_written_is_the_same_machine_code(path: Path, ptxas: Ptxas, cache: Path) -> None:
+def test_written_modules_have_the_same_machine_code(path: Path, ptxas: Ptxas, cache: Path) -> None:
     text = path.read_text()
     assert ptxas.digest(write(parse(text, path.name))) == ptxas.digest(text)
 
 
-def test_a_call_of_a_function_elsewhere_cannot_be_written() -> None:
+def test_writing_a_call_of_an_undefined_function_raises() -> None:
     text = """.extern .func (.param .b32 r) elsewhere(.param .b32 x); .entry k() { .param .b32 x; .param .b32 r;
         call (r), elsewhere, (x); ret; }"""
     module = parse(HEAD + text, "a.ptx")

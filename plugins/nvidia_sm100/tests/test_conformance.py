@@ -1,4 +1,4 @@
-"""sm_100 and sm_103 take the suite that every plugin takes."""
+"""The conformance suite on sm_100 and sm_103."""
 
 from pathlib import Path
 

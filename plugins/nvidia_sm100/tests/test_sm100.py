@@ -1,4 +1,4 @@
-"""sm_100 and sm_103: shared instructions are read, tensor memory stops the reading with its line."""
+"""sm_100 and sm_103: shared opcodes are analysed, tensor memory is Unknown with its line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KERNEL = """
 """
 
 
-def _read(target: str, instruction: str) -> object:
+def _analysis(target: str, instruction: str) -> object:
     arch = registry.default().arch(target)
     text = KERNEL.format(target=target, instruction=instruction)
     launch = Launch.model_validate({"file": "k.ptx", "grid": [1], "args": [{"buffer": "X"}, {"buffer": "Y"}]})
@@ -38,20 +38,20 @@ def _read(target: str, instruction: str) -> object:
 
 
 @pytest.mark.parametrize("target", ["sm_100", "sm_103"])
-def test_shared_instructions_are_read(target: str) -> None:
-    reading = _read(target, "add.rn.f32 %r3, %r2, %r2;")
-    assert reading.unknown is None  # type: ignore[attr-defined]
-    assert reading.signature is not None  # type: ignore[attr-defined]
+def test_shared_opcodes_are_analysed(target: str) -> None:
+    found = _analysis(target, "add.rn.f32 %r3, %r2, %r2;")
+    assert found.unknown is None  # type: ignore[attr-defined]
+    assert found.signature is not None  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("target", ["sm_100", "sm_103"])
 def test_tensor_memory_is_unknown_with_its_line(target: str) -> None:
-    reading = _read(target, "mov.b32 %r3, 0;\n  tcgen05.wait::ld.sync.aligned;")
-    assert reading.signature is None  # type: ignore[attr-defined]
-    assert "tcgen05" in reading.unknown  # type: ignore[attr-defined]
-    assert "line 17" in reading.unknown  # type: ignore[attr-defined]
+    found = _analysis(target, "mov.b32 %r3, 0;\n  tcgen05.wait::ld.sync.aligned;")
+    assert found.signature is None  # type: ignore[attr-defined]
+    assert "tcgen05" in found.unknown  # type: ignore[attr-defined]
+    assert "line 17" in found.unknown  # type: ignore[attr-defined]
 
 
-def test_an_approximation_of_one_architecture_is_not_that_of_another() -> None:
-    left, right = (_read(target, "ex2.approx.f32 %r3, %r2;") for target in ("sm_100", "sm_103"))
+def test_approximations_of_two_architectures_differ() -> None:
+    left, right = (_analysis(target, "ex2.approx.f32 %r3, %r2;") for target in ("sm_100", "sm_103"))
     assert left.signature != right.signature  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The approximate functions against results of an H100 80GB HBM3, and against the machine code around them."""
+"""The approximate functions against results of an H100 80GB HBM3, and against the machine code of ptxas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_nvidia_sm90.approximations import DIGESTS, FUNCTIONS, NEAR, encode, table
+from bitwise_nvidia_sm90.approximations import DIGESTS, FUNCTIONS, REFERENCES, encode, table
 
 MEASURED = {
     "ex2.approx.ftz.fp32@sm_90": {
@@ -37,9 +37,9 @@ def test_measured_results(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIGESTS)
-def test_tables_are_the_measured_ones_and_encode_again(name: str) -> None:
+def test_tables_are_those_measured_and_encode_to_the_same_bytes(name: str) -> None:
     found = table(name)
-    assert len(found) == len(NEAR[name]())
+    assert len(found) == len(REFERENCES[name]())
     changed = found.copy()
     changed[12345] ^= np.uint32(1 << 20)
     with pytest.raises(ValueError, match="too far"):
@@ -94,7 +94,7 @@ def test_the_assembler_multiplies_by_the_nearest_reciprocal_of_a_literal(divisor
 
 
 @pytest.mark.parametrize("name", ["div.full.fp32@sm_90", "div.full.literal.fp32@sm_90"])
-def test_zero_over_a_positive_number_of_middling_size_is_that_zero(name: str) -> None:
+def test_zero_divided_by_a_positive_number_of_moderate_size(name: str) -> None:
     sizes = np.random.default_rng(5).integers(0x20000000, 0x5F000001, 100_000, dtype=np.uint32)
     sizes[:2] = 0x20000000, 0x5F000000
     assert not FUNCTIONS[name](np.zeros(sizes.shape, dtype=np.uint32), sizes).any()

@@ -1,4 +1,4 @@
-"""Verdicts from few blocks held against verdicts from all blocks, on kernels written for one trap each."""
+"""Verdicts by block symmetry compared with verdicts from all blocks, on kernels that each exercise one pitfall."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def compared(first: Case, second: Case) -> GridComparison:
     return compare(summary(first), summary(second), TermDomain)
 
 
-def whole(case: Case) -> dict[int, list[bytes]]:
+def all_blocks(case: Case) -> dict[int, list[bytes]]:
     memory, scratch = run_blocks(prepared(case), TermDomain(), BUFFERS)
     return {
         buffer: [np.ascontiguousarray(part).tobytes() for part in (output.address, output.size, output.words)]
@@ -97,7 +97,7 @@ def offset_in_buffer(address: int) -> int:
 
 
 def only_in(block: str, then: str) -> str:
-    """DOUBLE with another operation where the block's number is `block`."""
+    """Return DOUBLE with the operations `then` in the block of index `block` only."""
     return DOUBLE.replace("@%p1 st", f"setp.eq.s32 %p2, %r2, {block};\n{then}\n@%p1 st")
 
 
@@ -106,7 +106,7 @@ EXCHANGE_CHOSEN = "shfl.sync.bfly.b32 %f3, %f2, 1, 31, -1;\nselp.f32 %f2, %f3, %
 SQUARE_CHOSEN = "mul.f32 %f3, %f1, %f1;\nselp.f32 %f2, %f3, %f2, %p2;"
 
 NEXT = DOUBLE.replace("[%rd4]", "[%rd4+4]")
-"""Reads the neighbour's element."""
+"""Reads the next element."""
 
 SQUARED_PLACE = """mul.lo.s32 %r6, %r2, %r2;
 mad.lo.s32 %r7, %r6, %r4, %r3;
@@ -115,7 +115,7 @@ add.s64 %rd7, %rd1, %rd6;
 @%p1 ld.global.f32 %f1, [%rd7];
 add.f32 %f2, %f1, %f1;
 @%p1 st.global.f32 [%rd5], %f2;"""
-"""Block b reads the elements of block b * b: those of its own in blocks 0 and 1 only."""
+"""Block b reads the elements of block b * b: its own only in blocks 0 and 1."""
 
 LOOP = """mov.u32 %r6, 0;
 mov.b32 %f2, 0f00000000;
@@ -133,29 +133,29 @@ add.f32 %f2, %f1, %f1;
 @%p1 st.global.f32 [%rd5], %f2;"""
 
 NEIGHBOUR = IN_PLACE.replace("[%rd5];\nadd", "[%rd5+4];\nadd")
-"""Reads what the neighbour writes: in the last thread of a block, what another block writes."""
+"""Reads the element that the next thread writes: for the last thread of a block, that is a thread of another block."""
 
 CASES = {
     "itself": Case(DOUBLE),
     "wider blocks": Case(DOUBLE, threads=64),
     "narrow blocks": Case(DOUBLE, threads=8),
-    "other operation": Case(DOUBLE.replace("add", "mul")),
+    "different operation": Case(DOUBLE.replace("add", "mul")),
     "last block squares": Case(only_in("9", SQUARE_IN)),
     "block 5 squares": Case(only_in("5", SQUARE_IN)),
     "block 0 squares": Case(only_in("0", SQUARE_IN)),
-    "the square is chosen in block 5": Case(only_in("5", SQUARE_CHOSEN)),
-    "the square is chosen in block 3, a wider one": Case(only_in("3", SQUARE_CHOSEN), threads=64),
-    "an exchange is chosen in block 5": Case(only_in("5", EXCHANGE_CHOSEN)),
-    "an exchange is chosen in block 3, a wider one": Case(only_in("3", EXCHANGE_CHOSEN), threads=64),
-    "a block that is not there squares": Case(only_in("10", SQUARE_IN)),
+    "block 5 selects the square": Case(only_in("5", SQUARE_CHOSEN)),
+    "wider block 3 selects the square": Case(only_in("3", SQUARE_CHOSEN), threads=64),
+    "block 5 selects an exchange": Case(only_in("5", EXCHANGE_CHOSEN)),
+    "wider block 3 selects an exchange": Case(only_in("3", EXCHANGE_CHOSEN), threads=64),
+    "a block outside the grid squares": Case(only_in("10", SQUARE_IN)),
     "neighbour": Case(NEXT),
-    "place squared": Case(SQUARED_PLACE),
+    "squared address": Case(SQUARED_PLACE),
     "loop": Case(LOOP),
     "loop in wider blocks": Case(LOOP, threads=64),
     "in place": Case(IN_PLACE),
     "in place in wider blocks": Case(IN_PLACE, threads=64),
     "fewer elements": Case(DOUBLE, n=299),
-    "another mask at the edge": Case(DOUBLE.replace("@%p1 ld", "setp.le.s32 %p1, %r5, 298;\n@%p1 ld")),
+    "different mask at the edge": Case(DOUBLE.replace("@%p1 ld", "setp.le.s32 %p1, %r5, 298;\n@%p1 ld")),
     "zero beyond the edge": Case("mov.b32 %f1, 0;\n" + DOUBLE),
 }  # fmt: skip
 
@@ -164,34 +164,34 @@ CASES = {
 @pytest.mark.parametrize("first", CASES)
 def test_the_verdict_is_that_of_all_blocks(first: str, second: str) -> None:
     found = compared(CASES[first], CASES[second])
-    assert found.equal == (whole(CASES[first]) == whole(CASES[second]))
+    assert found.equal == (all_blocks(CASES[first]) == all_blocks(CASES[second]))
     if first == second:
         assert found.equal
 
 
-def test_the_cases_are_of_many_classes() -> None:
-    outputs = [whole(case) for case in CASES.values()]
+def test_the_cases_are_in_many_classes() -> None:
+    outputs = [all_blocks(case) for case in CASES.values()]
     assert len({repr(each) for each in outputs}) == 14
 
 
 @pytest.mark.parametrize(("name", "elements"), [
     ("last block squares", range(288, 300)), ("block 5 squares", range(160, 192)), ("block 0 squares", range(32)),
 ])  # fmt: skip
-def test_the_difference_lies_where_the_blocks_differ(name: str, elements: range) -> None:
+def test_the_first_difference_is_in_the_block_that_differs(name: str, elements: range) -> None:
     found = compared(CASES["itself"], CASES[name])
     assert found.buffer == 2
     assert found.address is not None
     assert offset_in_buffer(found.address) // 4 in elements
 
 
-def test_equal_first_blocks_do_not_speak_for_blocks_that_shift_otherwise() -> None:
-    found = compared(CASES["itself"], CASES["place squared"])
+def test_equal_first_blocks_do_not_decide_for_blocks_with_another_translation() -> None:
+    found = compared(CASES["itself"], CASES["squared address"])
     assert not found.equal
     assert found.address is not None
     assert offset_in_buffer(found.address) // 4 // 32 >= 2
 
 
-def test_an_element_that_one_kernel_leaves_out() -> None:
+def test_an_element_that_one_kernel_does_not_write() -> None:
     found = compared(CASES["itself"], CASES["fewer elements"])
     assert (found.equal, found.buffer, found.address) == (False, 2, (2 << 40) + 4 * 299)
     assert found.reason == "only one of the kernels stores this element"
@@ -212,12 +212,12 @@ def test_a_large_grid_that_differs_in_its_last_block() -> None:
     assert found.address == (2 << 40) + 4 * (n - 32)
 
 
-def test_the_parts_of_a_masked_grid_and_of_a_loop_by_the_blocks_number() -> None:
-    assert [each.blocks.tolist() for each in summary(CASES["itself"]).classes] == [list(range(9)), [9]]
-    assert sorted(each.blocks.size for each in summary(CASES["loop"]).classes) == [1] * 10
+def test_the_regions_of_a_masked_grid_and_of_a_loop_by_block_index() -> None:
+    assert [part.blocks.tolist() for part in summary(CASES["itself"]).classes] == [list(range(9)), [9]]
+    assert sorted(part.blocks.size for part in summary(CASES["loop"]).classes) == [1] * 10
 
 
-def test_blocks_that_were_run_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executed_blocks_are_not_executed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = summary(CASES["itself"]), summary(CASES["wider blocks"])
     assert compare(first, second, TermDomain).equal
     monkeypatch.setattr("bitwise_core.checker.block_symmetry.symmetry.run_blocks", None)
@@ -237,7 +237,7 @@ add.f32 %f4, %f1, %f1;
 mul.f32 %f4, %f1, %f1;
 over:
 @%p1 st.global.f32 [%rd5], %f4;"""
-"""Which of two numbers that the block's number does not enter is stored depends on it."""
+"""Stores one of two numbers that do not depend on the block index; the choice does."""
 
 BRANCH_OVER_EXCHANGE = BRANCH_ON_PRODUCT.replace("mul.f32 %f4, %f1, %f1;", "shfl.sync.bfly.b32 %f4, %f4, 1, 31, -1;")
 
@@ -260,28 +260,28 @@ add.s64 %rd9, {table}, %rd8;
     (GATHER.format(index="%rd4", table="%rd2"), NotSymmetric, "in a buffer that the launch writes"),
     ("st.global.f32 [%rd3], %f1;", NotSymmetric, "outside every buffer"),
 ])  # fmt: skip
-def test_kernels_whose_blocks_are_no_translations(body: str, error: type[Exception], reason: str) -> None:
+def test_kernels_whose_blocks_are_not_translations(body: str, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         summary(Case("mov.b32 %f1, 0;\n" + body))
 
 
-def test_a_table_that_is_only_read_may_be_gathered_from() -> None:
+def test_a_gather_from_a_read_only_table() -> None:
     case = Case(GATHER.format(index="%rd4", table="%rd1"))
     assert compared(case, Case(case.body, threads=64)).equal
 
 
-def test_adding_atomically_to_an_element_of_its_own_is_determined() -> None:
+def test_an_atomic_add_to_an_element_of_one_thread_is_deterministic() -> None:
     body = "@%p1 ld.global.f32 %f1, [%rd4];\n@%p1 red.global.add.f32 [%rd5], %f1;"
     assert compared(Case(body), Case(body, threads=64)).equal
 
 
-def test_too_many_blocks_to_run() -> None:
+def test_the_limit_of_executed_blocks() -> None:
     limits = Limits(blocks=5)
     with pytest.raises(NotSymmetric, match="more than 5 blocks"):
         check_representatives(summary(CASES["loop"], limits), TermDomain)
 
 
-def test_kernels_on_other_buffers_are_not_compared() -> None:
+def test_kernels_with_different_buffers_are_not_compared() -> None:
     other = summarise(prepared(CASES["itself"]), {"x": 2, "y": 1})
     with pytest.raises(ValueError, match="one numbering of buffers"):
         compare(summary(CASES["itself"]), other, TermDomain)
@@ -289,31 +289,34 @@ def test_kernels_on_other_buffers_are_not_compared() -> None:
 
 CHOICES = {
     "a guarded instruction": "@%p2 neg.f32 %f2, %f2;",
-    "a choice": "selp.f32 %f2, %f4, %f2, %p2;",
+    "a select": "selp.f32 %f2, %f4, %f2, %p2;",
     "a branch": "@!%p2 bra over;\nadd.f32 %f2, %f2, %f2;\nover:",
-    "a branch on data as well": "and.pred %p4, %p2, %p3; @!%p4 bra over; add.f32 %f2, %f2, %f2; over:",
+    "a branch on the block and on data": "and.pred %p4, %p2, %p3; @!%p4 bra over; add.f32 %f2, %f2, %f2; over:",
     "a loop": "selp.b32 %r6, 3, 1, %p2; again: add.f32 %f2, %f2, %f2;"
     "sub.u32 %r6, %r6, 1; setp.ne.u32 %p4, %r6, 0; @%p4 bra again;",
-    "a predicate and data": "and.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
-    "a predicate or data": "or.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
-    "a predicate against data": "xor.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "conjunction with data": "and.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "disjunction with data": "or.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "exclusive or with data": "xor.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
     "a comparison of data": "setp.gt.and.f32 %p4, %f2, 0f3F800000, %p2; selp.f32 %f2, %f4, %f2, %p4;",
     "a vote": "vote.sync.any.pred %p4, %p2, -1; selp.f32 %f2, %f4, %f2, %p4;",
     "a sign": "selp.b32 %r6, 0x80000000, 0, %p2; xor.b32 %f2, %f2, %r6;",
-    "bits of two numbers": "selp.b32 %r6, -1, 0, %p2; lop3.b32 %f2, %r6, %f4, %f2, 0xCA;",
-    "an order of bytes": "selp.b32 %r6, 0x0123, 0x3210, %p2; prmt.b32 %f2, %f2, %f2, %r6;",
+    "a bit select": "selp.b32 %r6, -1, 0, %p2; lop3.b32 %f2, %r6, %f4, %f2, 0xCA;",
+    "a byte permutation": "selp.b32 %r6, 0x0123, 0x3210, %p2; prmt.b32 %f2, %f2, %f2, %r6;",
     "a shift": "selp.b32 %r6, 1, 0, %p2; shl.b32 %f2, %f2, %r6;",
     "a factor": "selp.f32 %f5, 0f40000000, 0f3F800000, %p2; mul.f32 %f2, %f2, %f5;",
     "a bound": "selp.f32 %f5, 0f7F000000, 0fFF000000, %p2; max.f32 %f2, %f2, %f5;",
-    "an exchange": "shfl.sync.bfly.b32 %f5, %f2, 1, 31, -1; selp.f32 %f2, %f5, %f2, %p2;",
-    "an exchange's distance": "selp.b32 %r6, 1, 0, %p2; shfl.sync.bfly.b32 %f2, %f2, %r6, 31, -1;",
-    "a register that may keep its number": "mov.b32 %f5, %f4; @%p2 mov.b32 %f5, %f2; mov.b32 %f2, %f5;",
+    "a shuffle": "shfl.sync.bfly.b32 %f5, %f2, 1, 31, -1; selp.f32 %f2, %f5, %f2, %p2;",
+    "a shuffle distance": "selp.b32 %r6, 1, 0, %p2; shfl.sync.bfly.b32 %f2, %f2, %r6, 31, -1;",
+    "a conditionally written register": "mov.b32 %f5, %f4; @%p2 mov.b32 %f5, %f2; mov.b32 %f2, %f5;",
     "an address": "selp.b64 %rd8, 4, 0, %p2; add.s64 %rd9, %rd4, %rd8; ld.global.f32 %f2, [%rd9];",
 }
 
 
-def choosing(name: str, block: int, threads: int) -> Case:
-    """What is stored is chosen by the block's number: %p2 holds in `block` alone; %p3 is data, %f2 and %f4 are too."""
+def selecting(name: str, block: int, threads: int) -> Case:
+    """Return a kernel that selects the stored value by the block index.
+
+    %p2 holds only in `block`; %p3, %f2 and %f4 are data.
+    """
     before = f"""@%p1 ld.global.f32 %f1, [%rd4];
 setp.eq.s32 %p2, %r2, {block};
 setp.gt.f32 %p3, %f1, 0f3F800000;
@@ -324,10 +327,10 @@ mul.f32 %f4, %f1, %f1;
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_what_a_block_chooses_by_its_number_is_never_taken_for_another_blocks(name: str) -> None:
-    """Blocks of 32 elements and of 64: one block's choice reaches over two others' elements, or over other elements."""
-    cases = [choosing(name, block, threads) for block, threads in ((3, 32), (3, 64), (1, 64), (9, 32))]
-    assert len({repr(whole(case)) for case in cases}) == len(cases)
+def test_a_selection_by_block_index_is_not_applied_to_other_blocks(name: str) -> None:
+    """Blocks have 32 or 64 elements, so that one block covers the elements of two others, or different elements."""
+    cases = [selecting(name, block, threads) for block, threads in ((3, 32), (3, 64), (1, 64), (9, 32))]
+    assert len({repr(all_blocks(case)) for case in cases}) == len(cases)
     summaries = []
     for case in cases:
         with suppress(NotSymmetric):

@@ -1,4 +1,4 @@
-"""sm_90 takes the suite that every architecture takes."""
+"""The conformance suite on sm_90."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Kernels of products, compiled here and run on bit patterns: the bytes are those that their descriptor owes."""
+"""GEMM kernels, compiled here and simulated on bit patterns: their bytes are those of the descriptor."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
-from bitwise_nvidia_sm90.gemm.launch import Map, calls
-from bitwise_nvidia_sm90.gemm.plan import SLICE_ORDERS, Refused, plan
-from bitwise_nvidia_sm90.gemm.schedule import Schedule, default
+from bitwise_nvidia_sm90.gemm.launch import MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.plan import SLICE_ORDERS, UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 
 TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}
-WGMMA, MMA, HALF = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sync k=8"
+WGMMA, MMA, MMA_K8 = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sync k=8"
 GROUPS = "group(count=4) group(count=8)"
 WARPS = f"{GROUPS} group(count=2 merge=halves)"
-DEALT = "cut(layout=strided count=4 tile=128) cut(layout=strided count=8 tile=128) cut(layout=strided count=2 tile=128"
+STRIDED_BLOCKS = (
+    "cut(layout=strided count=4 tile=128) cut(layout=strided count=8 tile=128) cut(layout=strided count=2 tile=128"
+)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """What a launch needs of a tensor."""
+    """The name, shape, strides and type of a tensor, as far as a launch uses them."""
 
     name: str
     shape: tuple[int, ...]
@@ -59,7 +61,7 @@ def scalar(k: int, cuts: str = "", dtype: str = "fp16") -> GEMMDesc:
     return found
 
 
-def drawn(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bits:
+def random_patterns(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bits:
     form = FLOAT_FORMATS[dtype]
     exponent = random.integers(form.bias - 4, form.bias + 4, shape, dtype=np.uint64)
     fraction = random.integers(0, 1 << form.mantissa_bits, shape, dtype=np.uint64)
@@ -67,15 +69,15 @@ def drawn(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bi
     return (sign | exponent << np.uint64(form.mantissa_bits) | fraction).astype(storage(form.bits))
 
 
-def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
-    """The output's patterns of the kernels that a descriptor launches, run here."""
+def simulated(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
+    """Simulate the kernels that a descriptor launches; return the bit patterns of the output."""
     from bitwise_triton.arguments import Buffer, TensorMap
     from bitwise_triton.configurations import compile_configuration
 
     m, n, k = a.shape[0], b.shape[1], desc.k
     strides = (n, 1) if right == "C" else (1, k)
     left = Matrix("A", (m, k), (k, 1), desc.left_dtype)
-    second, out = Matrix("B", (k, n), strides, desc.right_dtype), Matrix("C", (m, n), (n, 1), desc.output_dtype)
+    right_matrix, out = Matrix("B", (k, n), strides, desc.right_dtype), Matrix("C", (m, n), (n, 1), desc.output_dtype)
     size = FLOAT_FORMATS[desc.output_dtype].bits // 8
     state = {
         "A": a.view(np.uint8).ravel(), "C": np.full(m * n * size, 0xA5, dtype=np.uint8),
@@ -87,12 +89,12 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
     def described(each: Any) -> Any:
-        if isinstance(each, Map):
+        if isinstance(each, MatrixMap):
             return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
         return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
 
     made = plan(desc)
-    for call in calls(made, chosen or default(made, m, n), left, second, out, workspace):
+    for call in kernel_calls(made, chosen or fallback(made, m, n), left, right_matrix, out, workspace):
         arguments: dict[str, Any] = {name: described(each) for name, each in call.arguments.items()}
         captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
         launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
@@ -104,7 +106,7 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
 
 @pytest.mark.parametrize("start", ["first", "zero"])
 @pytest.mark.parametrize("kind", ["slices", "lanes", "many slices"])
-def test_sums_of_minus_zeros_start_where_the_descriptor_says(kind: str, start: str) -> None:
+def test_sums_of_minus_zeros_start_from_the_descriptors_start(kind: str, start: str) -> None:
     pytest.importorskip("triton")
     if kind == "slices":  # each of 48 products of -2^-40, which fp16 rounds to -0
         cut = f"k_cuts=[cut(span=48 start={start} partial_dtype=fp16)]"
@@ -113,7 +115,7 @@ def test_sums_of_minus_zeros_start_where_the_descriptor_says(kind: str, start: s
         cut = f"cut(count=4 start={start}) cut(span=33)" if kind == "lanes" else f"cut(count=33 start={start})"
         desc, left, right = scalar(130, cut, "bf16"), 0x8001, 0x0001
     a, b = np.full((8, desc.k), left, dtype=np.uint16), np.full((desc.k, 16), right, dtype=np.uint16)
-    found = ran(desc, a, b, None, "C")
+    found = simulated(desc, a, b, None, "C")
     assert (found == evaluate(desc, a, b)).all()
     assert (found == (0x8000 if start == "first" else 0)).all()
 
@@ -128,7 +130,7 @@ SCALARS = (
     (430, f"cut(layout=strided count=20 tile=4 groups=[{'group(count=2) ' * 4}])", 3),
     (330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)", 3),
     (600, "cut(count=2) cut(span=256)", 3),
-    (9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)", 1),
+    (9100, f"{STRIDED_BLOCKS} merge=halves) cut(layout=strided count=128 merge=halves)", 1),
     (9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) cut(layout=strided count=128 merge=halves)", 1),
     (90, f"cut(layout=strided count=33 tile=128 groups=[{WARPS}]) cut(layout=strided count=128 merge=halves)", 1),
 )
@@ -137,9 +139,7 @@ SCALARS = (
 @pytest.mark.parametrize("start", ["first", "zero"])
 @pytest.mark.parametrize("left", [[0x8001], [0x8001, 0x0001], [0x8001, 0x9F80]], ids=["minus", "both", "some larger"])
 @pytest.mark.parametrize(("k", "cuts", "n"), SCALARS)
-def test_products_too_small_for_fp32_are_added_as_the_descriptor_says(
-    k: int, cuts: str, n: int, left: list[int], start: str
-) -> None:
+def test_products_that_underflow_fp32(k: int, cuts: str, n: int, left: list[int], start: str) -> None:
     pytest.importorskip("triton")
     if start == "zero":
         cuts = f"cut(count=1 start=zero) {cuts}"
@@ -148,18 +148,18 @@ def test_products_too_small_for_fp32_are_added_as_the_descriptor_says(
     desc = scalar(k, cuts, "bf16")
     a = np.random.default_rng(k).choice(np.array(left, dtype=np.uint16), (2, k))
     b = np.full((k, n), 0x0001, dtype=np.uint16)
-    found = ran(desc, a, b, None, "C")
+    found = simulated(desc, a, b, None, "C")
     assert (found == evaluate(desc, a, b)).all()
     assert start == "first" or len(left) > 1 or not found.any()
 
 
-@pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, mapped=True)], ids=str)
+@pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, tma=True)], ids=str)
 @pytest.mark.parametrize("start", ["first", "zero"])
-def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Schedule) -> None:
+def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Schedule) -> None:
     pytest.importorskip("triton")
     desc = matrix(48, WGMMA, f"k_cuts=[cut(span=64 start={start} partial_dtype=fp16)]")
     a, b = np.full((8, 48), 0x8010, dtype=np.uint16), np.full((48, 16), 0x0010, dtype=np.uint16)
-    found = ran(desc, a, b, chosen, "C")
+    found = simulated(desc, a, b, chosen, "C")
     assert (found == evaluate(desc, a, b)).all()
     assert (found == (0x8000 if start == "first" else 0)).all()
 
@@ -188,10 +188,12 @@ def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Sc
             matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
             24, 96, Schedule(64, 32, 128, 8, 4, 3, 0, True, True),
         ),
-        (matrix(107, HALF, "k_loop_step=32 short_iteration=first"), 16, 16, None),
+        (matrix(107, MMA_K8, "k_loop_step=32 short_iteration=first"), 16, 16, None),
         (matrix(169, MMA, "k_loop_step=64 short_iteration=first", "bf16"), 16, 16, None),
         (
-            matrix(300, HALF, "k_loop_step=32 short_iteration=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"),
+            matrix(
+                300, MMA_K8, "k_loop_step=32 short_iteration=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"
+            ),
             17, 9, None,
         ),
         (matrix(300, MMA, "k_loop_step=64 short_iteration=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
@@ -209,7 +211,7 @@ def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Sc
         (scalar(600, "cut(count=2) cut(span=256)", "bf16"), 5, 3, None),
         (scalar(600, "cut(count=4 start=zero) cut(span=128)", "bf16"), 5, 3, None),
         (scalar(30), 6, 3, None),
-        (scalar(9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
+        (scalar(9100, f"{STRIDED_BLOCKS} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
         (
             scalar(9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) "
                          "cut(layout=strided count=128 merge=halves)"),
@@ -231,8 +233,8 @@ def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Sc
 def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chosen: Schedule | None) -> None:
     pytest.importorskip("triton")
     random = np.random.default_rng(desc.k)
-    a, b = drawn((m, desc.k), desc.left_dtype, random), drawn((desc.k, n), desc.right_dtype, random)
-    found = ran(desc, a, b, chosen, "F" if desc.left_dtype == "e4m3" else "C")
+    a, b = random_patterns((m, desc.k), desc.left_dtype, random), random_patterns((desc.k, n), desc.right_dtype, random)
+    found = simulated(desc, a, b, chosen, "F" if desc.left_dtype == "e4m3" else "C")
     assert (found == evaluate(desc, a, b)).all()
 
 
@@ -256,13 +258,13 @@ def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chose
         ("slices", matrix(512, WGMMA, "k_cuts=[cut(layout=strided count=2 tile=64)]")),
     ],
 )  # fmt: skip
-def test_what_cannot_be_honoured_is_refused(why: str, desc: GEMMDesc) -> None:
-    with pytest.raises(Refused, match=why):
+def test_unsupported_descriptors_raise(why: str, desc: GEMMDesc) -> None:
+    with pytest.raises(UnsupportedGEMM, match=why):
         plan(desc)
 
 
 def _middle_first(count: int) -> list[Addition]:
-    """Round after round by a bit of the lane's number, from bit 1 upwards, and bit 0 last."""
+    """Return rounds over the bits of the lane index: from bit 1 upwards, bit 0 last."""
     found, left, bits = [], list(range(count)), (count - 1).bit_length()
     for bit in (*range(1, bits), 0)[:bits]:
         left = [part for part in left if not part >> bit & 1]
@@ -282,29 +284,29 @@ ADDED = (
 )  # fmt: skip
 
 
-def test_every_order_of_lanes_is_run_or_refused_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_merge_order_of_lanes_is_simulated_or_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     for order in ADDED:
         monkeypatch.setitem(MERGE_ORDERS, order.name, order)
     random = np.random.default_rng(8)
-    a, b = drawn((2, 300), "fp16", random), drawn((300, 3), "fp16", random)
+    a, b = random_patterns((2, 300), "fp16", random), random_patterns((300, 3), "fp16", random)
     found = {}
     for name, order in MERGE_ORDERS.items():
         cut = f"cut(layout=strided count=8 tile=4 merge={name})"
         desc = scalar(300, cut).model_copy(update={"output_dtype": "fp32"})
         if order.running_sum or index_bits(order, 8):
-            found[name] = ran(desc, a, b, None).tobytes()
+            found[name] = simulated(desc, a, b, None).tobytes()
             assert found[name] == evaluate(desc, a, b).tobytes()
         else:
             with pytest.raises(
-                Refused, match=f"^lanes added {order.words}: these kernels add them one after the other"
+                UnsupportedGEMM, match=f"^lanes added {order.words}: these kernels add them one after the other"
             ):
                 plan(desc)
     assert MERGE_ORDERS.keys() - found.keys() == {"outside-in"}
     assert len(set(found.values())) == len(found)
 
 
-def test_every_order_of_slices_is_run_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_merge_order_of_slices_is_planned_or_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     for order in ADDED:
         monkeypatch.setitem(MERGE_ORDERS, order.name, order)
     for name in MERGE_ORDERS:
@@ -312,11 +314,11 @@ def test_every_order_of_slices_is_run_or_refused(monkeypatch: pytest.MonkeyPatch
         if name in SLICE_ORDERS:
             assert plan(desc).slices.number == 4
         else:
-            with pytest.raises(Refused, match=r"the last one short, added one after the other$"):
+            with pytest.raises(UnsupportedGEMM, match=r"the last one short, added one after the other$"):
                 plan(desc)
 
 
-def test_a_schedule_that_would_move_bits_is_refused() -> None:
+def test_a_schedule_that_would_change_bits_raises() -> None:
     def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
         raise AssertionError(shape, dtype)
 
@@ -326,34 +328,34 @@ def test_a_schedule_that_would_move_bits_is_refused() -> None:
         Schedule(32, 64, 128), Schedule(64, 64, 64), Schedule(64, 64, 128, warps=2), Schedule(64, 8, 128),
         Schedule(64, 16, 128, warps=8),
     ):  # fmt: skip
-        with pytest.raises(Refused, match="fp8 takes turns of 128 k"):
-            calls(plan(desc), chosen, *sides, workspace)
+        with pytest.raises(UnsupportedGEMM, match="fp8 needs iterations of 128 k"):
+            kernel_calls(plan(desc), chosen, *sides, workspace)
     first = matrix(107, MMA, "k_loop_step=32 short_iteration=first")
-    with pytest.raises(Refused, match="part the turn of 32 evenly"):
-        calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
+    with pytest.raises(UnsupportedGEMM, match="divides the iteration of 32 k that runs first"):
+        kernel_calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
 
 
-def test_cuts_that_close_an_accumulator_have_a_span_alone() -> None:
+def test_cuts_that_start_accumulators_are_given_by_their_span() -> None:
     assert plan(scalar(600, "cut(span=512)")) == plan(GEMMDesc(**{**vars(scalar(600)), "k_cuts": (Cut(span=512),)}))
 
 
 def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any, Any]]:
-    """The kernels that a schedule launches: their calls, and what the compiler made of them."""
+    """Return the calls of the kernels that a schedule launches, each with the compiled kernel."""
     from bitwise_triton.arguments import Buffer, TensorMap
     from bitwise_triton.configurations import compile_configuration
 
     def described(each: Any) -> Any:
-        if isinstance(each, Map):
+        if isinstance(each, MatrixMap):
             return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
         return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
-    left, second = Matrix("A", (m, desc.k), (desc.k, 1), "fp16"), Matrix("B", (desc.k, n), (n, 1), "fp16")
+    left, right_matrix = Matrix("A", (m, desc.k), (desc.k, 1), "fp16"), Matrix("B", (desc.k, n), (n, 1), "fp16")
     out = Matrix("C", (m, n), (n, 1), "fp16")
     found = []
-    for call in calls(plan(desc), chosen, left, second, out, workspace):
+    for call in kernel_calls(plan(desc), chosen, left, right_matrix, out, workspace):
         arguments = {name: described(each) for name, each in call.arguments.items()}
         constants = dict(call.constants)
         found.append((call, compile_configuration(call.kernel, arguments, constants, grid=call.grid, **call.options)))
@@ -361,7 +363,7 @@ def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any
 
 
 def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:
-    """The one kernel that a schedule launches, as the checker reads it."""
+    """Return the only kernel that a schedule launches, as a source for the checker."""
     ((_, found),) = compiled(desc, m, n, chosen)
     launch = Launch.model_validate({"file": "product.ptx", **found.manifest_entry})
     return Source(str(chosen), found.assembly, launch)
@@ -383,9 +385,7 @@ def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_kernel_that_begins_early_waits_before_it_touches_memory(
-    desc: GEMMDesc, chosen: Schedule, number: int
-) -> None:
+def test_a_dependent_launch_waits_before_it_accesses_memory(desc: GEMMDesc, chosen: Schedule, number: int) -> None:
     pytest.importorskip("triton")
     found = compiled(desc, 128, 64, chosen)
     assert len(found) == number
@@ -397,7 +397,7 @@ def test_a_kernel_that_begins_early_waits_before_it_touches_memory(
         assert wait < start < first
 
 
-def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
+def test_schedules_of_one_descriptor_are_one_equivalence_class() -> None:
     pytest.importorskip("triton")
     schedules = (
         Schedule(64, 32, 64, 8, 4, 3), Schedule(64, 64, 32, 4, 4, 4), Schedule(128, 32, 128, 8, 8, 2),
@@ -405,7 +405,7 @@ def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
         Schedule(64, 32, 64, 8, 4, 3, 0, True, True), Schedule(64, 64, 64, 8, 4, 2, 0, True, False, 2),
     )  # fmt: skip
     sources = [captured(matrix(200, WGMMA), 128, 64, chosen) for chosen in schedules]
-    sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_iteration=first"), 128, 64, Schedule(64, 32, 64)))
+    sources.append(captured(matrix(200, MMA_K8, "k_loop_step=32 short_iteration=first"), 128, 64, Schedule(64, 32, 64)))
     found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
     assert [len(each) for each in found.classes] == [7, 1]

@@ -1,4 +1,4 @@
-"""Schedules of products: which are worth trying, which are kept, and launches that are kept with them."""
+"""Schedules of products: candidates, tuned schedules, and prepared launches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
 from bitwise_nvidia_sm90.gemm.launch import KernelCall
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices, plan
-from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, default
-from bitwise_nvidia_sm90.gemm.schedule_ranking import SHARED, choices, costs, expected
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
+from bitwise_nvidia_sm90.gemm.schedule_ranking import SHARED_BYTES, costs, expected_seconds, schedules_to_try
 
 WGMMA = "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16"
 MMA = (
@@ -35,70 +35,70 @@ def matrix(k: int, rest: str, dtype: str = "fp16", out: str = "fp16") -> GEMMDes
 
 @pytest.mark.parametrize(("m", "n"), [(1, 4096), (16, 2048), (256, 12288), (3072, 1536), (16384, 8192)])
 @pytest.mark.parametrize("desc", [matrix(4096, WGMMA), matrix(8, WGMMA), matrix(4096, FP8, "e4m3", "bf16")], ids=str)
-def test_what_is_tried_fits_and_ends_with_what_runs_everywhere(desc: GEMMDesc, m: int, n: int) -> None:
+def test_candidates_fit_and_end_with_the_fallback(desc: GEMMDesc, m: int, n: int) -> None:
     made = plan(desc)
     assert isinstance(made, MatrixPlan)
-    found = choices(made, m, n)
-    assert found[-1] == default(made, m, n)
-    assert not found[-1].mapped
+    found = schedules_to_try(made, m, n)
+    assert found[-1] == fallback(made, m, n)
+    assert not found[-1].tma
     assert 4 <= len(found) == len(set(found)) <= 32
-    ranked = [expected(made, each, m, n) for each in found[:-1]]
+    ranked = [expected_seconds(made, each, m, n) for each in found[:-1]]
     assert ranked == sorted(ranked)
     for each in found:
         check(made, each)
-        if each.mapped:
-            size = 1 if made.block else 2
-            assert (each.block_m + each.block_n) * each.block_k * size * each.stages <= SHARED
+        if each.tma:
+            size = 1 if made.accumulator_k else 2
+            assert (each.block_m + each.block_n) * each.block_k * size * each.stages <= SHARED_BYTES
 
 
-def test_short_iterations_first_are_tried_by_pointers_alone() -> None:
-    found = choices(plan(matrix(169, MMA)), 512, 512)
+def test_plans_with_the_short_iteration_first_do_not_use_tma() -> None:
+    found = schedules_to_try(plan(matrix(169, MMA)), 512, 512)
     assert len(found) > 4
-    assert not any(each.mapped for each in found)
+    assert not any(each.tma for each in found)
 
 
-def test_expected_times_grow_with_the_work() -> None:
+def test_expected_times_increase_with_the_work() -> None:
     chosen = Schedule(128, 128, 64, 8, 4, 4, 0, True)
     made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
-    few, many = expected(made, chosen, 128 * 132, 128), expected(made, chosen, 128 * 132 * 2, 256)
+    few, many = expected_seconds(made, chosen, 128 * 132, 128), expected_seconds(made, chosen, 128 * 132 * 2, 256)
     assert costs()["launch"] < few < many
-    assert chosen.jobs(129, 256) == 4
-    assert Schedule(128, 64, turned=True, mapped=True).jobs(96, 256) == 4
+    assert chosen.tiles(129, 256) == 4
+    assert Schedule(128, 64, transposed=True, tma=True).tiles(96, 256) == 4
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(measured.VARIABLE, str(tmp_path / "kept" / "schedules.json"))
+    monkeypatch.setenv(measured.FILE_VARIABLE, str(tmp_path / "tuned" / "schedules.json"))
     monkeypatch.setattr(measured, "_tuned", {})
-    monkeypatch.setattr(measured, "key_of", lambda desc, a, b, out: f"{desc.k} {out.shape}")
-    measured._read.cache_clear()
-    return measured.kept_in()
+    monkeypatch.setattr(measured, "schedule_key", lambda desc, a, b, out: f"{desc.k} {out.shape}")
+    measured._load_file.cache_clear()
+    return measured.schedule_file()
 
 
-def test_a_kept_schedule_comes_first_in_later_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tuned_schedule_comes_first_in_later_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desc, out = matrix(4096, WGMMA), SimpleNamespace(shape=(512, 512))
     chosen = Schedule(64, 64, 64, 8, 4, 5, 0, True)
-    measured.keep("4096 (512, 512)", chosen, folder)
-    measured.keep("other", Schedule(64, 64), folder)
+    measured.store("4096 (512, 512)", chosen, folder)
+    measured.store("other", Schedule(64, 64), folder)
     monkeypatch.setattr(measured, "_tuned", {})
     found = list(measured.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
     assert found[0] == chosen
-    assert found[1:][-4:] == choices(plan(desc), 512, 512, most=4)
+    assert found[1:][-4:] == schedules_to_try(plan(desc), 512, 512, most=4)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"4096 (512, 512)": {"height": 3}}', '{"4096 (512, 512)": 5}'])
-def test_a_file_that_cannot_be_read_keeps_none(folder: Path, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_ignored(folder: Path, text: str) -> None:
     folder.parent.mkdir(parents=True)
     folder.write_text(text)
     desc, out = matrix(4096, WGMMA), SimpleNamespace(shape=(512, 520))
     found = list(measured.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
-    assert found == choices(plan(desc), 512, 520, most=4)
+    assert found == schedules_to_try(plan(desc), 512, 520, most=4)
 
 
-def test_shipped_schedules_are_of_their_shapes() -> None:
-    for (m, n, k, slices, block), chosen in measured._table().items():
+def test_shipped_schedules() -> None:
+    for (m, n, k, slices, block), chosen in measured._shipped_table().items():
         made = MatrixPlan(k, Slices(slices, -(-k // slices)), 0, False, block)
-        assert chosen.mapped
+        assert chosen.tma
         assert measured.shipped(made, m, n) == chosen
         assert measured.shipped(made, m + 1, n) is None
         if slices == 1:
@@ -109,7 +109,7 @@ def test_shipped_schedules_are_of_their_shapes() -> None:
 
 
 class Compiled:
-    """What a kernel was called with, again and again."""
+    """A stand-in for a compiled kernel that records the arguments of its calls."""
 
     def __init__(self, calls: list[Any], text: str) -> None:
         self.calls, self.asm, self.hash = calls, {"ptx": text}, "code"
@@ -120,7 +120,7 @@ class Compiled:
 
 
 class Kernel:
-    """A kernel that only writes down its calls."""
+    """A stand-in for a Triton kernel that records its calls."""
 
     arg_names = ("A", "B", "C", "N", "BLOCK")
 
@@ -137,7 +137,7 @@ class Kernel:
 
 
 class Matrix:
-    """A tensor's name."""
+    """A stand-in for a tensor, with a name."""
 
     def __init__(self, name: str) -> None:
         self.name, self.device = name, "here"
@@ -147,8 +147,10 @@ class Matrix:
         return Matrix(self.name)
 
 
-def kept(monkeypatch: pytest.MonkeyPatch, kernel: Kernel, made: Any, a: Matrix, b: Matrix, out: Matrix) -> Any:
-    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any) -> list[KernelCall]:
+def prepared_product(
+    monkeypatch: pytest.MonkeyPatch, kernel: Kernel, made: Any, a: Matrix, b: Matrix, out: Matrix
+) -> Any:
+    def kernel_calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any) -> list[KernelCall]:
         space = workspace((2, 3, 4), "fp32")
         return [
             KernelCall(kernel, (2,), {"A": a, "B": b, "C": space, "N": 7}, {"BLOCK": 3}, {"num_warps": 1}),
@@ -157,15 +159,15 @@ def kept(monkeypatch: pytest.MonkeyPatch, kernel: Kernel, made: Any, a: Matrix, 
 
     torch = SimpleNamespace(float32="float32", empty=lambda shape, dtype, device: Matrix(f"{dtype} {shape}"))
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(prepared, "calls", calls)
+    monkeypatch.setattr(prepared, "kernel_calls", kernel_calls)
     return prepared.prepare(matrix(64, WGMMA), made, Schedule(64, 64), a, b, out)  # type: ignore[arg-type]
 
 
-def test_a_kept_launch_takes_the_matrices_of_its_call_even_where_the_first_call_gave_one_twice(
+def test_a_prepared_launch_uses_the_matrices_of_its_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel, twice = Kernel(), Matrix("x")
-    found = kept(monkeypatch, kernel, None, twice, twice, Matrix("out"))
+    found = prepared_product(monkeypatch, kernel, None, twice, twice, Matrix("out"))
     found.run(Matrix("a"), Matrix("b"), Matrix("c"))
     names = [[getattr(each, "name", each) for each in arguments] for arguments in kernel.calls[2:]]
     assert names == [["a", "b", "float32 (2, 3, 4)", 7, 3], ["c", "float32 (2, 3, 4)", "c", 7, 3]]
@@ -173,14 +175,19 @@ def test_a_kept_launch_takes_the_matrices_of_its_call_even_where_the_first_call_
     assert held == [None, None, None, 7, 3] * 2
 
 
-def test_fp8_by_other_instructions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fp8_by_mma_sync_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     made = plan(matrix(256, FP8, "e4m3", "bf16"))
-    with pytest.raises(prepared.Refused, match=r"run fp8 by mma\.sync"):
-        kept(monkeypatch, Kernel("mma.sync.aligned.m16n8k16"), made, *map(Matrix, "abc"))
-    assert kept(monkeypatch, Kernel("wgmma.mma_async"), made, *map(Matrix, "abc")).workspace == ((2, 3, 4), "float32")
+    with pytest.raises(prepared.UnsupportedGEMM, match=r"run fp8 by mma\.sync"):
+        prepared_product(monkeypatch, Kernel("mma.sync.aligned.m16n8k16"), made, *map(Matrix, "abc"))
+    assert prepared_product(monkeypatch, Kernel("wgmma.mma_async"), made, *map(Matrix, "abc")).workspace == (
+        (2, 3, 4),
+        "float32",
+    )
 
 
-def test_kernels_are_compared_with_others_when_they_first_run(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_the_first_result_of_kernels_is_compared_with_the_fallback(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("triton")
     ran: list[Schedule] = []
@@ -189,37 +196,37 @@ def test_kernels_are_compared_with_others_when_they_first_run(monkeypatch: pytes
     def prepare(desc: Any, made: Any, chosen: Schedule, a: Any, b: Any, out: Any) -> Any:
         ran.append(chosen)
         out.copy_(a @ b)
-        code = f"{chosen.block_m} {chosen.mapped}"
+        code = f"{chosen.block_m} {chosen.tma}"
         if code in wrong:
             out[0, 1] += 1
-        return prepared.Prepared(desc, chosen, (prepared.Ready(code, lambda: None, (), ()),), None)
+        return prepared.PreparedProduct(desc, chosen, (prepared.CompiledLaunch(code, lambda: None, (), ()),), None)
 
     monkeypatch.setattr(run, "prepare", prepare)
-    monkeypatch.setattr(run, "_kept", {})
+    monkeypatch.setattr(run, "_prepared", {})
     monkeypatch.setattr(run, "_compared", set())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    desc, last = matrix(64, WGMMA), default(plan(matrix(64, WGMMA)), 48, 64)
+    desc, last = matrix(64, WGMMA), fallback(plan(matrix(64, WGMMA)), 48, 64)
     a, b = torch.ones(48, 64).half(), torch.ones(64, 64).half()
     out = torch.empty(64, 48).half().t()
 
     def first() -> list[Schedule]:
         ran.clear()
-        run.forget()
+        run.clear_cache()
         assert run.run(desc, a, b, out) is out
         return list(ran)
 
     (chosen, everywhere), again = first(), first()
-    assert (chosen.mapped, everywhere) == (True, last)
-    assert again == [chosen, last]  # one value alone shows little
+    assert (chosen.tma, everywhere) == (True, last)
+    assert again == [chosen, last]  # an output of one repeated value does not count
     a[3, 4] = 2
     assert first() == [chosen, last]
     assert first() == [chosen]
     monkeypatch.setattr(run, "_compared", set())
     wrong.append(f"{chosen.block_m} True")
-    with pytest.raises(measured.Unequal, match="nothing here can say which"):
+    with pytest.raises(measured.ScheduleMismatch, match="which one is unknown"):
         first()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert first() == [chosen]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(run, "LARGEST", 48 * 64 - 1)
+    monkeypatch.setattr(run, "LARGEST_COMPARED", 48 * 64 - 1)
     assert first() == [chosen]

@@ -1,4 +1,4 @@
-"""Global memory within one launch: what is ordered is read, what a race decides never is."""
+"""Global memory within one launch: ordered accesses are analysed, races are Unknown."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
 mul.wide.u32 %rd6, %r2, 256; add.s64 %rd5, %rd5, %rd6;
 ld.global.b32 %r3, [%rd1]; ld.global.b32 %r4, [%rd1+4];
 """
-"""Threads hold two loaded numbers; %rd5 is a place of its own in b; %p0, %p1, %p3 choose one thread, %p2 two."""
+"""Each thread has two loaded numbers; %rd5 is its own address in b; %p0, %p1, %p3 select one thread, %p2 two."""
 
 
-def reading(body: str, blocks: int = 1) -> AnalysisResult:
+def analysis(body: str, blocks: int = 1) -> AnalysisResult:
     launch = Launch.model_validate(
         {"file": "k.ptx", "entry": "k", "grid": [blocks], "block": [64], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )
@@ -41,15 +41,15 @@ DEFINED = {
     "read after a barrier": "@%p0 st.global.b32 [%rd2], %r3; bar.sync 0; ld.global.b32 %r5, [%rd2]; "
     "bar.sync 0; st.global.b32 [%rd5], %r5;",
     "read by its writer": "st.global.b32 [%rd5], %r3; ld.global.b32 %r5, [%rd5]; st.global.b32 [%rd5+16384], %r5;",
-    "sum at a known place": "red.global.relaxed.gpu.add.u32 [%rd2], %r3;",
-    "sum at computed places": "and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; add.s64 %rd8, %rd2, %rd7; "
+    "sum at a known address": "red.global.relaxed.gpu.add.u32 [%rd2], %r3;",
+    "sum at computed addresses": "and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; add.s64 %rd8, %rd2, %rd7; "
     "red.global.relaxed.gpu.add.u32 [%rd8], %r4;",
 }
 
 
 @pytest.mark.parametrize("body", DEFINED.values(), ids=DEFINED.keys())
-def test_the_defined_ones_are_read(body: str) -> None:
-    assert reading(body).unknown is None
+def test_defined_kernels_are_analysed(body: str) -> None:
+    assert analysis(body).unknown is None
 
 
 SUM = "add.rn.f32 %r5, %r3, %r4; "
@@ -68,43 +68,43 @@ SUM = "add.rn.f32 %r5, %r3, %r4; "
          f"mov.b32 %r6, 0; {SUM} @!%p2 st.global.b32 [%rd5], %r6; @%p2 st.global.b32 [%rd5], %r5;"),
     ],
 )  # fmt: skip
-def test_what_is_overwritten_does_not_show(twice: str, once: str) -> None:
-    found = reading(twice)
+def test_an_overwritten_value_does_not_matter(twice: str, once: str) -> None:
+    found = analysis(twice)
     assert found.signature is not None
-    assert found.signature == reading(once).signature
+    assert found.signature == analysis(once).signature
 
 
-SCATTER = DEFINED["sum at computed places"]
+SCATTER = DEFINED["sum at computed addresses"]
 RACES = {
-    "a copy and a sum at one place by two threads": "add.rn.f32 %r5, %r3, %r4; @%p0 st.global.b32 [%rd2], %r3; "
+    "a copy and a sum at one address by two threads": "add.rn.f32 %r5, %r3, %r4; @%p0 st.global.b32 [%rd2], %r3; "
     "@%p1 st.global.b32 [%rd2], %r5;",
     "another store of the same instruction may come later": "@%p2 st.global.b32 [%rd2], %r3; "
     "@%p1 st.global.b32 [%rd2], %r4;",
-    "the race shows in what is read and then overwritten": "selp.b32 %r5, %r3, %r4, %p1; "
+    "a racing value is loaded and then overwritten": "selp.b32 %r5, %r3, %r4, %p1; "
     "@%p2 st.global.b32 [%rd2], %r5; bar.sync 0; ld.global.b32 %r6, [%rd2]; bar.sync 0; "
     "@%p0 st.global.b32 [%rd2], %r3; st.global.b32 [%rd5+4096], %r6;",
-    "one of two stores is another thread's": "@%p1 ld.global.b32 %r5, [%rd2]; @%p2 st.global.b32 [%rd2], %r3; "
+    "two stores by different threads": "@%p1 ld.global.b32 %r5, [%rd2]; @%p2 st.global.b32 [%rd2], %r3; "
     "@%p1 st.global.b32 [%rd5+4096], %r5;",
-    "the first thread reads what all add to": "@%p0 ld.global.b32 %r5, [%rd2]; "
+    "one thread reads the sum of all": "@%p0 ld.global.b32 %r5, [%rd2]; "
     "red.global.relaxed.gpu.add.u32 [%rd2], %r3; @%p0 st.global.b32 [%rd1+4096], %r5;",
-    "read after a sum at computed places": f"{SCATTER} ld.global.b32 %r5, [%rd2]; st.global.b32 [%rd1+4096], %r5;",
-    "read before a sum at computed places": f"ld.global.b32 %r5, [%rd2]; {SCATTER} and.b32 %r5, %r5, 0; "
+    "read after a sum at computed addresses": f"{SCATTER} ld.global.b32 %r5, [%rd2]; st.global.b32 [%rd1+4096], %r5;",
+    "read before a sum at computed addresses": f"ld.global.b32 %r5, [%rd2]; {SCATTER} and.b32 %r5, %r5, 0; "
     "red.global.relaxed.gpu.add.u32 [%rd2], %r5;",
-    "gathered beside a sum at computed places": "and.b32 %r9, %r4, 7; mul.wide.u32 %rd9, %r9, 4; "
+    "gather next to a sum at computed addresses": "and.b32 %r9, %r4, 7; mul.wide.u32 %rd9, %r9, 4; "
     "add.s64 %rd10, %rd2, %rd9; ld.global.b32 %r10, [%rd10]; and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; "
     "add.s64 %rd8, %rd2, %rd7; red.global.relaxed.gpu.add.u32 [%rd8], %r10;",
 }
 
 
 @pytest.mark.parametrize("body", RACES.values(), ids=RACES.keys())
-def test_a_race_is_not_read(body: str) -> None:
-    assert reading(body).signature is None
+def test_a_race_is_unknown(body: str) -> None:
+    assert analysis(body).signature is None
 
 
-def test_a_block_reads_later_what_another_block_adds_to() -> None:
+def test_a_load_after_an_atomic_of_another_block() -> None:
     body = (
         "setp.eq.s32 %p4, %r2, 0; and.pred %p5, %p0, %p4; bar.sync 0; @%p5 ld.global.b32 %r5, [%rd2+64]; "
         "@!%p4 red.global.relaxed.gpu.add.u32 [%rd2+64], %r3; @%p5 st.global.b32 [%rd1+4096], %r5;"
     )
-    assert reading(body, blocks=2).signature is None
-    assert reading(body.replace("[%rd2+64], %r3", "[%rd2+68], %r3"), blocks=2).unknown is None
+    assert analysis(body, blocks=2).signature is None
+    assert analysis(body.replace("[%rd2+64], %r3", "[%rd2+68], %r3"), blocks=2).unknown is None

@@ -1,4 +1,4 @@
-"""The launcher of sm_90, as far as it goes without its GPU."""
+"""The launcher of sm_90, as far as it can be tested without a GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["descriptor"])
-def test_its_samples_are_descriptors_that_the_kernels_run(run: dict[str, object]) -> None:
+def test_its_samples_are_supported_descriptors(run: dict[str, object]) -> None:
     desc = read(str(run["descriptor"]))
     assert isinstance(desc, GEMMDesc)
     assert write(desc) == run["descriptor"]
@@ -41,7 +41,7 @@ def missing(monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tu
     cuda = SimpleNamespace(is_available=lambda: capability is not None, get_device_capability=lambda: capability)
     monkeypatch.setattr(launcher, "find_spec", lambda name: name in installed or None)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    return launcher.Products().missing()
+    return launcher.GEMMLauncher().missing()
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def missing(monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tu
         ({"torch", "triton"}, (9, 0), None),
     ],
 )
-def test_it_says_what_is_missing(
+def test_missing_requirements_are_named(
     monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tuple[int, int] | None, said: str | None
 ) -> None:
     assert missing(monkeypatch, installed, capability) == said
 
 
-def test_it_runs_products_only() -> None:
+def test_it_runs_only_gemm_descriptors() -> None:
     with pytest.raises(DescriptorError, match="products_sm_90 runs a GEMMDesc on a and b"):
-        launcher.Products().launch(index_bits(4), np.zeros((1, 4), np.uint32))
+        launcher.GEMMLauncher().launch(index_bits(4), np.zeros((1, 4), np.uint32))
 
 
 def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,5 +80,5 @@ def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.Monkey
     desc = GEMMDesc(k=4, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma")
     for index in (0, 1):
         a = SimpleNamespace(device=SimpleNamespace(index=index))
-        launcher.Products().product(desc, a, a, a)
+        launcher.GEMMLauncher().product(desc, a, a, a)
     assert (ran, current) == ([0, 1], [0])

@@ -51,7 +51,7 @@ def on_device(opcode: str, *operands: Words) -> Words:
 
 
 def measured_table(name: str) -> Words:
-    """Return the results of the unit for every significand (see `approximations.NEAR`)."""
+    """Return the results of the unit for every significand (see `approximations.REFERENCES`)."""
     if name == "ex2":
         operands = (np.arange(1 << 23) / 2.0**23).astype(np.float32).view(np.uint32)
     else:

@@ -85,7 +85,8 @@ class Bench:
                 # These values specialise the kernel, apart from the schedule.
                 marks = [number % 16 == 0 for number in shape[1:]]
                 slices = getattr(planned, "slices", None)
-                fields = [getattr(planned, name, None) for name in ("first", "half", "block", "lanes", "merge")]
+                names = ("short_first", "instruction_k8", "accumulator_k", "lanes", "lane_sum")
+                fields = [getattr(planned, name, None) for name in names]
                 span = 0 if slices is None else slices.span // getattr(schedule, "block_k", 1)
                 key = (schedule, slices is not None and slices.number > 1, *fields, *marks, shape[1] == 1, span < 2)
                 if key in known:

@@ -25,7 +25,7 @@ from bitwise_bench.cublas.random_queries import random_query
 from bitwise_torch import DroppedWarning, NotCovered, describe, matmul, tune
 
 LAUNCHER = "bitwise_nvidia_sm90.gemm.run"
-"""The module whose `bare` launches a product through Triton's own dispatch."""
+"""The module whose `triton_launch` launches a product through Triton's own dispatch."""
 
 
 def compared(seed: int, count: int) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def overheads() -> dict[str, float]:
         "torch.mm": host_time(lambda: torch.mm(a, b, out=out)),
         "matmul like": host_time(lambda: matmul(a, b, like="cublas", out=out)),
         "matmul desc": host_time(lambda: matmul(a, b, desc=desc, out=out)),
-        "bare launch": host_time(importlib.import_module(LAUNCHER).bare(desc, a, b, out)),
+        "bare launch": host_time(importlib.import_module(LAUNCHER).triton_launch(desc, a, b, out)),
         "plain launch": host_time(lambda: gemm_baseline.run((64, 64, 64, 4, 3), a, b, out)),
         "launcher": host_time(lambda: launcher.product(desc, a, b, out)),
         "compiled": host_time(lambda: compiled(a, b)),

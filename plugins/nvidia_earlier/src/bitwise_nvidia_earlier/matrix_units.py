@@ -1,6 +1,7 @@
-"""mma.sync of Volta, Turing, Ampere and Ada: the numbers of each architecture, and how far they are established.
+"""The rows of mma.sync on Volta, Turing, Ampere and Ada, and how each was established.
 
-The vectors reach one step of 8 products (4 of tf32); that a longer instruction is a chain of such steps is published.
+The public vectors cover one step of 8 products (4 of tf32).  That a longer instruction is a chain of such steps is
+taken from publications.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def _turing() -> list[MmaSpec]:
 
 
 def _ampere(architecture: str) -> list[MmaSpec]:
-    """sm_80 and its descendants: fp16 and bf16 in steps of 8, tf32 in steps of 4."""
+    """Return the rows of sm_80 and its successors: fp16 and bf16 in steps of 8 products, tf32 in steps of 4."""
     eight, four = FusedSum(8, 24, 23, "rz"), FusedSum(4, 24, 23, "rz")
     rows = []
     for k, status in ((8, CHECKED), (16, PUBLISHED)):
@@ -35,7 +36,11 @@ def _ampere(architecture: str) -> list[MmaSpec]:
 
 
 def _ada() -> list[MmaSpec]:
-    """fp8 in two steps of 16, cut at 13 bits; fp32 results keep 13 fraction bits of their 23."""
+    """Return the rows of sm_89: those of sm_80, and fp8.
+
+    An fp8 instruction of k 32 is two steps of 16 products, aligned and truncated at 13 fraction bits; fp32 results keep
+    13 of their 23 fraction bits.
+    """
     rule = FusedSum(16, 13, 13, "rz")
     rows = []
     for left, right in FP8:

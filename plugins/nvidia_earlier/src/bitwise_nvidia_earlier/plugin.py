@@ -1,4 +1,4 @@
-"""What this distribution hands over."""
+"""The hooks of this distribution: matrix-unit rows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""PTX for every NVIDIA architecture: the parser and the instructions that the architectures share."""
+"""PTX: the parser and writer, the opcodes that NVIDIA architectures share, and the contraction audit."""

@@ -1,4 +1,4 @@
-"""What all NVIDIA architectures share: parameters, special registers, memory layout, and the tables of opcodes."""
+"""The part of an architecture that all NVIDIA GPUs share: opcode tables, kernel parameters and memory layout."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from bitwise_core.execution.launch import TensorMap as TensorMapArgument
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.memory.kernel_parameters import value_of
 from bitwise_core.execution.memory.local_memory import CONSTANT_BASE, LOCAL_BASE
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
-from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed
+from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
-    asynchronous,
     atomics,
     compare,
     control,
@@ -27,20 +26,21 @@ from bitwise_nvidia_ptx.opcodes import (
     integer,
     logic,
     matrix_sync,
+    mbarriers,
     memory,
-    memory_barriers,
     tensor_maps,
     warp,
 )
 from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.special_registers import GRID_DEPENDENT, fill_special_registers, fixed_by_launch
 from bitwise_nvidia_ptx.writer import write
 
 SHARED_BASE = 1024
-"""Dynamic shared memory starts here: what is below is the system's, and 1024-byte alignment is what swizzles need."""
+"""The first address of shared memory: lower ones are reserved, and swizzles need an alignment of 1024 bytes."""
 
 COMMON = OpcodeTable(
     asynchronous.TABLE, atomics.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
-    memory.TABLE, memory_barriers.TABLE, tensor_maps.TABLE, warp.TABLE,
+    memory.TABLE, mbarriers.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 
 
@@ -51,9 +51,10 @@ def nvidia_arch(
     bits: BitSupport,
     same_steps: Mapping[str, str] | None = None,
 ) -> Arch:
-    """An architecture of NVIDIA's with its own opcodes beside the common ones.
+    """Return an NVIDIA architecture with the common opcodes and its `own`.
 
-    `same_steps` names the family whose fused steps mma.sync runs, by result, operand and k: `f32 f16 k16`.
+    `targets` are the spellings of `.target`.  `same_steps` maps result type, operand type and k of an mma.sync, for
+    example `f32 f16 k16`, to the family whose fused steps it runs.
     """
     opcodes = OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own)
     return Arch(
@@ -65,71 +66,33 @@ def nvidia_arch(
         parse=parse,
         write=write,
         granule=granule,
-        special=special_registers,
+        special=fill_special_registers,
         prepare=prepare,
         audit_contraction=partial(audit_contraction, opcodes),
-        every_launch=EVERY_LAUNCH,
+        every_launch=PARAMETRIC_SUPPORT,
         bits=bits,
     )
 
 
-_BYTES = ("b8", "u8", "s8", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "prmt")
-_HALVES = ("b16", "u16", "s16", "f16", "bf16", "f16x2", "bf16x2")
+_BYTE_TYPES = ("b8", "u8", "s8", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "prmt")
+_HALFWORD_TYPES = ("b16", "u16", "s16", "f16", "bf16", "f16x2", "bf16x2")
 
 
 def granule(kernel: Kernel) -> int:
-    """The least unit, in bytes, in which the kernel's instructions look at data."""
+    """Return the size in bytes of the smallest unit in which the kernel's instructions access data: 1, 2 or 4."""
     found = 4
     for opcode in {instruction.opcode for instruction in kernel.instructions}:
         parts = opcode.split(".")
-        if any(each in _BYTES for each in parts):
+        if any(each in _BYTE_TYPES for each in parts):
             return 1
-        if any(each in _HALVES for each in parts):
+        if any(each in _HALFWORD_TYPES for each in parts):
             found = 2
     return found
 
 
-def special_registers(machine: Machine, launch: Launch) -> None:
-    """Fills the special registers that the launch fixes; `machine.special["block"]` holds the blocks' numbers."""
-    block = machine.special["block"].astype(np.uint32)
-    thread = np.arange(machine.threads, dtype=np.uint32)[None]
-    size = machine.block
-    grid = launch.grid
-    special = machine.special
-    for axis, value in zip("xyz", _coordinates(block, grid), strict=True):
-        special[f"%ctaid.{axis}"] = value
-    for axis, value in zip("xyz", _coordinates(thread, size), strict=True):
-        special[f"%tid.{axis}"] = value
-    for index, axis in enumerate("xyz"):
-        special[f"%ntid.{axis}"] = literal(size[index], 32)
-        special[f"%nctaid.{axis}"] = literal(grid[index], 32)
-        special[f"%cluster_ctaid.{axis}"] = literal(0, 32)
-        special[f"%cluster_nctaid.{axis}"] = literal(1, 32)
-        special[f"%clusterid.{axis}"] = special[f"%ctaid.{axis}"]
-        special[f"%nclusterid.{axis}"] = literal(grid[index], 32)
-    special["%laneid"] = thread & np.uint32(31)
-    special["%warpid"] = thread >> np.uint32(5)
-    special["%nwarpid"] = literal(-(-machine.threads // 32), 32)
-    special["%cluster_ctarank"] = literal(0, 32)
-    special["%cluster_nctarank"] = literal(1, 32)
-    lane = thread & np.uint32(31)
-    special["%lanemask_lt"] = (np.uint32(1) << lane) - np.uint32(1)
-    special["%lanemask_eq"] = np.uint32(1) << lane
-    special["%lanemask_le"] = special["%lanemask_lt"] | special["%lanemask_eq"]
-    special["%lanemask_gt"] = ~special["%lanemask_le"]
-    special["%lanemask_ge"] = ~special["%lanemask_lt"]
-    special["WARP_SZ"] = literal(32, 32)
-
-
-def _coordinates(number: Array, extent: tuple[int, int, int]) -> list[Array]:
-    x, y, _ = (np.uint32(each) for each in extent)
-    values = [number % x, number // x % y, number // (x * y)]
-    return [literal(0, 32) if extent[index] == 1 else value for index, value in enumerate(values)]
-
-
 def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
-    """Lays out shared arrays and gives every kernel parameter its value.  Raises Unsupported."""
-    _layout(machine, module, kernel)
+    """Assign addresses to arrays and values to kernel parameters.  Raises ManifestError and Unsupported."""
+    _place_arrays(machine, module, kernel)
     if len(launch.args) > len(kernel.parameters):
         raise ManifestError(
             f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
@@ -148,14 +111,14 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
 def _argument(machine: Machine, argument: Argument, parameter: Parameter, index: int) -> Value:
     if argument.kind == "tensor_map":
         assert argument.tensor_map is not None
-        address = tensor_maps.PARAMETER_MAPS + index * tensor_maps.TENSOR_MAP_BYTES
+        address = tensor_maps.PARAMETER_MAP_BASE + index * tensor_maps.TENSOR_MAP_BYTES
         machine.symbols[parameter.name] = address
         tensor_maps.maps_of(machine)[address] = host_tensor_map(argument.tensor_map, machine.buffers)
         return literal(address, 64)
     return value_of(machine, argument, parameter)
 
 
-_WIDTH = {
+_DTYPE_BYTES = {
     "fp64": 8,
     "fp32": 4,
     "tf32": 4,
@@ -171,8 +134,8 @@ _WIDTH = {
 
 
 def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> tensor_maps.TensorMap:
-    """The fields of a tensor map that the host encodes from shape, strides and block."""
-    element = argument.element_bytes or _WIDTH.get(argument.dtype, 1)
+    """Return the tensor map that the host encodes from shape, strides and block.  Raises Unsupported."""
+    element = argument.element_bytes or _DTYPE_BYTES.get(argument.dtype, 1)
     modes = {0: 0, 32: 1, 64: 2, 128: 3}
     if argument.padding != "zero" or argument.swizzle not in modes:
         raise Unsupported("a tensor map with this padding or swizzle is not modelled")
@@ -180,19 +143,19 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
     numbers = {"address": (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset, "element bytes": element,
                "swizzle": modes[argument.swizzle]}  # fmt: skip
     for dimension in range(rank):
-        place = rank - 1 - dimension
-        numbers[f"size {dimension}"] = argument.shape[place]
-        numbers[f"stride {dimension}"] = argument.strides[place] * element
-        numbers[f"box {dimension}"] = argument.block[place]
+        axis = rank - 1 - dimension
+        numbers[f"size {dimension}"] = argument.shape[axis]
+        numbers[f"stride {dimension}"] = argument.strides[axis] * element
+        numbers[f"box {dimension}"] = argument.block[axis]
     return tensor_maps.TensorMap({name: np.full((1, 1), number, dtype=np.uint64) for name, number in numbers.items()})
 
 
-def _layout(machine: Machine, module: Module, kernel: Kernel) -> None:
-    place = LOCAL_BASE
+def _place_arrays(machine: Machine, module: Module, kernel: Kernel) -> None:
+    address = LOCAL_BASE
     for array in kernel.local:
-        place = -(-place // 16) * 16
-        machine.symbols[array.name] = place
-        place += max(array.size, 1)
+        address = -(-address // 16) * 16
+        machine.symbols[array.name] = address
+        address += max(array.size, 1)
     data = bytearray()
     for array in (*module.constants, *module.globals):
         if array.data is not None:
@@ -201,27 +164,27 @@ def _layout(machine: Machine, module: Module, kernel: Kernel) -> None:
             data.extend(array.data)
     if data:
         machine.extra["constants"] = np.frombuffer(bytes(data), dtype=np.uint8)
-    _layout_shared(machine, module, kernel)
+    _place_shared_arrays(machine, module, kernel)
 
 
-def _layout_shared(machine: Machine, module: Module, kernel: Kernel) -> None:
-    """Static shared arrays first, then the dynamic one, as the assembler lays them out up to their order."""
-    place = SHARED_BASE
+def _place_shared_arrays(machine: Machine, module: Module, kernel: Kernel) -> None:
+    """Place static shared arrays first, then the dynamic ones, as the assembler does, except for their order."""
+    address = SHARED_BASE
     for array in (*module.shared, *kernel.shared):
         if array.size:
-            place = -(-place // array.align) * array.align
-            machine.symbols[array.name] = place
-            place += array.size
-    place = -(-place // 1024) * 1024
+            address = -(-address // array.align) * array.align
+            machine.symbols[array.name] = address
+            address += array.size
+    address = -(-address // 1024) * 1024
     for array in (*module.shared, *kernel.shared):
         if not array.size:
-            machine.symbols[array.name] = place
+            machine.symbols[array.name] = address
 
 
-EVERY_LAUNCH = ParametricSupport(
-    layout=_layout,
+PARAMETRIC_SUPPORT = ParametricSupport(
+    layout=_place_arrays,
     block=("%ctaid.x", "%ctaid.y", "%ctaid.z"),
     grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),
-    fixed=fixed,
-    grid_dependent=OF_GRID,
+    fixed=fixed_by_launch,
+    grid_dependent=GRID_DEPENDENT,
 )

@@ -1,10 +1,9 @@
-"""ptxas: where it is, the options Triton gives it, and the machine code it makes, remembered on disk.
+"""ptxas: its location, the options that Triton passes, and cached digests of the machine code that it generates.
 
-Triton's choices, which this module repeats: the wheel carries `ptxas` and `ptxas-blackwell`; the latter is used
-for sm_100 and later, and from Triton 3.9 for sm_90 too.  The options that can change the code are
-`--gpu-name` (with the `a` suffix from sm_90 on), `--regAllocOptLevel=2` from Triton 3.7.1 on, and `--fmad=false` when
-`enable_fp_fusion` is off, in which case its PTX also states `.rn` on every add, sub and mul.  `-lineinfo` and `-v`
-leave the code alone.
+This module follows Triton's choices.  The wheel contains `ptxas` and `ptxas-blackwell`; the latter is used for sm_100
+and later, and from Triton 3.9 also for sm_90.  The options that can change the code are `--gpu-name` (with the suffix
+`a` from sm_90), `--regAllocOptLevel=2` from Triton 3.7.1, and `--fmad=false` if `enable_fp_fusion` is off; in that case
+Triton's PTX also has `.rn` on every add, sub and mul.  `-lineinfo` and `-v` do not change the code.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitwise_nvidia_ptx.machine_code import Line, equal_but_for_predicates, listing
+from bitwise_nvidia_ptx.machine_code import MachineInstruction, equal_up_to_predicates, parse_listing
 
 NO_FUSION = "--fmad=false"
 _SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
@@ -34,16 +33,16 @@ _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
 
 class PtxasNotFound(RuntimeError):
-    """There is no ptxas to ask; the message names what to install or set."""
+    """No ptxas was found, or it does not run; the message says what to install or set."""
 
 
 class AssemblyFailed(RuntimeError):
-    """ptxas refused a text, or could not be run; the message carries what it said."""
+    """ptxas or its disassembler failed on a text; the message contains its first line of output."""
 
 
 @dataclass(frozen=True)
 class Ptxas:
-    """One assembler with fixed options.  `gpu` is the `--gpu-name`."""
+    """One assembler with fixed options.  `gpu` is the `--gpu-name`, `timeout` is in seconds."""
 
     path: str
     gpu: str
@@ -59,13 +58,13 @@ class Ptxas:
         options: tuple[str, ...] | None = None,
         fp_fusion: bool = True,
     ) -> Ptxas:
-        """The assembler for `arch` ("sm_90", "sm_90a"): `path`, else BITWISE_PTXAS, TRITON_PTXAS_PATH
-        (TRITON_PTXAS_BLACKWELL_PATH where Triton would use that one), the installed Triton wheel, PATH.
+        """Find the assembler for `arch` ("sm_90", "sm_90a").
 
-        `options` replaces the options that the installed Triton would give; `fp_fusion=False` adds
-        `--fmad=false`, as Triton does.  It must be the assembler that builds the kernels that are launched:
-        another version may fuse otherwise.
-        Raises PtxasNotFound, ValueError for an `arch` that is not of the form sm_NN.
+        It is `path`, or else the first of: BITWISE_PTXAS, TRITON_PTXAS_PATH (TRITON_PTXAS_BLACKWELL_PATH where Triton
+        uses that one), the installed Triton wheel, PATH.  `options` replaces the options that the installed Triton
+        passes; `fp_fusion=False` adds `--fmad=false`, as Triton does.  The assembler must be the one that builds the
+        launched kernels: another version may fuse other products.
+        Raises PtxasNotFound, and ValueError for an `arch` that is not of the form sm_NN.
         """
         match = re.fullmatch(r"sm_(\d+)([af]?)", arch)
         if match is None:
@@ -83,7 +82,12 @@ class Ptxas:
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
             return cls(os.fspath(path), gpu, options)
         variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
-        for found in (os.environ.get("BITWISE_PTXAS"), os.environ.get(variable), *_wheel(name), shutil.which("ptxas")):
+        for found in (
+            os.environ.get("BITWISE_PTXAS"),
+            os.environ.get(variable),
+            *_in_triton_wheel(name),
+            shutil.which("ptxas"),
+        ):
             if found and os.access(found, os.X_OK) and not os.path.isdir(found):
                 return cls(found, gpu, options)
         raise PtxasNotFound(
@@ -92,49 +96,50 @@ class Ptxas:
 
     @property
     def version(self) -> str:
-        """For example "12.8.93".  Raises PtxasNotFound if it does not run."""
+        """The version, for example "12.8.93".  Raises PtxasNotFound if ptxas does not run."""
         try:
             status = os.stat(self.path)
         except OSError as error:
             raise PtxasNotFound(f"{self.path} cannot be read ({error.strerror}); give the path of a ptxas") from None
-        return _version(self.path, status.st_mtime_ns, status.st_size)
+        return _ptxas_version(self.path, status.st_mtime_ns, status.st_size)
 
     def digest(self, text: str, *, fuse: bool = True) -> str:
-        """A digest of the machine code of a text; from the cache where there is one.
+        """Return the digest of the machine code of a text, cached on disk (see `code_digest`).
 
         `fuse=False` adds `--fmad=false`.  Raises AssemblyFailed.
         """
         text = without_debug(text)
         flags = self._flags(fuse)
-        return _remembered([text, self.version, *flags], lambda: code_digest(self._assemble(text, flags)))
+        return _cached_digest([text, self.version, *flags], lambda: code_digest(self._assemble(text, flags)))
 
-    def like(self, original: str | bytes, text: str, *, fuse: bool = True) -> bool:
-        """Whether the machine code of a text is that of `original`, names of predicates aside.
+    def equal_up_to_predicates(self, original: str | bytes, text: str, *, fuse: bool = True) -> bool:
+        """Return whether the machine code of `text` equals that of `original` up to the names of predicate registers.
 
-        `original` is a text or an object file; `fuse=False` adds `--fmad=false` for the other one.  False too where
-        `machine_code` cannot prove it, or where there is no disassembler beside the assembler.  Raises AssemblyFailed.
+        `original` is a text or an object file; `fuse=False` adds `--fmad=false` for `text`.  False also if
+        `machine_code` cannot prove it, or if no disassembler is found next to the assembler or on PATH.  Raises
+        AssemblyFailed.
         """
         tool = self._disassembler()
         if tool is None:
             return False
         text, flags = without_debug(text), self._flags(fuse)
         if isinstance(original, bytes):
-            return _alike(tool, original, self._assemble(text, flags))
+            return _equal_up_to_predicates(tool, original, self._assemble(text, flags))
         first, own = without_debug(original), self._flags(True)
 
         def compare() -> str:
-            alike = _alike(tool, self._assemble(first, own), self._assemble(text, flags))
+            alike = _equal_up_to_predicates(tool, self._assemble(first, own), self._assemble(text, flags))
             return hashlib.sha256(str(alike).encode()).hexdigest()
 
-        found = _remembered(["names of predicates aside", first, *own, text, *flags, self.version], compare)
+        found = _cached_digest(["names of predicates aside", first, *own, text, *flags, self.version], compare)
         return found == hashlib.sha256(b"True").hexdigest()
 
     def _disassembler(self) -> str | None:
-        beside = os.path.join(os.path.dirname(self.path), "cuobjdump")
-        return beside if os.access(beside, os.X_OK) else shutil.which("cuobjdump")
+        neighbour = os.path.join(os.path.dirname(self.path), "cuobjdump")
+        return neighbour if os.access(neighbour, os.X_OK) else shutil.which("cuobjdump")
 
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
-        """The object file of a text, not cached.  Raises AssemblyFailed."""
+        """Return the object file of a text, not cached.  Raises AssemblyFailed."""
         return self._assemble(without_debug(text), self._flags(fuse))
 
     def _flags(self, fuse: bool) -> list[str]:
@@ -156,18 +161,21 @@ class Ptxas:
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise AssemblyFailed(f"{self.path} did not finish: {error}") from None
             if done.returncode or not target.exists():
-                said = (done.stderr or done.stdout).strip().replace(str(source), "the text").splitlines()
-                raise AssemblyFailed(f"ptxas refuses the text: {said[0] if said else f'exit {done.returncode}'}")
+                output = (done.stderr or done.stdout).strip().replace(str(source), "the text").splitlines()
+                raise AssemblyFailed(f"ptxas rejects the text: {output[0] if output else f'exit {done.returncode}'}")
             return target.read_bytes()
 
 
-def _remembered(key: Sequence[str], find: Callable[[], str]) -> str:
-    """A SHA-256 in hexadecimal, kept on disk under a key that names all it depends on."""
+def _cached_digest(key: Sequence[str], find: Callable[[], str]) -> str:
+    """Return a SHA-256 in hexadecimal from the disk cache, or compute and store it.
+
+    `key` contains everything that the digest depends on.
+    """
     name = hashlib.sha256("\0".join(key).encode()).hexdigest()
     store = cache_directory() / "ptxas" / name[:2] / name
     with contextlib.suppress(OSError):
-        if len(kept := store.read_text(encoding="ascii")) == 64:
-            return kept
+        if len(cached := store.read_text(encoding="ascii")) == 64:
+            return cached
     found = find()
     with contextlib.suppress(OSError):
         store.parent.mkdir(parents=True, exist_ok=True)
@@ -178,18 +186,18 @@ def _remembered(key: Sequence[str], find: Callable[[], str]) -> str:
     return found
 
 
-def _alike(tool: str, first: bytes, second: bytes) -> bool:
-    """Whether two object files agree in all that `code_digest` looks at, names of predicates aside."""
-    (rest, sizes), (others, other_sizes) = _apart(first), _apart(second)
+def _equal_up_to_predicates(tool: str, first: bytes, second: bytes) -> bool:
+    """Return whether two object files agree in everything that `code_digest` covers, up to the names of predicates."""
+    (rest, sizes), (others, other_sizes) = _split_code(first), _split_code(second)
     if rest != others or sizes != other_sizes:
         return False
     listings = [_listing(tool, each) for each in (first, second)]
     if any({name: 16 * len(lines) for name, lines in each.items()} != sizes for each in listings):
         return False
-    return all(equal_but_for_predicates(lines, listings[1][name]) for name, lines in listings[0].items())
+    return all(equal_up_to_predicates(lines, listings[1][name]) for name, lines in listings[0].items())
 
 
-def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[Line, ...]]:
+def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[MachineInstruction, ...]]:
     with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(cubin)
@@ -198,13 +206,13 @@ def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[Line, ...]]:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise AssemblyFailed(f"{tool} did not finish: {error}") from None
     try:
-        return listing(done.stdout)
+        return parse_listing(done.stdout)
     except ValueError as error:
         raise AssemblyFailed(str(error)) from None
 
 
 def without_debug(text: str) -> str:
-    """The text without what only serves readers and debuggers.  The code ptxas makes is the same."""
+    """Return the text without comments and debug information.  ptxas generates the same code for it."""
     text = re.sub(r"^[ \t]*\.(?:loc|file)\b[^\n]*", "", text, flags=re.M)
     text = re.sub(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", "", text, flags=re.M)
     text = _COMMENT.sub(lambda match: match.group() if match.group().startswith('"') else " ", text)
@@ -212,28 +220,28 @@ def without_debug(text: str) -> str:
 
 
 def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/bitwise`, `~/.cache/bitwise` where that is not set."""
+    """Return `$XDG_CACHE_HOME/bitwise`, or `~/.cache/bitwise` if the variable is not set."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bitwise"
 
 
 def code_digest(cubin: bytes) -> str:
-    """SHA-256 over everything in an object file that decides what the GPU executes.
+    """Return the SHA-256 of everything in an object file that determines what the GPU executes.
 
-    That is code, constant banks, initialised memory, sizes of shared memory, and the relocations of these with
-    the names of their symbols.  Debug sections, notes, and tables that only describe the kernel stay out.
-    Raises AssemblyFailed if the bytes are not a 64-bit ELF file.
+    That is code, constant banks, initialised memory, sizes of shared memory, and the relocations of these with the
+    names of their symbols.  Debug sections, notes, and tables that only describe the kernel are excluded.  Raises
+    AssemblyFailed if the bytes are not a 64-bit ELF file.
     """
     digest = hashlib.sha256()
-    for part in sorted(part for _, part in _code(cubin)):
+    for part in sorted(part for _, part in _significant_sections(cubin)):
         digest.update(part)
     return digest.hexdigest()
 
 
-def _apart(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
-    """What `code_digest` looks at without the code of functions, and the bytes of code of each function."""
+def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
+    """Return what `code_digest` covers except the code of functions, and the size in bytes of each function's code."""
     sizes: dict[str, int] = {}
     rest: list[bytes] = []
-    for name, part in _code(cubin):
+    for name, part in _significant_sections(cubin):
         if name.startswith(_FUNCTION):
             sizes[name.removeprefix(_FUNCTION)] = len(part[part.index(b"\0", len(name) + 1) + 1 :])
             rest.append(name.encode())
@@ -242,9 +250,10 @@ def _apart(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
     return sorted(rest), sizes
 
 
-def _code(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _significant_sections(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each section that determines what the GPU executes.  Raises AssemblyFailed."""
     if data[:5] != b"\x7fELF\x02":
-        raise AssemblyFailed("the object file is not a 64-bit ELF file; give what ptxas wrote")
+        raise AssemblyFailed("the object file is not a 64-bit ELF file; give the output of ptxas")
     start = struct.unpack_from("<Q", data, 0x28)[0]
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
@@ -271,7 +280,7 @@ def _code(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) -> Iterator[bytes]:
-    """Each relocation as offset, type, symbol name and addend."""
+    """Yield each relocation as offset, type, symbol name and addend."""
     step = 24 if addends else 16
     for at in range(0, len(content) - step + 1, step):
         offset, info = struct.unpack_from("<QQ", content, at)
@@ -279,12 +288,12 @@ def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) ->
         yield f"{offset},{info & 0xFFFFFFFF},{symbol(info >> 32)},{addend}".encode()
 
 
-def _wheel(name: str) -> Iterator[str]:
-    """The tool inside an installed Triton wheel, found without importing Triton."""
+def _in_triton_wheel(name: str) -> Iterator[str]:
+    """Yield the path of a tool inside an installed Triton wheel, without importing Triton."""
     with contextlib.suppress(ImportError, ValueError):
         spec = importlib.util.find_spec("triton")
-        for place in (spec.submodule_search_locations or ()) if spec else ():
-            yield os.path.join(place, "backends", "nvidia", "bin", name)
+        for package in (spec.submodule_search_locations or ()) if spec else ():
+            yield os.path.join(package, "backends", "nvidia", "bin", name)
 
 
 def _triton_version() -> tuple[int, ...]:
@@ -296,12 +305,12 @@ def _triton_version() -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=32)
-def _version(path: str, modified: int, size: int) -> str:
+def _ptxas_version(path: str, modified: int, size: int) -> str:
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PtxasNotFound(f"{path} does not run ({error}); give the path of a ptxas") from None
-    match = re.search(r"\bV(\d+(?:\.\d+)+)", said)
+    match = re.search(r"\bV(\d+(?:\.\d+)+)", output)
     if match is None:
-        raise PtxasNotFound(f"{path} does not say its version; give the path of a ptxas")
+        raise PtxasNotFound(f"{path} does not print its version; give the path of a ptxas")
     return match[1]

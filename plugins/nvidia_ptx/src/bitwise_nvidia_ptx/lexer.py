@@ -1,7 +1,7 @@
-"""PTX text to tokens: size limit, decoding, comments, and a function's body as a flat list of items.
+"""The lexer of PTX: size limit, decoding, comments, and the body of a function as a flat list of items.
 
-Every pattern is possessive where it repeats and the first failure ends the
-parse, so the time is linear in the text whatever it holds.
+Every repetition in a pattern is possessive and the first failure ends the parse, so that the time is linear in the text
+for any input.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from typing import NamedTuple, NoReturn
 
 from bitwise_core.assembly.module import AssemblyError
 
-LIMIT = 32 * 1024 * 1024
-"""The largest text that is read: bytes, or characters of a str."""
+SIZE_LIMIT = 32 * 1024 * 1024
+"""The largest supported text, in bytes, or characters of a str."""
 
 MAX_DEPTH = 64
-"""How deep `{ }` blocks may nest in a body."""
+"""The largest nesting depth of `{ }` blocks in a body."""
 
 NAME = r"[A-Za-z_$%][\w$]*+"
 STRING = r'"(?:[^"\\\n]++|\\.)*+"'
 
 
-class RefusedError(Exception):
-    """A piece of text that is not PTX; whoever knows its line turns it into an `AssemblyError`."""
+class ParseError(Exception):
+    """Text that is not valid or supported PTX.  The caller that knows the line converts it into an `AssemblyError`."""
 
 
 def snippet(text: str) -> str:
-    """The piece of text that an error message shows: one line, quoted, at most 60 characters."""
+    """Return text for an error message: quoted, on one line, at most 60 characters."""
     short = " ".join(text[:200].split())
     return f"'{short[:57]}...'" if len(short) > 60 else f"'{short}'"
 
 
 class Cursor:
-    """A place in the text that moves forward only and knows its line."""
+    """A position in the text, with its line, that moves forward only."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
         self.position, self.line = 0, 1
 
     def move(self, position: int) -> None:
-        """Go forward to `position`."""
+        """Move forward to `position`."""
         self.line += self.text.count("\n", self.position, position)
         self.position = position
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """The match of `pattern` here, leaving the cursor behind it; None, and no move, where there is none."""
+        """Match `pattern` here and move behind the match.  Returns None, without moving, if it does not match."""
         match = pattern.match(self.text, self.position)
         if match is not None:
             self.move(match.end())
@@ -57,23 +57,23 @@ class Cursor:
         raise AssemblyError(self.file, self.line if line is None else line, reason)
 
     @contextmanager
-    def refusing(self, line: int) -> Iterator[None]:
-        """Turn a `RefusedError` within into the `AssemblyError` for `line`."""
+    def errors_at(self, line: int) -> Iterator[None]:
+        """Convert a `ParseError` raised within into an `AssemblyError` for `line`."""
         try:
             yield
-        except RefusedError as refusal:
+        except ParseError as refusal:
             self.fail(str(refusal), line)
 
     def rest(self) -> str:
-        """What comes next, for a message."""
+        """Return the next text, for a message."""
         return snippet(self.text[self.position : self.position + 200]) if self.position < len(self.text) else "the end"
 
 
 def decode(text: str | bytes, file: str) -> str:
-    """The text as a str.  Raises AssemblyError where it is too long, empty or not UTF-8."""
-    if len(text) > LIMIT:
+    """Return the text as a str.  Raises AssemblyError if it is too long, empty or not UTF-8."""
+    if len(text) > SIZE_LIMIT:
         unit = "bytes" if isinstance(text, bytes) else "characters"
-        raise AssemblyError(file, 1, f"the text has {len(text)} {unit}; the parser reads at most {LIMIT}")
+        raise AssemblyError(file, 1, f"the text has {len(text)} {unit}; the parser reads at most {SIZE_LIMIT}")
     if isinstance(text, bytes):
         encoded = text
         try:
@@ -91,7 +91,7 @@ _COMMENT = re.compile(rf'//[^\n]*+|{STRING}|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?+|"',
 
 
 def without_comments(text: str, file: str) -> str:
-    """The text with spaces in place of every comment, so that lines and offsets stay; strings stay.
+    """Replace comments outside strings by spaces, so that lines and offsets do not change.
 
     Raises AssemblyError for a comment or a string that is not closed.
     """
@@ -114,9 +114,9 @@ def without_comments(text: str, file: str) -> str:
 
 
 INSTRUCTION, LOCATION, TABLE, LABEL, OPEN, CLOSE, DECLARATION, PRAGMA = 4, 7, 10, 11, 12, 13, 15, 16
-"""The kinds of item, each the number of its last group in the pattern."""
+"""The kinds of items.  Each is the number of the last group of its alternative in `_ITEM`."""
 
-# Every alternative consumes the space behind it, so that a match starts where its item does.
+# Each alternative consumes trailing space, so that a match starts at the start of its item.
 _ITEM = re.compile(
     rf"""(?:
       (?:@\s*+(!?+)\s*+({NAME})\s++)?+ ([a-z]\w*+(?:(?:\.|::)\w++)*+) ((?:[\s\[{{(][^;:]*+)?+) ;
@@ -134,13 +134,12 @@ _ITEM = re.compile(
 
 
 class Item(NamedTuple):
-    """One item of a body.  `fields` are the groups of its kind, as text.
+    """One item of a body.
 
-    `start` and `end` are the offsets at which the item starts and its last field ends: for an instruction, at the
-    semicolon.
-
-    Instruction: negation mark, guard, opcode, operands.  Location: file, line, column.  Table: name, kind,
-    entries.  Label: name.  Declaration: state space, the rest.  Blocks and pragmas: nothing of use.
+    `fields` are the texts of the groups of its kind.  Instruction: negation mark, guard, opcode, operands.  Location:
+    file, line, column.  Table: name, kind, entries.  Label: name.  Declaration: state space, the rest.  The fields of
+    blocks and pragmas are not used.  `start` is the offset at which the item starts, `end` the offset at which its last
+    field ends: for an instruction, the semicolon.
     """
 
     kind: int
@@ -151,10 +150,10 @@ class Item(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A function's body between its braces, and the labels and tables of each block.
+    """The items of a function's body, and the labels and tables of each block.
 
-    `span` are the offsets of the text between the braces.  Blocks are numbered in the order they open, the body
-    itself is 0; `labels` holds name, line and whether the label names a table rather than a place.
+    `span` are the offsets of the text between the braces.  Blocks are numbered in the order in which they open; the
+    body itself is 0.  `labels` holds, by block, name, line, and whether the label names a jump table.
     """
 
     items: list[Item]
@@ -175,9 +174,9 @@ _FIELDS = {
 
 
 def split_body(cursor: Cursor, name: str) -> Body:
-    """The items of the body that opens just before the cursor, which is left behind its closing brace.
+    """Split the body whose opening brace is just before the cursor into items; move behind its closing brace.
 
-    `name` is the function's, for messages.  Raises AssemblyError at the first text that is no item.
+    `name` is the name of the function, for messages.  Raises AssemblyError at the first text that is not an item.
     """
     opened, opened_at = cursor.line, cursor.position
     items: list[Item] = []
@@ -212,7 +211,7 @@ def split_body(cursor: Cursor, name: str) -> Body:
             current = blocks[-1]
     cursor.move(position)
     if position >= len(text):
-        cursor.fail(f"the body of {name} opened here is never closed; the text may be cut off", opened)
+        cursor.fail(f"the body of {name} opened here is never closed; the text may be truncated", opened)
     cursor.fail(
         f"{cursor.rest()} is not an instruction ending in ';', a label, a declaration or a block; "
         "a semicolon may be missing, or the text is damaged"

@@ -1,4 +1,4 @@
-"""Makers of matrix rows: what the PTX names of NVIDIA's architectures have in common; the numbers are each plugin's."""
+"""Constructors of matrix-unit rows, shared by the NVIDIA plugins; each plugin supplies the parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bitwise_core.numerics.mma import FusedSum, IntegerSum, MmaSpec, SequentialM
 from bitwise_core.numerics.mma.spec import Status
 
 VECTORS = "https://github.com/north-numerical-computing/MATLAB-tensor-core"
-"""Public vectors of hardware (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004)."""
+"""Public vectors from hardware (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004)."""
 MODELS = "https://github.com/microsoft/MMA-Sim"
 """Public models of the instructions (Xie et al., arXiv 2511.10909)."""
 PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
@@ -21,18 +21,18 @@ MEASURED: Status = "measured by us"
 PUBLISHED: Status = "published only"
 
 FP8 = tuple(product(("e4m3", "e5m2"), repeat=2))
-"""The pairs of types of an fp8 instruction."""
+"""The pairs of operand types of an fp8 instruction."""
 
 
 def step_result(rule: FusedSum, result: str) -> FusedSum:
-    """The rule with the rounding that NVIDIA's units use for a result: fp16 to nearest even, fp32 toward zero."""
+    """Return the rule with the rounding of a result: fp16 to nearest even, fp32 towards zero."""
     return replace(rule, mantissa_bits=10, rounding="rn") if result == "fp16" else rule
 
 
 def fused(
     architecture: str, family: str, left: str, result: str, k: int, rule: FusedSum, status: Status, right: str = ""
 ) -> MmaSpec:
-    """A row of a fused sum; `rule` is that of fp32 results."""
+    """Return the row of a fused sum; `rule` is the rule for fp32 results."""
     source = VECTORS if status == CHECKED else MODELS
     return MmaSpec(
         architecture, family, left, right or left, result, result, k, step_result(rule, result), status, source
@@ -45,15 +45,15 @@ def fp64(
     rule: SequentialMultiplyAdd = SequentialMultiplyAdd(),  # noqa: B008
     status: Status = PUBLISHED,
 ) -> list[MmaSpec]:
-    """mma.sync of fp64: one fused multiply-add for each k, ascending."""
+    """Return the rows of mma.sync of fp64: one fused multiply-add for each k, in ascending order."""
     types = ("fp64",) * 4
     return [MmaSpec(architecture, "mma.sync", *types, k, rule, status, MODELS) for k in ks]
 
 
 def integers(architecture: str, family: str, ks: Iterable[int], measured: Iterable[str] = ()) -> list[MmaSpec]:
-    """Products of 8-bit integers summed in s32, as they wrap and as they are clamped.
+    """Return the rows of sums of 8-bit integer products in s32, wrapping and clamped.
 
-    `measured` names the operand types whose rows, of both operands alike, were measured.
+    `measured` lists the types whose rows with two operands of that type were measured.
     """
     kinds = ("s8", "u8")
 

@@ -1,4 +1,4 @@
-"""The operands of one PTX instruction: literals, names, vectors and addresses."""
+"""Parse the operands of one PTX instruction: literals, names, vectors and addresses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import struct
 
 from bitwise_core.assembly.module import Address, Immediate, Negated, Operand, Paired, Register, Symbol, Vector
-from bitwise_nvidia_ptx.lexer import NAME, RefusedError, snippet
-from bitwise_nvidia_ptx.names import Scope
+from bitwise_nvidia_ptx.lexer import NAME, ParseError, snippet
+from bitwise_nvidia_ptx.scope import Scope
 
 _INTEGER = re.compile(
     r"(-\s*+)?+(?:0[xX]([0-9A-Fa-f]{1,16}+)|0[bB]([01]{1,64}+)|(0[0-7]{0,22}+)|([1-9][0-9]{0,19}+))U?+\Z", re.ASCII
@@ -21,14 +21,14 @@ _WORD = re.compile(rf"({NAME}(?:\.[a-z])?)(?:\s*+\+\s*+(-?+\s*+[0-9]\w*+))?\Z", 
 _PIECE = re.compile(r"\s*+(\[[^\[\]]*+\]|\{[^{}]*+\}|\([^()]*+\)|[^\s,\[\]{}()][^,\[\]{}()]*+)\s*+(?:,|\Z)", re.ASCII)
 
 
-def integer(text: str) -> int:
-    """The value of an integer literal: decimal, `0x`, `0b` or octal, a sign, an optional U.
+def parse_integer(text: str) -> int:
+    """Return the value of an integer literal: decimal, `0x`, `0b` or octal, with an optional sign and an optional U.
 
-    Raises RefusedError for anything else, and for a value that 64 bits cannot hold.
+    Raises ParseError for anything else, and for a value that does not fit in 64 bits.
     """
     match = _INTEGER.match(text)
     if match is None:
-        raise RefusedError(f"{snippet(text)} is not an operand; a comma or a semicolon may be missing")
+        raise ParseError(f"{snippet(text)} is not an operand; a comma or a semicolon may be missing")
     sign, hexadecimal, binary, octal, decimal = match.groups()
     if hexadecimal:
         value = int(hexadecimal, 16)
@@ -37,14 +37,14 @@ def integer(text: str) -> int:
     else:
         value = int(octal, 8) if octal else int(decimal)
     if value >= 1 << 64 or (sign and value > 1 << 63):
-        raise RefusedError(f"{snippet(text)} does not fit in 64 bits")
+        raise ParseError(f"{snippet(text)} does not fit in 64 bits")
     return -value if sign else value
 
 
-def number(text: str) -> Immediate:
-    """An integer or floating-point literal; a decimal fraction is an f64, as PTX has it.
+def parse_number(text: str) -> Immediate:
+    """Parse an integer or floating-point literal; a decimal fraction is an f64, as in PTX.
 
-    Raises RefusedError for anything else.
+    Raises ParseError for anything else.
     """
     match = _FLOAT_BITS.match(text)
     if match is not None:
@@ -52,112 +52,110 @@ def number(text: str) -> Immediate:
     if _DECIMAL.match(text) is not None:
         value = float(text)
         if math.isinf(value):
-            raise RefusedError(f"{snippet(text)} is larger than any f64")
+            raise ParseError(f"{snippet(text)} is larger than any f64")
         return Immediate(struct.unpack("<Q", struct.pack("<d", value))[0], "f64")
-    return Immediate(integer(text))
+    return Immediate(parse_integer(text))
 
 
-def pieces(text: str) -> list[str]:
-    """The operands of a list, split at its outermost commas.  Raises RefusedError where a comma or bracket is amiss."""
+def split_operands(text: str) -> list[str]:
+    """Split a list of operands at its outermost commas.  Raises ParseError for a misplaced comma or bracket."""
     text = text.strip()
     if not text or text.endswith(","):
-        raise RefusedError(f"an operand is missing at the end of {snippet(text)}")
+        raise ParseError(f"an operand is missing at the end of {snippet(text)}")
     found: list[str] = []
     position = 0
     while position < len(text):
         match = _PIECE.match(text, position)
         if match is None:
-            raise RefusedError(
-                f"{snippet(text[position:])} is not a list of operands; look for a bracket or a semicolon"
-            )
+            raise ParseError(f"{snippet(text[position:])} is not a list of operands; look for a bracket or a semicolon")
         found.append(match[1])
         position = match.end()
     return found
 
 
-def _word(text: str, scope: Scope) -> tuple[Operand, int]:
+def _name_and_offset(text: str, scope: Scope) -> tuple[Operand, int]:
     match = _WORD.match(text)
     if match is None:
-        raise RefusedError(f"{snippet(text)} is not an operand; a comma or a semicolon may be missing")
-    return scope.find(match[1]), integer(match[2]) if match[2] else 0
+        raise ParseError(f"{snippet(text)} is not an operand; a comma or a semicolon may be missing")
+    return scope.find(match[1]), parse_integer(match[2]) if match[2] else 0
 
 
 def _address(text: str, scope: Scope) -> Address:
-    first, *rest = pieces(text[1:-1])
-    extra = tuple([operand(piece, scope) for piece in rest])
+    first, *rest = split_operands(text[1:-1])
+    extra = tuple([parse_operand(piece, scope) for piece in rest])
     if first[0] in "0123456789-":
-        return Address(None, integer(first), extra)
-    base, offset = _word(first.rstrip(), scope)
+        return Address(None, parse_integer(first), extra)
+    base, offset = _name_and_offset(first.rstrip(), scope)
     if not isinstance(base, Register | Symbol) or base.name == "_":
-        raise RefusedError(f"{snippet(first)} is not an address")
+        raise ParseError(f"{snippet(first)} is not an address")
     return Address(base, offset, extra)
 
 
 def _register(text: str, scope: Scope) -> Register:
-    found, offset = _word(text.strip(), scope)
+    found, offset = _name_and_offset(text.strip(), scope)
     if not isinstance(found, Register) or offset:
-        raise RefusedError(f"{snippet(text)} is not a register")
+        raise ParseError(f"{snippet(text)} is not a register")
     return found
 
 
-def _parse(text: str, scope: Scope) -> Operand:
+def _parse_uncached(text: str, scope: Scope) -> Operand:
     text = text.strip()
     first = text[:1]
     if first == "{":
-        return Vector(tuple(operands(text[1:-1], scope)))
+        return Vector(tuple(parse_operands(text[1:-1], scope)))
     if first == "[":
         return _address(text, scope)
     if first == "!":
         register = _register(text[1:], scope)
-        if not scope.predicate(register):
-            raise RefusedError(f"{snippet(text)} negates what is not a predicate")
+        if not scope.is_predicate(register):
+            raise ParseError(f"{snippet(text)} negates an operand that is not a predicate")
         return Negated(register)
     if first and first in "0123456789-.":
-        return number(text)
+        return parse_number(text)
     if "|" in text:
         left, _, right = text.partition("|")
         return Paired(_register(left, scope), _register(right, scope))
-    found, offset = _word(text, scope)
+    found, offset = _name_and_offset(text, scope)
     if not offset:
         return found
     if not isinstance(found, Symbol):
-        raise RefusedError(f"{snippet(text)} is not an operand; only an address takes an offset")
+        raise ParseError(f"{snippet(text)} is not an operand; only an address takes an offset")
     return Address(found, offset)
 
 
-def operand(text: str, scope: Scope) -> Operand:
-    """One operand.
+def parse_operand(text: str, scope: Scope) -> Operand:
+    """Parse one operand.
 
-    `symbol+4` outside brackets, the address itself, is an `Address` of that symbol.  Raises RefusedError for a
+    `symbol+4` outside brackets denotes the address itself; it is an `Address` of that symbol.  Raises ParseError for a
     literal, a name or an address that does not parse.
     """
     found = scope.cache.get(text)
     if found is None:
-        found = scope.cache[text] = _parse(text, scope)
+        found = scope.cache[text] = _parse_uncached(text, scope)
     return found
 
 
-def operands(text: str, scope: Scope) -> list[Operand]:
-    """A list of operands, one at least.  Raises RefusedError as `operand` does."""
-    parts = pieces(text) if "{" in text or "[" in text or "(" in text else text.split(",")
+def parse_operands(text: str, scope: Scope) -> list[Operand]:
+    """Parse a list of one or more operands.  Raises ParseError as `parse_operand` does."""
+    parts = split_operands(text) if "{" in text or "[" in text or "(" in text else text.split(",")
     cache = scope.cache
-    return [cache.get(part) or operand(part, scope) for part in parts]
+    return [cache.get(part) or parse_operand(part, scope) for part in parts]
 
 
-def _group(text: str, scope: Scope) -> Vector:
+def _parenthesized(text: str, scope: Scope) -> Vector:
     inner = text[1:-1]
-    return Vector(tuple(operands(inner, scope)) if inner.strip() else ())
+    return Vector(tuple(parse_operands(inner, scope)) if inner.strip() else ())
 
 
-def call_operands(text: str, scope: Scope) -> tuple[Operand, ...]:
-    """The operands of a call: returns, the function or register, arguments, then whatever names its prototype.
+def parse_call_operands(text: str, scope: Scope) -> tuple[Operand, ...]:
+    """Parse the operands of a call: returns, the function or register, arguments, then the prototype, if any.
 
-    Raises RefusedError as `operand` does, and where the call has no target.
+    Raises ParseError as `parse_operand` does, and if the call has no target.
     """
-    parts = pieces(text)
-    returns = _group(parts.pop(0), scope) if parts[0].startswith("(") else Vector(())
+    parts = split_operands(text)
+    returns = _parenthesized(parts.pop(0), scope) if parts[0].startswith("(") else Vector(())
     if not parts:
-        raise RefusedError("this call names no function")
-    target = operand(parts.pop(0), scope)
-    arguments = _group(parts.pop(0), scope) if parts and parts[0].startswith("(") else Vector(())
-    return (returns, target, arguments, *[operand(part, scope) for part in parts])
+        raise ParseError("this call names no function")
+    target = parse_operand(parts.pop(0), scope)
+    arguments = _parenthesized(parts.pop(0), scope) if parts and parts[0].startswith("(") else Vector(())
+    return (returns, target, arguments, *[parse_operand(part, scope) for part in parts])

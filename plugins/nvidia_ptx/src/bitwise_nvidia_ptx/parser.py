@@ -1,12 +1,11 @@
-"""PTX text to `bitwise_core.assembly.module.Module`.
+"""Parse PTX text to `bitwise_core.assembly.module.Module`.
 
     parse(text, file) -> Module
 
-Names of an inner `{ }` block are made unique in their function, so that nothing
-behind the parser needs to know of blocks: register `t` of block 3 goes by
-`t$3`, `t0` of a family `t<4>` by `t$3$0`, labels, parameters and arrays by
-`name$3`.  `brx.idx` carries its jump table as a vector of labels; a call has
-its returns, its target and its arguments as the first three operands.
+The parser makes the names of inner `{ }` blocks unique in their function, so that a module has no blocks: register `t`
+of block 3 is named `t$3`, `t0` of a family `t<4>` is `t$3$0`, labels, parameters and arrays are `name$3`.  The second
+operand of `brx.idx` is its jump table, a vector of labels.  The first three operands of a call are its returns, its
+target and its arguments.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from bitwise_core.assembly.module import (
     Vector,
 )
 from bitwise_nvidia_ptx import lexer
-from bitwise_nvidia_ptx.directives import INITIAL_LIMIT, array, declare_registers, parameter
-from bitwise_nvidia_ptx.lexer import NAME, STRING, Body, Cursor, RefusedError, split_body
-from bitwise_nvidia_ptx.names import Scope
-from bitwise_nvidia_ptx.operands import call_operands, operands
+from bitwise_nvidia_ptx.declarations import INITIAL_LIMIT, declare_registers, parse_array, parse_parameter
+from bitwise_nvidia_ptx.lexer import NAME, STRING, Body, Cursor, ParseError, split_body
+from bitwise_nvidia_ptx.operands import parse_call_operands, parse_operands
+from bitwise_nvidia_ptx.scope import Scope
 
 _FLAGS = re.ASCII | re.VERBOSE
 _SPACE = re.compile(r"\s*+", re.ASCII)
@@ -61,8 +60,8 @@ _ARRAY = re.compile(
 )
 
 
-class _Draft(NamedTuple):
-    """A function as the first pass leaves it: its head, its own names, and its body still to be read."""
+class _FunctionDraft(NamedTuple):
+    """A function after the first pass: its signature, its scope, and its body as items."""
 
     name: str
     line: int
@@ -74,29 +73,29 @@ class _Draft(NamedTuple):
     body: Body
 
 
-class _Head(NamedTuple):
-    """What must agree between a function's declaration and its definition."""
+class _Signature(NamedTuple):
+    """What a function's declaration and definition must agree on: the kind, and the sizes of parameters and returns."""
 
     entry: bool
     parameters: tuple[int, ...]
     returns: tuple[int, ...]
 
 
-class _Reader:
-    """The first pass over the text: module-level names, arrays and function heads, bodies as items."""
+class _ModuleParser:
+    """The first pass over the text: module-level names, arrays, function signatures, and bodies as items."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.names = Scope(None, 0, {}, set())
-        self.heads: dict[str, _Head] = {}
-        self.drafts: dict[str, _Draft] = {}
+        self.signatures: dict[str, _Signature] = {}
+        self.drafts: dict[str, _FunctionDraft] = {}
         self.arrays: dict[str, list[SharedArray]] = {"shared": [], "global": [], "const": []}
         self.files: dict[int, str] = {}
         self.initial = 0
-        self.promised: dict[str, int] = {}
+        self.declared: dict[str, int] = {}
 
-    def read(self) -> None:
-        """Read everything up to the end of the text."""
+    def parse(self) -> None:
+        """Parse the module-level text up to its end."""
         cursor = self.cursor
         while cursor.position < len(cursor.text):
             line = cursor.line
@@ -109,15 +108,15 @@ class _Reader:
                     self._function(match, line)
                 else:
                     cursor.fail(
-                        f"{cursor.rest()} is no directive that a module may have here; "
-                        "the text may be damaged or cut off, or this directive is not supported"
+                        f"{cursor.rest()} is not a directive that a module may have here; "
+                        "the text may be damaged or truncated, or this directive is not supported"
                     )
 
-        for name, line in self.promised.items():
+        for name, line in self.declared.items():
             if name not in self.drafts:
-                cursor.fail(f"{name} is declared here and never defined; the text may be cut off", line)
+                cursor.fail(f"{name} is declared here and never defined; the text may be truncated", line)
         if not self.drafts:
-            cursor.fail("the text defines no kernel and no function; it may be cut off")
+            cursor.fail("the text defines no kernel and no function; it may be truncated")
 
     def _file(self, match: re.Match[str], line: int) -> None:
         index, path = int(match[1]), match[2][1:-1]
@@ -128,12 +127,13 @@ class _Reader:
     def _array(self, match: re.Match[str], line: int) -> None:
         linkage, space, rest = match.groups()
         extern = linkage == "extern"
-        with self.cursor.refusing(line):
-            found = array(rest, self.names, initial=space != "shared" and not extern, open_ended=extern)
+        with self.cursor.errors_at(line):
+            found = parse_array(rest, self.names, initial=space != "shared" and not extern, open_ended=extern)
             self.initial += len(found.data or b"")
             if self.initial > INITIAL_LIMIT:
-                raise RefusedError(
-                    f"the arrays up to here have {self.initial} bytes of values; {INITIAL_LIMIT} are read"
+                raise ParseError(
+                    f"the arrays up to here have {self.initial} bytes of initial values; "
+                    f"at most {INITIAL_LIMIT} are supported"
                 )
             self.arrays[space].append(found)
 
@@ -145,8 +145,8 @@ class _Reader:
             return ()
         for text in match[1].split(","):
             start = line + text[: len(text) - len(text.lstrip())].count("\n")
-            with cursor.refusing(start):
-                found.append(parameter(text, scope))
+            with cursor.errors_at(start):
+                found.append(parse_parameter(text, scope))
             line += text.count("\n")
         return tuple(found)
 
@@ -165,42 +165,42 @@ class _Reader:
                 attributes[found[1] or found[3]] = re.sub(r"\s", "", found[2] or "")
             elif cursor.take(_PRAGMA) is None:
                 break
-        head = _Head(entry, tuple([p.size for p in parameters]), tuple([p.size for p in returns]))
-        if name not in self.heads:
-            with cursor.refusing(line):
+        signature = _Signature(entry, tuple([p.size for p in parameters]), tuple([p.size for p in returns]))
+        if name not in self.signatures:
+            with cursor.errors_at(line):
                 self.names.symbol(name)
-        if self.heads.setdefault(name, head) != head or name in self.drafts:
-            cursor.fail(f"{name} is declared or defined twice, and not alike", line)
+        if self.signatures.setdefault(name, signature) != signature or name in self.drafts:
+            cursor.fail(f"{name} is defined twice, or declared differently elsewhere", line)
         if cursor.take(_END) is not None:
             if match[1] != "extern":
-                self.promised.setdefault(name, line)
+                self.declared.setdefault(name, line)
             return
         if cursor.take(_BODY) is None:
-            cursor.fail(f"{cursor.rest()} follows the head of {name}, where its body or a ';' should be")
+            cursor.fail(f"{cursor.rest()} follows the signature of {name}, where its body or a ';' should be")
         body = split_body(cursor, name)
-        self.drafts[name] = _Draft(name, line, entry, parameters, returns, attributes, scope, body)
+        self.drafts[name] = _FunctionDraft(name, line, entry, parameters, returns, attributes, scope, body)
 
 
-class _Writer:
-    """The second pass over one function: items to instructions."""
+class _FunctionParser:
+    """The second pass over one function: from items to instructions."""
 
-    def __init__(self, draft: _Draft, reader: _Reader) -> None:
-        self.draft, self.files = draft, reader.files
-        self.functions = reader.heads
+    def __init__(self, draft: _FunctionDraft, module_parser: _ModuleParser) -> None:
+        self.draft, self.files = draft, module_parser.files
+        self.functions = module_parser.signatures
         self.instructions: list[Instruction] = []
-        self.places: dict[str, int] = {}
+        self.labels: dict[str, int] = {}
         self.tables: dict[str, Vector] = {}
         self.shared: list[SharedArray] = []
         self.local: list[SharedArray] = []
         self.sources: dict[tuple[str, ...], SourceLine] = {}
-        self.known: set[str] = set()
+        self.branch_labels: set[str] = set()
         self.line = draft.line
 
-    def write(self) -> Kernel:
-        """The function's record.  Raises RefusedError, with `line` at the place, for what does not resolve."""
+    def parse(self) -> Kernel:
+        """Return the function.  Raises ParseError, with `line` set to its line, for a name that does not resolve."""
         draft = self.draft
         if clash := draft.scope.taken & draft.scope.root.taken:
-            raise RefusedError(f"{min(clash)} is a parameter of {draft.name} and a name of the module; rename one")
+            raise ParseError(f"{min(clash)} is a parameter of {draft.name} and a name of the module; rename one")
         scope = self._block(draft.scope, 0)
         blocks, source = 0, None
         instructions, labels = self.instructions, draft.body.labels
@@ -213,7 +213,7 @@ class _Writer:
             elif kind == lexer.LABEL:
                 found = scope.named[fields[0]]
                 assert isinstance(found, Symbol)
-                self.places[found.name] = len(instructions)
+                self.labels[found.name] = len(instructions)
             elif kind == lexer.OPEN:
                 blocks += 1
                 scope = Scope(scope, blocks, scope.registers, scope.taken)
@@ -230,12 +230,12 @@ class _Writer:
             name=draft.name,
             parameters=draft.parameters,
             instructions=tuple(instructions),
-            labels=self.places,
+            labels=self.labels,
             registers=draft.scope.registers,
             line=draft.line,
             entry=draft.entry,
             returns=draft.returns,
-            threads=_threads(draft.attributes),
+            threads=_required_threads(draft.attributes),
             shared=tuple(self.shared),
             attributes=draft.attributes,
             local=tuple(self.local),
@@ -247,7 +247,7 @@ class _Writer:
             self.line = line
             unique = scope.label(name)
             if not table:
-                self.known.add(unique)
+                self.branch_labels.add(unique)
         return scope
 
     def _source(self, fields: tuple[str, ...]) -> SourceLine:
@@ -259,14 +259,14 @@ class _Writer:
         if space == "reg":
             declare_registers(rest, scope)
         elif space == "shared":
-            self.shared.append(array(rest, scope, initial=False, open_ended=False))
+            self.shared.append(parse_array(rest, scope, initial=False, open_ended=False))
         else:
-            self.local.append(array(rest, scope, initial=False, open_ended=False))
+            self.local.append(parse_array(rest, scope, initial=False, open_ended=False))
 
     def _table(self, fields: tuple[str, ...], scope: Scope) -> None:
         name, kind, entries = fields
         if kind == "branchtargets":
-            targets = operands(entries, scope)
+            targets = parse_operands(entries, scope)
             for target in targets:
                 self._label(target, "a jump table")
             self.tables[self._symbol(name, scope)] = Vector(tuple(targets))
@@ -277,8 +277,8 @@ class _Writer:
         return found.name
 
     def _label(self, target: Operand | None, what: str) -> None:
-        if not isinstance(target, Symbol) or target.name not in self.known:
-            raise RefusedError(f"{what} needs a label of this function, and this is none")
+        if not isinstance(target, Symbol) or target.name not in self.branch_labels:
+            raise ParseError(f"{what} needs a label of this function, and this operand is not one")
 
     def _instruction(
         self, fields: tuple[str, ...], scope: Scope, line: int, source: SourceLine | None, span: tuple[int, int]
@@ -289,21 +289,21 @@ class _Writer:
             register = scope.cache.get(guarding)
             if register is None:
                 register = scope.cache[guarding] = scope.find(guarding)
-            if not isinstance(register, Register) or not scope.predicate(register):
-                raise RefusedError(f"the guard {guarding} is not a predicate register")
+            if not isinstance(register, Register) or not scope.is_predicate(register):
+                raise ParseError(f"the guard {guarding} is not a predicate register")
             guard = Guard(register.name, bool(negation))
         base = opcode.partition(".")[0]
         found: tuple[Operand, ...]
         if base == "call":
-            found = call_operands(text, scope) if text.strip() else ()
+            found = parse_call_operands(text, scope) if text.strip() else ()
             self._check_call(found)
         else:
-            found = tuple(operands(text, scope)) if text and not text.isspace() else ()
+            found = tuple(parse_operands(text, scope)) if text and not text.isspace() else ()
             if "(" in text:
-                raise RefusedError(f"{opcode} takes no operands in parentheses")
+                raise ParseError(f"{opcode} takes no operands in parentheses")
             if base == "bra":
                 if len(found) != 1:
-                    raise RefusedError("bra takes one operand, the label")
+                    raise ParseError("bra takes one operand, the label")
                 self._label(found[0], opcode)
             elif base == "brx":
                 found = self._indexed(found)
@@ -314,25 +314,25 @@ class _Writer:
         if isinstance(target, Register):
             return
         if not isinstance(target, Symbol) or target.name not in self.functions or len(found) != 3:
-            raise RefusedError("this call needs a function that the module declares: call (returns), name, (arguments)")
-        head = self.functions[target.name]
+            raise ParseError("this call needs a function that the module declares: call (returns), name, (arguments)")
+        signature = self.functions[target.name]
         returns, arguments = found[0], found[2]
         assert isinstance(returns, Vector)
         assert isinstance(arguments, Vector)
-        if (len(returns.items), len(arguments.items)) != (len(head.returns), len(head.parameters)):
-            raise RefusedError(
-                f"{target.name} has {len(head.returns)} returns and {len(head.parameters)} parameters; "
+        if (len(returns.items), len(arguments.items)) != (len(signature.returns), len(signature.parameters)):
+            raise ParseError(
+                f"{target.name} has {len(signature.returns)} returns and {len(signature.parameters)} parameters; "
                 f"this call has {len(returns.items)} and {len(arguments.items)}"
             )
 
     def _indexed(self, found: tuple[Operand, ...]) -> tuple[Operand, ...]:
         table = found[1] if len(found) == 2 else None
         if not isinstance(table, Symbol) or table.name not in self.tables:
-            raise RefusedError("brx.idx takes an index and the name of a .branchtargets list that stands above it")
+            raise ParseError("brx.idx takes an index and the name of a .branchtargets list that precedes it")
         return found[0], self.tables[table.name]
 
 
-def _threads(attributes: dict[str, str]) -> tuple[int, int, int] | None:
+def _required_threads(attributes: dict[str, str]) -> tuple[int, int, int] | None:
     if "reqntid" not in attributes:
         return None
     x, y, z, *_ = [*map(int, attributes["reqntid"].split(",")), 1, 1]
@@ -340,18 +340,17 @@ def _threads(attributes: dict[str, str]) -> tuple[int, int, int] | None:
 
 
 def parse(text: str | bytes, file: str) -> Module:
-    """The module that PTX text holds; `file` names it in messages.
+    """Parse PTX text to a module; `file` names it in messages.
 
-    Every register, symbol and label that an instruction uses is declared, every name is unique in its
-    function, and blocks are gone (the module's docstring says how names change).  A register is found in
-    `Kernel.registers` under its own name, else under its name without its final digits.  A function that is
-    declared and not defined is not in `functions`.  The span of an instruction ends before its semicolon, that of a
-    function is what stands between its braces.  `_` is a Register of that name; `symbol+4` outside
-    brackets is an Address.  `attributes` holds the linkage and the head's directives without their dots.
-    Time is linear in the text.
+    Every register, symbol and label that an instruction uses is declared, every name is unique in its function, and
+    inner blocks are dissolved (see the docstring of this Python module).  `Kernel.registers` has a register under its
+    name, or under its name without the final digits.  A function that is declared and not defined is not in
+    `functions`.  The span of an instruction ends before its semicolon; the span of a function is the text between its
+    braces.  `_` is a Register of that name; `symbol+4` outside brackets is an Address.  `attributes` holds the linkage
+    and the directives of the signature without their dots.  Time is linear in the text.
 
-    Raises AssemblyError, and nothing else, for text that is longer than `lexer.LIMIT`, empty, cut off,
-    damaged, or uses a directive that is not supported.
+    Raises AssemblyError, and nothing else, for text that is longer than `lexer.SIZE_LIMIT`, empty, truncated, damaged,
+    or uses a directive that is not supported.
     """
     decoded = lexer.decode(text, file)
     cursor = Cursor(lexer.without_comments(decoded, file), file)
@@ -364,23 +363,23 @@ def parse(text: str | bytes, file: str) -> Module:
         cursor.fail(f".target follows .version, and this has {cursor.rest()}")
     line, size = cursor.line, cursor.take(_ADDRESS_SIZE)
     if size is not None and size[1] != "64":
-        cursor.fail("only 64-bit addresses are read; compile with .address_size 64", line)
-    reader = _Reader(cursor)
-    reader.read()
+        cursor.fail("only 64-bit addresses are supported; compile with .address_size 64", line)
+    module_parser = _ModuleParser(cursor)
+    module_parser.parse()
     functions: dict[str, Kernel] = {}
-    for name, draft in reader.drafts.items():
-        writer = _Writer(draft, reader)
+    for name, draft in module_parser.drafts.items():
+        function_parser = _FunctionParser(draft, module_parser)
         try:
-            functions[name] = writer.write()
-        except RefusedError as refusal:
-            raise AssemblyError(file, writer.line, str(refusal)) from None
+            functions[name] = function_parser.parse()
+        except ParseError as refusal:
+            raise AssemblyError(file, function_parser.line, str(refusal)) from None
     return Module(
         file=file,
         target=target[1],
         version=version[1],
         kernels=tuple([kernel for kernel in functions.values() if kernel.entry]),
         functions={name: kernel for name, kernel in functions.items() if not kernel.entry},
-        shared=tuple(reader.arrays["shared"]),
-        constants=tuple(reader.arrays["const"]),
-        globals=tuple(reader.arrays["global"]),
+        shared=tuple(module_parser.arrays["shared"]),
+        constants=tuple(module_parser.arrays["const"]),
+        globals=tuple(module_parser.arrays["global"]),
     )

@@ -1,6 +1,7 @@
-"""A parsed module written as PTX text, which `parser.parse` reads back as the same module except for line numbers.
+"""Write a module as PTX text, which `parser.parse` parses to the same module except for line numbers.
 
-Registers, whose types the record does not keep, are declared untyped; inner blocks span the names that they hold.
+Registers are declared untyped, since a module does not record their types.  Inner blocks span the names that they
+declare.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from bitwise_core.assembly.module import (
     parts,
     symbols_of,
 )
-from bitwise_nvidia_ptx.inner_blocks import blocks, declared, spelling, split
+from bitwise_nvidia_ptx.inner_blocks import declared, inner_blocks, spelling, split
 
 
 def write(module: Module) -> str:
-    """The text of a module.  Raises ValueError where it calls a function that it does not define."""
+    """Return the PTX text of a module.  Raises ValueError if it calls a function that it does not define."""
     functions = (*module.functions.values(), *module.kernels)
     context = _Context(_files(functions), frozenset(each.name for each in functions))
     lines = [f".version {module.version}", f".target {module.target}", ".address_size 64"]
@@ -40,7 +41,7 @@ def write(module: Module) -> str:
     lines += [f"{'' if each.size else '.extern '}.shared{_array(each)};" for each in module.shared]
     lines += [f".const{_array(each)};" for each in module.constants]
     lines += [f".global{_array(each)};" for each in module.globals]
-    lines += [f"{_head(each)};" for each in module.functions.values()]
+    lines += [f"{_signature(each)};" for each in module.functions.values()]
     for each in functions:
         lines += _function(each, context)
     return "\n".join(lines) + "\n"
@@ -48,7 +49,7 @@ def write(module: Module) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What a function's text needs of its module: the numbers of source files, and the functions there are."""
+    """The numbers of source files and the names of functions in the module."""
 
     files: dict[str, int]
     functions: frozenset[str]
@@ -73,41 +74,41 @@ def _parameter(parameter: Parameter) -> str:
     return f".param .align {parameter.align} .b8 {parameter.name}[{parameter.size}]"
 
 
-def _listed(texts: Iterable[str]) -> str:
+def _joined(texts: Iterable[str]) -> str:
     return ", ".join(texts)
 
 
-def _head(kernel: Kernel) -> str:
+def _signature(kernel: Kernel) -> str:
     linkage = f".{kernel.attributes['linkage']} " if "linkage" in kernel.attributes else ""
     kind = "entry" if kernel.entry else "func"
-    returns = f"({_listed(map(_parameter, kernel.returns))}) " if kernel.returns else ""
+    returns = f"({_joined(map(_parameter, kernel.returns))}) " if kernel.returns else ""
     properties = "".join(f" .{name} {value}".rstrip() for name, value in kernel.attributes.items() if name != "linkage")
-    return f"{linkage}.{kind} {returns}{kernel.name}({_listed(map(_parameter, kernel.parameters))}){properties}"
+    return f"{linkage}.{kind} {returns}{kernel.name}({_joined(map(_parameter, kernel.parameters))}){properties}"
 
 
 def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
     names, labels = _declarations(kernel), _labels(kernel)
-    waiting, still_open, opened = blocks(kernel), [], 0
+    waiting, still_open, opened = inner_blocks(kernel), [], 0
     source: SourceLine | None = None
-    yield from (_head(kernel), "{", *names.get(0, ()))
-    for place in range(2 * len(kernel.instructions) + 1):
-        while waiting and waiting[0].first <= place:
+    yield from (_signature(kernel), "{", *names.get(0, ()))
+    for position in range(2 * len(kernel.instructions) + 1):
+        while waiting and waiting[0].first <= position:
             block = waiting.pop(0)
-            # A block without names counts too.
+            # Blocks without names are numbered as well.
             yield from ["{", "}"] * (block.number - opened - 1)
             opened = block.number
             if opened:
                 yield from ("{", *names.get(block.number, ()))
                 still_open.append(block)
-        if place % 2 == 0:
-            yield from labels.get(place // 2, ())
+        if position % 2 == 0:
+            yield from labels.get(position // 2, ())
         else:
-            instruction = kernel.instructions[place // 2]
+            instruction = kernel.instructions[position // 2]
             if instruction.source is not None and instruction.source != source:
                 source = instruction.source
                 yield f".loc {context.files[source.file]} {source.line} {source.column}"
-            yield from _instruction(instruction, context, place)
-        while still_open and still_open[-1].last <= place:
+            yield from _instruction(instruction, context, position)
+        while still_open and still_open[-1].last <= position:
             still_open.pop()
             yield "}"
     yield "}"
@@ -115,13 +116,13 @@ def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
 
 def _labels(kernel: Kernel) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for name, place in kernel.labels.items():
-        found.setdefault(place, []).append(f"{split(name)[0]}:")
+    for name, index in kernel.labels.items():
+        found.setdefault(index, []).append(f"{split(name)[0]}:")
     return found
 
 
 def _declarations(kernel: Kernel) -> dict[int, list[str]]:
-    """What each block declares, by its number: registers, then arrays."""
+    """Return the declarations of each block, by its number: registers, then arrays."""
     counts: dict[str, int] = {}
     for each in _registers(kernel):
         family, number = declared(each, kernel)
@@ -132,7 +133,7 @@ def _declarations(kernel: Kernel) -> dict[int, list[str]]:
         own, block = split(name)
         count = f"<{counts[name]}>" if name in counts else ""
         found.setdefault(block, []).append(f".reg .{'pred' if width == 1 else f'b{width}'} {own}{count};")
-    passed = _passed(kernel)
+    passed = _call_arrays(kernel)
     spaces = [("shared", each) for each in kernel.shared]
     spaces += [("param" if each.name in passed else "local", each) for each in kernel.local]
     for space, array in spaces:
@@ -151,8 +152,8 @@ def _registers(kernel: Kernel) -> Iterator[str]:
             yield from (each.name for each in parts(operand) if isinstance(each, Register))
 
 
-def _passed(kernel: Kernel) -> set[str]:
-    """The arrays that hold what calls take and return."""
+def _call_arrays(kernel: Kernel) -> set[str]:
+    """Return the names of the arrays that hold arguments and results of calls."""
     found: set[str] = set()
     for instruction in kernel.instructions:
         words = instruction.opcode.split(".")
@@ -162,7 +163,7 @@ def _passed(kernel: Kernel) -> set[str]:
 
 
 def instruction_text(instruction: Instruction) -> str:
-    """An instruction that is neither a call nor an indexed branch, without its semicolon."""
+    """Return the text of an instruction that is neither a call nor an indexed branch, without its semicolon."""
     return _text(instruction, [_operand(each) for each in instruction.operands])
 
 
@@ -170,14 +171,14 @@ def _text(instruction: Instruction, operands: list[str]) -> str:
     guard = ""
     if instruction.guard is not None:
         guard = f"@{'!' * instruction.guard.negated}{spelling(instruction.guard.register)} "
-    return f"{guard}{instruction.opcode} {_listed(operands)}".rstrip()
+    return f"{guard}{instruction.opcode} {_joined(operands)}".rstrip()
 
 
-def _instruction(instruction: Instruction, context: _Context, place: int) -> Iterator[str]:
+def _instruction(instruction: Instruction, context: _Context, position: int) -> Iterator[str]:
     operands = [_operand(each) for each in instruction.operands]
     base = instruction.opcode.split(".")[0]
     if base == "brx":
-        table = f"$targets_{place}"
+        table = f"$targets_{position}"
         yield f"{table}: .branchtargets {operands[1][1:-1]};"
         operands[1] = table
     if base == "call":
@@ -207,14 +208,14 @@ def _operand(operand: Operand) -> str:
         case Immediate(value):
             return str(value)
         case Vector(items):
-            return f"{{{_listed(_operand(each) for each in items)}}}"
+            return f"{{{_joined(_operand(each) for each in items)}}}"
         case Negated(register):
             return f"!{_operand(register)}"
         case Paired(first, second):
             return f"{_operand(first)}|{_operand(second)}"
         case Address(base, offset, extra):
-            place = "" if base is None else _operand(base)
-            place = f"{place}+{offset}" if place and offset else place or str(offset)
-            return f"[{_listed([place, *(_operand(each) for each in extra)])}]"
+            text = "" if base is None else _operand(base)
+            text = f"{text}+{offset}" if text and offset else text or str(offset)
+            return f"[{_joined([text, *(_operand(each) for each in extra)])}]"
         case Modified(changes=changes):
-            raise ValueError(f"PTX has no operand changed by {', '.join(changes)}: it cannot be written")
+            raise ValueError(f"PTX has no operand with the changes {', '.join(changes)}: it cannot be written")

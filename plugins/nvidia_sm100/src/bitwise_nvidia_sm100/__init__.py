@@ -1,1 +1,1 @@
-"""NVIDIA sm_100 and sm_103: what they share with other architectures is read; tensor memory is not modelled yet."""
+"""NVIDIA sm_100 and sm_103: the opcodes that they share with other architectures.  Tensor memory is not modelled."""

@@ -1,4 +1,4 @@
-"""What this distribution hands over: the rows of sm_100 and sm_103."""
+"""The hooks of this distribution: the architectures sm_100 and sm_103 and their matrix units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = OpcodeTable()
 
 @TABLE.opcode("tcgen05", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.STORE | Effect.CROSS_LANE)
 def tensor_memory(instruction: Instruction, context: Context) -> Step:
-    """Fifth-generation tensor cores and tensor memory: a kernel that reaches one is Unknown, with its line."""
+    """Raise UnknownInstruction: fifth-generation tensor cores and tensor memory are not modelled."""
     raise UnknownInstruction(instruction, "works on tensor memory, which is not modelled")
 
 
@@ -29,7 +29,7 @@ SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, BITS)
 
 @hookimpl
 def bitwise_arches() -> Iterable[Arch]:
-    """sm_100 and sm_103: their approximations and matrix steps carry their own names and equal no other's."""
+    """sm_100 and sm_103.  The names of their approximations and matrix steps carry the architecture."""
     return [SM100, SM103]
 
 

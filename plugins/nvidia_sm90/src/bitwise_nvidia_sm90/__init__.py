@@ -1,1 +1,1 @@
-"""NVIDIA sm_90: warpgroup matrix instructions and the architecture's row."""
+"""NVIDIA sm_90: wgmma, matrix-unit rows, approximate functions, and a launcher of GEMM descriptors."""

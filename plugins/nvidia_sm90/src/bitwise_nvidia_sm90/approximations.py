@@ -1,10 +1,10 @@
-"""sm_90's approximate functions, bit for bit: rcp, rsqrt, sqrt and ex2 in fp32, and division through rcp.
+"""The approximate functions of sm_90, bit for bit: rcp, rsqrt, sqrt and ex2 in fp32, and division through rcp.
 
-The multifunction unit computes four functions of a significand; its results are kept as differences, one signed byte
-each, from a number that IEEE arithmetic gives everywhere alike (`NEAR`).  Around them stand the instructions that the
-assembler emits, read from machine code: scaling of subnormal and huge operands.  The tables were measured on an H100,
-and every function was compared with the GPU: on all 2**32 operands for the forms with .ftz, on random ones for the rest
-(`records/approximations-sm90-h100.json`).
+The multifunction unit computes four functions of a significand.  A table holds its results as differences, one signed
+byte each, from a reference that IEEE arithmetic computes identically on every machine (`REFERENCES`).  The functions
+here add the instructions that the assembler emits around the unit, as found in machine code: scaling of subnormal and
+huge operands.  The tables were measured on an H100, and every function was compared with the GPU: on all 2**32 operands
+for the forms with .ftz, on random operands for the others (`records/approximations-sm90-h100.json`).
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def _significands() -> NDArray[np.float64]:
     return np.arange(1 << 23, dtype=np.float64) / 2.0**23 + 1.0
 
 
-def _near_rcp() -> NDArray[np.float64]:
+def _reference_rcp() -> NDArray[np.float64]:
     return 1.0 / _significands()
 
 
-def _near_sqrt() -> NDArray[np.float64]:
+def _reference_sqrt() -> NDArray[np.float64]:
     one = _significands()
     roots: NDArray[np.float64] = np.sqrt(np.concatenate([one, 2.0 * one]))
     return roots
 
 
-def _near_rsqrt() -> NDArray[np.float64]:
-    return 1.0 / _near_sqrt()
+def _reference_rsqrt() -> NDArray[np.float64]:
+    return 1.0 / _reference_sqrt()
 
 
-def _near_ex2() -> NDArray[np.float64]:
-    """2**(i / 2**23) as products of repeated square roots of two: the same doubles on every machine."""
+def _reference_ex2() -> NDArray[np.float64]:
+    """Return 2**(i / 2**23) as products of repeated square roots of two: the same doubles on every machine."""
     powers = np.ones(1)
     root = 2.0
     for _ in range(23):
@@ -63,29 +63,32 @@ def _near_ex2() -> NDArray[np.float64]:
     return powers
 
 
-NEAR: Mapping[str, Callable[[], NDArray[np.float64]]] = {
-    "rcp": _near_rcp,
-    "rsqrt": _near_rsqrt,
-    "sqrt": _near_sqrt,
-    "ex2": _near_ex2,
+REFERENCES: Mapping[str, Callable[[], NDArray[np.float64]]] = {
+    "rcp": _reference_rcp,
+    "rsqrt": _reference_rsqrt,
+    "sqrt": _reference_sqrt,
+    "ex2": _reference_ex2,
 }
-"""By function: operands 1.m (rcp), 1.m and then 2 * 1.m (roots), the fraction i / 2**23 (ex2)."""
+"""The reference results of each function, for operands 1.m (rcp), 1.m and then 2 * 1.m (roots), i / 2**23 (ex2)."""
 
 
 def encode(name: str, results: Words) -> bytes:
-    """Measured results as differences from their near numbers.  Raises ValueError where one needs more than a byte."""
-    difference = results.astype(np.int64) - NEAR[name]().astype(np.float32).view(np.uint32)
+    """Encode measured results as compressed differences from the references.
+
+    Raises ValueError if a difference does not fit in a signed byte.
+    """
+    difference = results.astype(np.int64) - REFERENCES[name]().astype(np.float32).view(np.uint32)
     if np.abs(difference).max() > 127:
-        raise ValueError(f"the results of {name} lie too far from the function to be kept in a byte each")
+        raise ValueError(f"the results of {name} are too far from the reference: a difference needs more than a byte")
     return lzma.compress(difference.astype(np.int8).tobytes(), preset=9)
 
 
 @cache
 def table(name: str) -> Words:
-    """The unit's results for every significand.  Raises ValueError where the file is not the one that was measured."""
+    """Return the unit's results for every significand.  Raises ValueError if the file is damaged."""
     stored = (files("bitwise_nvidia_sm90") / "approximation_tables" / f"{name}.xz").read_bytes()
     difference = np.frombuffer(lzma.decompress(stored), dtype=np.int8)
-    found = (NEAR[name]().astype(np.float32).view(np.uint32).astype(np.int64) + difference).astype(np.uint32)
+    found = (REFERENCES[name]().astype(np.float32).view(np.uint32).astype(np.int64) + difference).astype(np.uint32)
     if sha256(found.astype("<u4").tobytes()).hexdigest() != DIGESTS[name]:
         raise ValueError(f"the table of {name} is damaged; install bitwise-nvidia-sm90 again")
     found.setflags(write=False)
@@ -93,13 +96,13 @@ def table(name: str) -> Words:
 
 
 def _fields(x: Words) -> tuple[Words, NDArray[np.int64], NDArray[np.int64]]:
-    """Sign bit in place, biased exponent, mantissa."""
+    """Return the sign bit in place, the biased exponent, and the mantissa."""
     wide = x.astype(np.int64)
     return x & SIGN, (wide >> 23) & 0xFF, wide & MANTISSA
 
 
 def _packed(magnitude: NDArray[np.int64]) -> Words:
-    """A biased magnitude as a pattern: flushed to zero below the normals, infinity above."""
+    """Return a biased magnitude as a bit pattern: flushed to zero below the normals, infinity above."""
     flushed = np.where(magnitude >> 23 < 1, 0, np.minimum(magnitude, int(INFINITY)))
     return flushed.astype(np.uint32)
 
@@ -137,8 +140,8 @@ def root(x: Words) -> Words:
 def power_of_two(x: Words) -> Words:
     """ex2.approx.ftz.f32.
 
-    The operand is cut to a multiple of 2**-23 towards zero; a negative one with a fraction is taken as the complement
-    of its bits, one multiple lower than the negation.
+    The operand is truncated towards zero to a multiple of 2**-23.  A negative operand with a fraction is replaced by
+    the complement of these bits, one multiple of 2**-23 lower than the negation.
     """
     sign, exponent, mantissa = _fields(x)
     significand = np.where(exponent == 0, 0, mantissa | (1 << 23))
@@ -150,8 +153,8 @@ def power_of_two(x: Words) -> Words:
     return np.where((exponent == 255) & (mantissa != 0), NAN, found)
 
 
-def _times(x: Words, factor: NDArray[np.float32] | float) -> Words:
-    """fp32 multiplication, round to nearest, subnormals kept; a NaN is the canonical one."""
+def _multiply(x: Words, factor: NDArray[np.float32] | float) -> Words:
+    """Return the fp32 product, rounded to nearest, with subnormals; a NaN is the canonical one."""
     with np.errstate(all="ignore"):
         found = x.view(np.float32) * np.asarray(factor, dtype=np.float32)
     return np.where(np.isnan(found), NAN, np.ascontiguousarray(found).view(np.uint32))
@@ -160,61 +163,61 @@ def _times(x: Words, factor: NDArray[np.float32] | float) -> Words:
 _TINY, _HUGE = np.float32(2.0**-126), np.float32(2.0**126)
 
 
-def _scaled(unit: Callable[[Words], Words], back: float, x: Words) -> Words:
-    """A root of a subnormal operand: of 2**24 times it, scaled back."""
+def _with_subnormals(unit: Callable[[Words], Words], back: float, x: Words) -> Words:
+    """Return a root with support for subnormal operands: the root of 2**24 times the operand, multiplied by `back`."""
     x = np.ascontiguousarray(x)
     small = np.abs(x.view(np.float32)) < _TINY
-    found = unit(np.where(small, _times(x, 2.0**24), x))
-    return np.where(small, _times(found, back), found)
+    found = unit(np.where(small, _multiply(x, 2.0**24), x))
+    return np.where(small, _multiply(found, back), found)
 
 
-def _scale(x: Words) -> NDArray[np.float32]:
-    """What the divisor is multiplied by: 2**24 if subnormal, 1/4 above 2**126."""
+def _divisor_scale(x: Words) -> NDArray[np.float32]:
+    """Return the scale of a divisor: 2**24 if it is subnormal, 1/4 above 2**126, else 1."""
     magnitude = np.abs(np.ascontiguousarray(x).view(np.float32))
     large, one = np.float32(0.25), np.float32(1)
     return np.where(magnitude > _HUGE, large, np.where(magnitude < _TINY, np.float32(2.0**24), one))
 
 
-def reciprocal_of_any(x: Words) -> Words:
+def reciprocal_with_subnormals(x: Words) -> Words:
     """rcp.approx.f32."""
-    scale = _scale(x)
-    return _times(reciprocal(_times(np.ascontiguousarray(x), scale)), scale)
+    scale = _divisor_scale(x)
+    return _multiply(reciprocal(_multiply(np.ascontiguousarray(x), scale)), scale)
 
 
-def power_of_two_of_any(x: Words) -> Words:
-    """ex2.approx.f32: below -126 the square of the power of half the operand."""
+def power_of_two_with_subnormals(x: Words) -> Words:
+    """ex2.approx.f32: below -126, the square of the result for half the operand."""
     x = np.ascontiguousarray(x)
     with np.errstate(invalid="ignore"):
         low = x.view(np.float32) < -126
-    found = power_of_two(np.where(low, _times(x, 0.5), x))
-    return np.where(low, _times(found, found.view(np.float32)), found)
+    found = power_of_two(np.where(low, _multiply(x, 0.5), x))
+    return np.where(low, _multiply(found, found.view(np.float32)), found)
 
 
 def _exact_reciprocal(x: Words) -> Words:
-    """1 / x to nearest: what the assembler computes itself where it knows the divisor."""
+    """Return 1 / x rounded to nearest, which the assembler computes for a literal divisor."""
     with np.errstate(all="ignore"):
         found = np.float32(1) / x.view(np.float32)
     return np.where(np.isnan(found), NAN, found.view(np.uint32))
 
 
 def quotient(inverse: Callable[[Words], Words], left: Words, right: Words) -> Words:
-    """div.full.f32: both operands scaled, then the product with the divisor's reciprocal."""
+    """div.full.f32: scale both operands, then multiply by the reciprocal of the divisor."""
     left, right = (np.ascontiguousarray(each) for each in (left, right))
-    scale = _scale(right)
-    factor = np.ascontiguousarray(inverse(_times(right, scale)))
-    return _times(_times(left, scale), factor.view(np.float32))
+    scale = _divisor_scale(right)
+    factor = np.ascontiguousarray(inverse(_multiply(right, scale)))
+    return _multiply(_multiply(left, scale), factor.view(np.float32))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Words]] = {
     "rcp.approx.ftz.fp32@sm_90": reciprocal,
-    "rcp.approx.fp32@sm_90": reciprocal_of_any,
+    "rcp.approx.fp32@sm_90": reciprocal_with_subnormals,
     "rsqrt.approx.ftz.fp32@sm_90": reciprocal_root,
-    "rsqrt.approx.fp32@sm_90": partial(_scaled, reciprocal_root, 2.0**12),
+    "rsqrt.approx.fp32@sm_90": partial(_with_subnormals, reciprocal_root, 2.0**12),
     "sqrt.approx.ftz.fp32@sm_90": root,
-    "sqrt.approx.fp32@sm_90": partial(_scaled, root, 2.0**-12),
+    "sqrt.approx.fp32@sm_90": partial(_with_subnormals, root, 2.0**-12),
     "ex2.approx.ftz.fp32@sm_90": power_of_two,
-    "ex2.approx.fp32@sm_90": power_of_two_of_any,
+    "ex2.approx.fp32@sm_90": power_of_two_with_subnormals,
     "div.full.fp32@sm_90": partial(quotient, reciprocal),
     "div.full.literal.fp32@sm_90": partial(quotient, _exact_reciprocal),
 }
-"""By the operation's full name; what is not here has no function that is known to be exact."""
+"""The bit-exact functions, by the full name of the operation.  Other approximations have no known exact function."""

@@ -1,4 +1,4 @@
-"""Shared-memory matrix descriptors of wgmma: from 64 bits to the addresses of a tile's elements.
+"""Shared-memory matrix descriptors of wgmma: from the 64-bit descriptor to the addresses of a tile's elements.
 
 Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions: Matrix Descriptor Format" and
 "Shared Memory Matrix Layout".
@@ -16,10 +16,11 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 @lru_cache(maxsize=512)
 def tile_addresses(descriptor: int, rows: int, k: int, size: int, k_major: bool) -> Array:
-    """Byte addresses of elements (row, k) of `size` bytes, shape (rows, k).  `rows` counts M or N.
+    """Return the byte addresses of elements (row, k) of `size` bytes, shape (rows, k); `rows` is the extent of M or N.
 
-    Bits 0-13: address / 16; 16-29: leading byte offset / 16; 32-45: stride byte offset / 16; 49-51: base offset;
-    62-63: swizzle (0 none, 1 of 128, 2 of 64, 3 of 32 bytes), which acts on the final address.
+    Bits of the descriptor: 0-13 address / 16; 16-29 leading byte offset / 16; 32-45 stride byte offset / 16; 49-51 base
+    offset; 62-63 swizzle mode (0 none, 1 of 128, 2 of 64, 3 of 32 bytes), applied to the final address.  Raises
+    Unsupported for a base offset.
     """
     start = (descriptor & 0x3FFF) << 4
     leading = (descriptor >> 16 & 0x3FFF) << 4
@@ -36,11 +37,11 @@ def tile_addresses(descriptor: int, rows: int, k: int, size: int, k_major: bool)
         else:
             offset = stride * (row // 8) + row % 8 * pitch + byte
     else:
-        across = pitch // size
+        per_row = pitch // size
         if mode == 0:
-            offset = leading * (column // 8) + stride * (row // across) + column % 8 * pitch + row % across * size
+            offset = leading * (column // 8) + stride * (row // per_row) + column % 8 * pitch + row % per_row * size
         else:
-            offset = leading * (row // across) + stride * (column // 8) + column % 8 * pitch + row % across * size
+            offset = leading * (row // per_row) + stride * (column // 8) + column % 8 * pitch + row % per_row * size
     address = start + offset
     mask = {0: 0, 1: 7, 2: 3, 3: 1}[mode]
     return address ^ (((address >> 7) & mask) << 4)

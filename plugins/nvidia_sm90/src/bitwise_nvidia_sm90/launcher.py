@@ -1,4 +1,4 @@
-"""The launcher of sm_90: products from their descriptors, where torch, Triton and the GPU are there."""
+"""The launcher of sm_90: it runs GEMM descriptors with torch, Triton and a GPU of compute capability 9.0."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 
-_TORCH = {
+_TORCH_NAMES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
 
 
-class Products:
+class GEMMLauncher:
     """Runs a GEMMDesc on a GPU of compute capability 9.0; see `bitwise_core.plugins.launchers.Launcher`."""
 
     name = "products_sm_90"
 
     def missing(self) -> str | None:
-        """What is not there."""
+        """See `bitwise_core.plugins.launchers.Launcher`."""
         absent = [name for name in ("torch", "triton") if find_spec(name) is None]
         if absent:
             return f"{' and '.join(absent)} {'are' if len(absent) > 1 else 'is'} not installed"
@@ -34,7 +34,7 @@ class Products:
         return None if found == (9, 0) else f"the GPU has compute capability {found[0]}.{found[1]}, not 9.0"
 
     def serves(self, desc: Record, device: Any) -> bool:
-        """Whether it runs this descriptor on this device; see `bitwise_core.plugins.launchers.ProductLauncher`."""
+        """See `bitwise_core.plugins.launchers.ProductLauncher`."""
         if device.type != "cuda" or not isinstance(desc, GEMMDesc):
             return False
         import torch
@@ -48,7 +48,10 @@ class Products:
         return bool(torch.cuda.get_device_capability(device) == (9, 0))
 
     def product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
-        """out = a b on the current stream of their device.  Raises DescriptorError for what the kernels do not run."""
+        """Compute out = a b on the current stream of their device.
+
+        Raises DescriptorError for a descriptor that the kernels do not implement.
+        """
         if not isinstance(desc, GEMMDesc):
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
         import torch
@@ -74,7 +77,10 @@ class Products:
         return str(chosen), seconds
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
-        """The product's patterns.  Raises DescriptorError for what the kernels do not run."""
+        """Return the bit patterns of the product.
+
+        Raises DescriptorError for a descriptor that the kernels do not implement.
+        """
         if not isinstance(desc, GEMMDesc) or len(operands) != 2:
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
         import torch
@@ -82,7 +88,9 @@ class Products:
         from bitwise_nvidia_sm90.gemm.run import run
 
         a, b = (_on_device(*each) for each in zip(operands, (desc.left_dtype, desc.right_dtype), strict=True))
-        out = torch.empty((a.shape[0], b.shape[1]), dtype=getattr(torch, _TORCH[desc.output_dtype]), device=a.device)
+        out = torch.empty(
+            (a.shape[0], b.shape[1]), dtype=getattr(torch, _TORCH_NAMES[desc.output_dtype]), device=a.device
+        )
         run(desc, a, b, out)
         bits = FLOAT_FORMATS[desc.output_dtype].bits
         return np.asarray(out.view(getattr(torch, f"int{bits}")).cpu().numpy()).view(storage(bits))
@@ -91,7 +99,7 @@ class Products:
 def _on_device(patterns: Bits, dtype: str) -> Any:
     import torch
 
-    if dtype not in _TORCH:
-        raise DescriptorError(f"operands of {dtype} are none that torch has; there are {', '.join(_TORCH)}")
+    if dtype not in _TORCH_NAMES:
+        raise DescriptorError(f"operands of {dtype}: torch has no such type; use one of {', '.join(_TORCH_NAMES)}")
     signed = np.ascontiguousarray(patterns).view(f"i{patterns.dtype.itemsize}")
-    return torch.from_numpy(signed).cuda().view(getattr(torch, _TORCH[dtype]))
+    return torch.from_numpy(signed).cuda().view(getattr(torch, _TORCH_NAMES[dtype]))

@@ -1,4 +1,4 @@
-"""What this distribution hands over."""
+"""The hooks of this distribution: the architecture sm_90, its matrix units and its launcher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_core.plugins.launchers import Launcher
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
-from bitwise_nvidia_sm90.launcher import Products
+from bitwise_nvidia_sm90.launcher import GEMMLauncher
 
 SAME_STEPS = dict.fromkeys(wgmma.SAME_STEPS, wgmma.FAMILY)
 
@@ -37,5 +37,5 @@ def bitwise_matrix_units() -> Iterable[MmaSpec]:
 
 @hookimpl
 def bitwise_launchers() -> Iterable[Launcher]:
-    """Products on sm_90."""
-    return [Products()]
+    """The launcher of GEMM descriptors on sm_90."""
+    return [GEMMLauncher()]

@@ -1,10 +1,10 @@
 """wgmma: fused steps of a warpgroup over tiles in shared memory, and their groups.
 
-The assembler serialises matrix instructions whose accumulators are read before a wait, so a result counts as there
-when the instruction is issued; the tiles in shared memory count as being read until the wait.
+The assembler serialises matrix instructions whose accumulators are read before a wait, so a result is available when
+the instruction is issued.  The tiles in shared memory are being read until the wait.
 
-Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions".  The accumulator's element
-(row 16 * warp + 8 * half + lane / 4, column 8j + 2 * (lane % 4) + e) lies in register 4j + 2 * half + e.
+Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions".  Element (row 16 * warp + 8 * half + lane / 4,
+column 8j + 2 * (lane % 4) + e) of the accumulator is in register 4j + 2 * half + e.
 """
 
 from __future__ import annotations
@@ -26,32 +26,38 @@ from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
-from bitwise_nvidia_ptx.opcodes.fragments import vectors
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, depth_of, integer_products, items, step_name
-from bitwise_nvidia_ptx.opcodes.memory import literal_of
+from bitwise_nvidia_ptx.opcodes.fragments import fragment_vectors
+from bitwise_nvidia_ptx.opcodes.matrix_sync import (
+    ELEMENT_BITS,
+    instruction_k,
+    integer_products,
+    registers_in,
+    step_name,
+)
+from bitwise_nvidia_ptx.opcodes.memory import literal_value
 from bitwise_nvidia_sm90.descriptors import tile_addresses
 
 TABLE = OpcodeTable()
 FAMILY = "fused"
 SAME_STEPS = frozenset({"f32 f16 k16", "f32 bf16 k16", "f32 tf32 k8", "f16 f16 k16"})
-"""Steps, by result, operand and native k, that mma.sync and wgmma run alike on Hopper; fp8's two units differ.
+"""The steps, by result, operand and native k, that mma.sync and wgmma both run on Hopper; those of fp8 differ.
 
-Measured on an H100: with fp32 results 819,200 each over operands of wide exponents, none different
-(records/matrix-units-sm90-h100.json); with fp16 results both agree with one row on every probe
+Measured on an H100: 819,200 fp32 results each, over operands with a wide range of exponents, without a difference
+(records/matrix-units-sm90-h100.json); with fp16 results, both agree with the same row on every probe
 (records/matrix-probes-sm90-h100.json).
 """
-_WORK = "matrix instructions"
+_MATRIX_READS = "matrix instructions"
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
-_GROUP = 128
+_WARPGROUP = 128
 
 
 def warpgroup_info(instruction: Instruction) -> InstructionInfo:
-    """wgmma.mma_async adds its products to its first operand; the other forms write no register."""
+    """Return what wgmma reads and writes: mma_async adds to its first operand, the other forms write no register."""
     if not instruction.opcode.startswith("wgmma.mma_async") or not instruction.operands:
         return NO_DESTINATION.info(instruction, Effect.NONE)
     info = UPDATED_FIRST.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
     accumulator = instruction.operands[0]
-    return replace(info, accumulation=Accumulation(accumulator, accumulator, depth_of(instruction.opcode)))
+    return replace(info, accumulation=Accumulation(accumulator, accumulator, instruction_k(instruction.opcode)))
 
 
 @TABLE.opcode("wgmma", operands=warpgroup_info)
@@ -59,11 +65,11 @@ def warpgroup(instruction: Instruction, context: Context) -> Step:
     """wgmma.mma_async, fence, commit_group and wait_group."""
     parts = instruction.opcode.split(".")
     if parts[1] == "fence":
-        return _nothing
+        return _no_operation
     if parts[1] == "commit_group":
         return _commit
     if parts[1] == "wait_group":
-        return _wait(literal_of(instruction.operands[0], instruction))
+        return _wait(literal_value(instruction.operands[0], instruction))
     found = _SHAPE.fullmatch(parts[4]) if len(parts) > 4 else None
     if parts[1] != "mma_async" or found is None or "sp" in parts:
         raise UnknownInstruction(instruction)
@@ -73,7 +79,7 @@ def warpgroup(instruction: Instruction, context: Context) -> Step:
     return _multiply(instruction, context, int(found[1]), int(found[2]), result, left, right)
 
 
-def _nothing(machine: Machine) -> None:
+def _no_operation(machine: Machine) -> None:
     return None
 
 
@@ -81,7 +87,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     destination, a, b, *rest = instruction.operands
     signed = result == "s32"
     scale_d = rest[0] if rest else Immediate(1)
-    scales = [literal_of(each, instruction) for each in rest[1:]]
+    scales = [literal_value(each, instruction) for each in rest[1:]]
     negations, transposes = ([], []) if signed else (scales[:2], scales[2:])
     if any(each != 1 for each in negations):
         raise UnknownInstruction(instruction, "negates an operand, which is not modelled")
@@ -102,31 +108,31 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     def step(machine: Machine) -> None:
         groups = _groups(machine, line)
         rows = (
-            _register_rows(machine, items(a), bits, groups)
+            _register_rows(machine, registers_in(a), bits, groups)
             if in_registers
             else _tile_rows(machine, a, 64, k, size, not trans_a, groups)
         )
         columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
-        old = _accumulator(machine, items(destination), out, n, scale_d, groups)
-        row_index = _by_half(len(groups)) if in_registers else _by_row(len(groups))
+        old = _accumulator(machine, registers_in(destination), out, n, scale_d, groups)
+        row_index = _rows_from_registers(len(groups)) if in_registers else _rows_from_tiles(len(groups))
         left_vectors = rows[0].concatenated(rows[1:]).take(row_index)
-        right_vectors = columns[0].concatenated(columns[1:]).take(_by_column(len(groups), n))
+        right_vectors = columns[0].concatenated(columns[1:]).take(_columns_from_tiles(len(groups), n))
         new = machine.domain.mma_step(fused, old, left_vectors, right_vectors)
-        _write(machine, items(destination), new, out, groups)
+        _write(machine, registers_in(destination), new, out, groups)
 
     return step
 
 
 def _groups(machine: Machine, line: int) -> list[int]:
-    """The warpgroups that take part.  Raises Unsupported."""
+    """Return the indices of the active warpgroups.  Raises Unsupported if one is partly active."""
     if machine.condition is not None:
         raise Unsupported("a warpgroup instruction depends on data", line)
     active = machine.active_threads()
-    if machine.threads % _GROUP:
-        padded = np.zeros(-(-machine.threads // _GROUP) * _GROUP, dtype=bool)
+    if machine.threads % _WARPGROUP:
+        padded = np.zeros(-(-machine.threads // _WARPGROUP) * _WARPGROUP, dtype=bool)
         padded[: machine.threads] = active
         active = padded
-    by_group = active.reshape(-1, _GROUP)
+    by_group = active.reshape(-1, _WARPGROUP)
     if (by_group.any(axis=1) != by_group.all(axis=1)).any():
         raise Unsupported("a warpgroup instruction runs in part of a warpgroup", line)
     return [int(each) for each in np.flatnonzero(by_group.any(axis=1))]
@@ -135,19 +141,19 @@ def _groups(machine: Machine, line: int) -> list[int]:
 def _tile_rows(
     machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]
 ) -> list[OperandVectors]:
-    """Per warpgroup, the vectors of a tile."""
+    """Return, for each warpgroup, the operand vectors of its tile.  Raises Unsupported."""
     value = machine.known(machine.read_bits(operand, 64))
     if value is None:
         raise Unsupported("a matrix descriptor depends on data")
     result = []
     for group in groups:
-        number = _uniform(machine, value, group)
+        number = _uniform_descriptor(machine, value, group)
         result.append(_tile(machine, number, rows, k, size, k_major, group))
     return result
 
 
-def _uniform(machine: Machine, value: Array, group: int) -> int:
-    part = value if value.shape[1] == 1 else value[:, group * _GROUP : (group + 1) * _GROUP]
+def _uniform_descriptor(machine: Machine, value: Array, group: int) -> int:
+    part = value if value.shape[1] == 1 else value[:, group * _WARPGROUP : (group + 1) * _WARPGROUP]
     if machine.mask is not None and part.shape[0] > 1:
         active = np.broadcast_to(machine.mask, (part.shape[0], machine.mask.shape[1])).any(axis=1)
         part = part[active]
@@ -165,8 +171,8 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     cells = shared.cells(address, None)
     step = max(1, size // shared.granule)
     flat = cells[0] if step == 1 else (cells[0][:, None] + np.arange(step)).ravel()
-    thread = group * _GROUP
-    machine.reads_by(_WORK).issue(flat, thread, machine.races, machine.mask)
+    thread = group * _WARPGROUP
+    machine.reads_by(_MATRIX_READS).issue(flat, thread, machine.races, machine.mask)
     found = cache.get(key)
     if found is not None and found[0] == version:
         return found[1]
@@ -184,29 +190,32 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
 def _register_rows(
     machine: Machine, registers: Sequence[Operand], bits: int, groups: list[int]
 ) -> list[OperandVectors]:
-    """A's fragment in registers: per half, eight vectors of each warp of the warpgroups."""
+    """Return the operand vectors of A's fragment in registers: for each half, eight per warp of the warpgroups."""
     values = [machine.read_bits(each, 32) for each in registers]
-    first = np.array(groups)[:, None] * _GROUP // 4
-    chosen = (first + np.arange(_GROUP // 4)).ravel()
-    return [half.take(chosen) for half in vectors(machine, values, bits, 2)]
+    first = np.array(groups)[:, None] * _WARPGROUP // 4
+    chosen = (first + np.arange(_WARPGROUP // 4)).ravel()
+    return [half.take(chosen) for half in fragment_vectors(machine, values, bits, 2)]
 
 
 @cache
-def _by_half(groups: int) -> Array:
-    """Where rows in registers stand in the accumulator's axes (j, half, e, group, warp, lane / 4, lane % 4)."""
+def _rows_from_registers(groups: int) -> Array:
+    """Return the indices of A's vectors in registers, broadcast to the accumulator's axes.
+
+    The axes are (j, half, e, group, warp, lane / 4, lane % 4), in the notation of the module's docstring.
+    """
     return np.arange(groups * 64).reshape(1, 2, 1, groups, 4, 8, 1)
 
 
 @cache
-def _by_row(groups: int) -> Array:
-    """Where rows of tiles stand in the accumulator's axes."""
+def _rows_from_tiles(groups: int) -> Array:
+    """Return the indices of A's vectors in tiles, broadcast to the axes of `_rows_from_registers`."""
     row = np.arange(groups * 64).reshape(groups, 4, 2, 8)
     return row.transpose(2, 0, 1, 3)[None, :, None, :, :, :, None]
 
 
 @cache
-def _by_column(groups: int, n: int) -> Array:
-    """Where columns stand in the accumulator's axes."""
+def _columns_from_tiles(groups: int, n: int) -> Array:
+    """Return the indices of B's vectors, broadcast to the axes of `_rows_from_registers`."""
     column = np.arange(groups * n).reshape(groups, n // 8, 4, 2)
     return column.transpose(1, 3, 0, 2)[:, None, :, :, None, None, :]
 
@@ -214,18 +223,18 @@ def _by_column(groups: int, n: int) -> Array:
 def _accumulator(
     machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]
 ) -> SymbolicVector:
-    """The accumulator in its axes, or +0 where scale-d says so."""
+    """Return the accumulator with the axes of `_rows_from_registers`, or +0 if scale-d is 0.  Raises Unsupported."""
     shape = (n // 8, 2, 2, len(groups), 4, 8, 4)
-    keep = machine.known(
+    accumulates = machine.known(
         machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value))
     )
-    if keep is None or (keep != keep.flat[0]).any():
+    if accumulates is None or (accumulates != accumulates.flat[0]).any():
         raise Unsupported("a matrix instruction's scale-d varies")
-    if not keep.flat[0]:
+    if not accumulates.flat[0]:
         zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
-    values = [_raw(machine, each) for each in registers]
-    bundled = _bundle(values)
+    values = [_register_value(machine, each) for each in registers]
+    bundled = _whole_accumulator(values)
     if bundled is not None and bundled.words.shape[2:] == shape:
         return bundled
     if bits == 16:
@@ -234,34 +243,34 @@ def _accumulator(
         values = [values[index] for index in order]
     lanes = [as_symbolic_vector(value) for value in values]
     blocks = max(each.words.shape[1] for each in lanes)
-    chosen = [thread for group in groups for thread in range(group * _GROUP, (group + 1) * _GROUP)]
+    chosen = [thread for group in groups for thread in range(group * _WARPGROUP, (group + 1) * _WARPGROUP)]
     whole = len(chosen) == machine.threads
     words = np.empty((2, blocks, len(lanes), len(chosen)), dtype=np.uint64)
-    metas = [each.flags for each in lanes]
+    flag_arrays = [each.flags for each in lanes]
     for index, each in enumerate(lanes):
         full = np.broadcast_to(each.words, (2, blocks, machine.threads))
         words[:, :, index] = full if whole else full[:, :, chosen]
     flags: L.Flags
-    if all(isinstance(each, int) and each == metas[0] for each in metas):
-        flags = metas[0]
+    if all(isinstance(each, int) and each == flag_arrays[0] for each in flag_arrays):
+        flags = flag_arrays[0]
     else:
         table = np.empty((blocks, len(lanes), len(chosen)), dtype=np.uint32)
-        for index, each_meta in enumerate(metas):
-            full_meta = np.broadcast_to(
-                np.uint32(each_meta) if isinstance(each_meta, int) else each_meta, (blocks, machine.threads)
+        for index, flag_array in enumerate(flag_arrays):
+            full_flags = np.broadcast_to(
+                np.uint32(flag_array) if isinstance(flag_array, int) else flag_array, (blocks, machine.threads)
             )
-            table[:, index] = full_meta if whole else full_meta[:, chosen]
+            table[:, index] = full_flags if whole else full_flags[:, chosen]
         flags = table.reshape(blocks, *shape)
     return SymbolicVector(bits, words.reshape(2, blocks, *shape), flags)
 
 
-def _raw(machine: Machine, operand: Operand) -> Value:
+def _register_value(machine: Machine, operand: Operand) -> Value:
     assert isinstance(operand, Register)
     value = machine.registers.get(operand.name)
     return poison(32) if value is None else value
 
 
-def _bundle(values: list[Value]) -> SymbolicVector | None:
+def _whole_accumulator(values: list[Value]) -> SymbolicVector | None:
     first = values[0]
     if not isinstance(first, SymbolicVector) or first.bundle is None:
         return None
@@ -286,7 +295,7 @@ def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector
     if not isinstance(flags, int):
         flags = np.broadcast_to(flags, (flags.shape[0], *shape)).reshape(flags.shape[0], count, threads)
     if threads != machine.threads:
-        words, flags = _placed(machine, words, flags, groups)
+        words, flags = _in_all_threads(machine, words, flags, groups)
     lanes = []
     for index in range(count):
         each = SymbolicVector(bits, words[:, :, index], flags if isinstance(flags, int) else flags[:, index])
@@ -296,14 +305,14 @@ def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector
         lanes.append(each)
     results: list[Value] = list(lanes)
     if bits == 16:
-        places = [(j, half) for j in range(count // 4) for half in range(2)]
-        results = [concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in places]
+        pairs = [(j, half) for j in range(count // 4) for half in range(2)]
+        results = [concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in pairs]
     for register, result in zip(registers, results, strict=True):
         machine.write(register, result)
 
 
-def _placed(machine: Machine, words: Array, flags: L.Flags, groups: list[int]) -> tuple[Array, L.Flags]:
-    chosen = [thread for group in groups for thread in range(group * _GROUP, (group + 1) * _GROUP)]
+def _in_all_threads(machine: Machine, words: Array, flags: L.Flags, groups: list[int]) -> tuple[Array, L.Flags]:
+    chosen = [thread for group in groups for thread in range(group * _WARPGROUP, (group + 1) * _WARPGROUP)]
     full = np.zeros((*words.shape[:-1], machine.threads), dtype=np.uint64)
     full[..., chosen] = words
     if isinstance(flags, int):
@@ -314,11 +323,11 @@ def _placed(machine: Machine, words: Array, flags: L.Flags, groups: list[int]) -
 
 
 def _commit(machine: Machine) -> None:
-    machine.reads_by(_WORK).commit(machine.active_blocks())
+    machine.reads_by(_MATRIX_READS).commit(machine.active_blocks())
 
 
-def _wait(keep: int) -> Step:
+def _wait(pending: int) -> Step:
     def step(machine: Machine) -> None:
-        machine.reads_by(_WORK).wait(keep, machine.active_blocks(), machine.races)
+        machine.reads_by(_MATRIX_READS).wait(pending, machine.active_blocks(), machine.races)
 
     return step

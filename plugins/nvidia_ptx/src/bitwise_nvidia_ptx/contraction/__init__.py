@@ -1,1 +1,1 @@
-"""The contraction audit: which products ptxas fused into sums."""
+"""The contraction audit: which products ptxas contracted with sums into fused multiply-adds."""

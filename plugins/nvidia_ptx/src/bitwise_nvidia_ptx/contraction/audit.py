@@ -1,25 +1,24 @@
-"""Which products ptxas fused into sums: the module that states every rounding, proved by machine code.
+"""The contraction audit: find the module that states every rounding, and prove it by equality of machine code.
 
-An `add`, `sub` or `mul` without `.rn` may be fused with others by ptxas (`candidates` says which), so the
-text alone does not fix the bits.  `audit` looks for a rewritten program that does, and whose machine code is that of
-the original.  How it was found is irrelevant; the proof has two premises only:
+ptxas may fuse an `add`, `sub` or `mul` without `.rn` with others (`candidates` says which), so the text alone does not
+determine the bits.  `audit` searches for a rewritten program whose text determines them and whose machine code equals
+that of the original.  The search is heuristic; the proof rests on two premises:
 
-1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls carries a
-   rounding modifier and it was assembled with `--fmad=false` (both documented to rule fusion out, and seen to
-   rule out the scaled products and the fused divisions too), or the analysis finds no candidate pair in it.
-2. *Equal machine code does equal things*: code, constant banks, initialised memory, shared sizes and relocations are
-   compared byte for byte.  Where no text gives the same bytes, one is enough whose code has the same instructions in
-   the same order and differs in the names of predicate registers only; `machine_code` proves that they carry the same
+1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls has a rounding
+   modifier and it was assembled with `--fmad=false` (each is documented to prevent fusion, and was observed to prevent
+   scaled products and fused divisions as well), or the analysis finds no candidate pair in it.
+2. *Equal machine code computes equal results.*  Code, constant banks, initialised memory, shared sizes and relocations
+   are compared byte for byte.  If no text gives the same bytes, a text is accepted whose code has the same instructions
+   in the same order and differs only in the names of predicate registers; `machine_code` proves that they hold the same
    values.
 
-In a text found that way an approximate instruction may be written out as the steps ptxas takes for it; where none
-of them is fused, the returned module has the instruction itself, and where one is, the steps with all range
-checks.  That the checks which ptxas dropped never fire is ptxas's own deduction.
+Such a text may replace an approximate instruction by the steps into which ptxas expands it.  If none of these steps is
+fused, the returned module has the instruction itself; otherwise it has the steps with all range checks.  That the
+checks which ptxas removed are never true is ptxas's own deduction.
 
-A module without candidate pairs needs no assembler, nor does one assembled with `--fmad=false` (fp fusion off).
-The remaining trust is in ptxas compiling correctly what leaves it no choice, and in it being the ptxas, with the
-options, that made the kernel; hand over the kernel's own object file (`cubin`) to check the latter too, which
-saves one run as well.
+A module without candidate pairs needs no assembler, nor does one assembled with `--fmad=false` (fp fusion off).  The
+audit assumes that ptxas compiles correctly a text that leaves it no choice, and that it is the ptxas, with the options,
+that built the kernel.  The kernel's own object file (`cubin`) replaces the latter assumption, and saves one run.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
-from bitwise_nvidia_ptx.contraction.choices import Fusion, choices
+from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusion_guesses
 from bitwise_nvidia_ptx.contraction.program import Program
-from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, reserved, rewrite
+from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 
 
 class Method(StrEnum):
-    """How it was established which products are fused, if it was."""
+    """How the audit determined which products are fused."""
 
     NO_CANDIDATES = "no candidates"
     EQUAL = "machine code equal, none contracted"
     EQUAL_FUSED = "machine code equal, pairs contracted"
-    RENAMED = "machine code equal but for names of predicates, none contracted"
-    RENAMED_FUSED = "machine code equal but for names of predicates, pairs contracted"
+    RENAMED = "machine code equal up to the names of predicates, none contracted"
+    RENAMED_FUSED = "machine code equal up to the names of predicates, pairs contracted"
     UNRESOLVED = "unresolved"
 
 
@@ -60,17 +59,18 @@ _DIVISIONS = (
     Division(large=False, tiny=False),
     Division(large=False),
 )
-_RUNS = 14
-_BATCH = 2
+"""Expansions of an approximate division to try, in this order."""
+_MAX_ASSEMBLIES = 14
+_CONCURRENT = 2
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The outcome for one module.
+    """The result of the audit of one module.
 
-    `rewriting` states every rounding (nothing is rewritten if the audit is unresolved); `pairs` are the lines
-    (product, sum) that ptxas fused; `reason` says in a sentence why the answer holds, or what prevented one; `seconds`
-    is wall time; `runs` counts assemblies asked for, cached ones included; `ptxas_version` is "" where none was needed.
+    `rewriting` states every rounding (it has no edits if the audit is unresolved).  `pairs` are the lines (product,
+    sum) that ptxas fused.  `reason` is a sentence: why the result holds, or why there is none.  `seconds` is wall time.
+    `runs` counts the requested assemblies, including cached ones.  `ptxas_version` is "" if no assembler was needed.
     """
 
     rewriting: Rewriting
@@ -84,13 +84,16 @@ class Audit:
 
     @property
     def resolved(self) -> bool:
-        """Whether `rewriting` states what the machine does."""
+        """Return whether `rewriting` states the roundings of the machine code."""
         return self.method is not Method.UNRESOLVED
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is assembled, what is returned should its machine code match, and the fusions that both make."""
+    """A rewriting to assemble, the rewriting to return if its machine code matches, and the fusions of both.
+
+    `fuse=False` assembles with `--fmad=false`.
+    """
 
     assembled: Rewriting
     fuse: bool
@@ -100,7 +103,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What the search for a matching program found; `count` assemblies were asked for."""
+    """The result of the search for a matching program; `count` is the number of requested assemblies."""
 
     method: Method
     returned: Rewriting
@@ -110,7 +113,7 @@ class _Outcome:
 
 
 def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
-    """See `Arch.audit_contraction`: all functions of the module are audited together.  Raises Unsupported."""
+    """Audit all functions of a module together; see `Arch.audit_contraction`.  Raises Unsupported."""
     try:
         found = audit(module, text, opcodes, arch=module.target)
     except PtxasNotFound as error:
@@ -118,7 +121,7 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
             f"products may be fused into sums, and no assembler is found to audit that: {error}"
         ) from None
     except AssemblyFailed as error:
-        raise Unsupported(f"the assembler refuses the text: {error}") from None
+        raise Unsupported(f"the text does not assemble: {error}") from None
     if not found.resolved:
         raise Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
@@ -127,7 +130,7 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
 
 
 def candidates(module: Module, opcodes: OpcodeTable) -> tuple[tuple[int, int], ...]:
-    """Lines (product, consumer) of every pair ptxas is free to fuse, as far as can be excluded; () if none."""
+    """Return the lines (product, consumer) of every pair that ptxas may fuse, as far as the analysis can tell."""
     program = Program(module, opcodes)
     return tuple(_lines(program, pair) for pair in candidate_pairs(program))
 
@@ -140,15 +143,14 @@ def audit(
     arch: str | None = None,
     ptxas: Ptxas | None = None,
     cubin: bytes | None = None,
-    runs: int = _RUNS,
+    runs: int = _MAX_ASSEMBLIES,
 ) -> Audit:
-    """The program that states what the machine code of a module does, or why there is none.
+    """Return the program that states the roundings of a module's machine code, or the reason why there is none.
 
-    `text` is what `module` was parsed from, `opcodes` the table of its architecture.  `ptxas` is located for `arch` if
-    not given, and only once it is needed; `cubin` is the kernel's own object file, if at hand; `runs` bounds the
-    assemblies.
-    Raises PtxasNotFound if there are candidates and no assembler, ValueError if neither `arch` nor `ptxas` is given
-    then, or if `text` is not that of the module.
+    `module` was parsed from `text`; `opcodes` is the table of its architecture.  `ptxas` is located for `arch` if it is
+    not given and needed.  `cubin` is the kernel's own object file, if available.  `runs` bounds the number of
+    assemblies.  Raises PtxasNotFound if there are candidates and no assembler, and ValueError if there are candidates
+    and neither `arch` nor `ptxas` is given, or if `text` is not that of the module.
     """
     begin = time.perf_counter()
     program = Program(module, opcodes)
@@ -164,11 +166,13 @@ def audit(
         if arch is None:
             raise ValueError("the text has pairs that ptxas may fuse; give the architecture or a Ptxas")
         ptxas = Ptxas.locate(arch)
-    done = _search(stated, found, ptxas, cubin, runs)
-    lines = tuple((program.line(each.product), program.line(each.consumer)) for each in done.fusions)
+    outcome = _search(stated, found, ptxas, cubin, runs)
+    lines = tuple((program.line(each.product), program.line(each.consumer)) for each in outcome.fusions)
     options = (*ptxas.options, ptxas.gpu)
     seconds = time.perf_counter() - begin
-    return Audit(done.returned, done.method, lines, done.reason, seconds, done.count, ptxas.version, options)
+    return Audit(
+        outcome.returned, outcome.method, lines, outcome.reason, seconds, outcome.count, ptxas.version, options
+    )
 
 
 def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin: bytes | None, runs: int) -> _Outcome:
@@ -177,36 +181,38 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
     product, consumer = _lines(program, open_pairs[0])
     count = 0
     tried: list[Attempt] = []
-    with ThreadPoolExecutor(_BATCH) as pool:
+    with ThreadPoolExecutor(_CONCURRENT) as pool:
         try:
             original = pool.submit(code_digest, cubin) if cubin is not None else pool.submit(ptxas.digest, text)
             count += cubin is None
-            pending = iter(_distinct(attempts(stated, open_pairs)))
-            while count < runs and (batch := list(itertools.islice(pending, min(_BATCH - (count == 1), runs - count)))):
+            pending = iter(_without_duplicates(attempts(stated, open_pairs)))
+            while count < runs and (
+                batch := list(itertools.islice(pending, min(_CONCURRENT - (count == 1), runs - count)))
+            ):
                 found = [pool.submit(ptxas.digest, attempt.assembled.text, fuse=attempt.fuse) for attempt in batch]
-                wanted = original.result()
+                expected = original.result()
                 count += len(batch)
                 for attempt, future in zip(batch, found, strict=True):
                     try:
-                        equal = future.result() == wanted
+                        equal = future.result() == expected
                     except AssemblyFailed:
                         continue
                     tried.append(attempt)
                     if equal and attempt.fusions:
-                        reason = f"{len(attempt.fusions)} products fused by hand give the same machine code"
+                        reason = f"explicit fusion of {len(attempt.fusions)} products gives the same machine code"
                         return _Outcome(Method.EQUAL_FUSED, attempt.returned, attempt.fusions, reason, count)
                     if equal:
                         reason = "the text with every rounding stated gives the same machine code"
                         return _Outcome(Method.EQUAL, attempt.returned, (), reason, count)
         except AssemblyFailed as error:
             return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count)
-    wanted_code = text if cubin is None else cubin
-    renamed = next((attempt for attempt in tried if _like(ptxas, wanted_code, attempt)), None)
+    original_code = text if cubin is None else cubin
+    renamed = next((attempt for attempt in tried if _equal_up_to_predicates(ptxas, original_code, attempt)), None)
     if renamed is not None and renamed.fusions:
-        reason = f"{len(renamed.fusions)} products fused by hand give the same machine code but for names of predicates"
+        reason = f"explicit fusion of {len(renamed.fusions)} products gives the same code up to the names of predicates"
         return _Outcome(Method.RENAMED_FUSED, renamed.returned, renamed.fusions, reason, count)
     if renamed is not None:
-        reason = "the text with every rounding stated gives the same machine code but for names of predicates"
+        reason = "the text with every rounding stated gives the same machine code up to the names of predicates"
         return _Outcome(Method.RENAMED, renamed.returned, (), reason, count)
     reason = (
         f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows what "
@@ -215,36 +221,39 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
     return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count)
 
 
-def _like(ptxas: Ptxas, original: str | bytes, attempt: Attempt) -> bool:
+def _equal_up_to_predicates(ptxas: Ptxas, original: str | bytes, attempt: Attempt) -> bool:
     try:
-        return ptxas.like(original, attempt.assembled.text, fuse=attempt.fuse)
+        return ptxas.equal_up_to_predicates(original, attempt.assembled.text, fuse=attempt.fuse)
     except AssemblyFailed:
         return False
 
 
 def attempts(stated: Rewriting, open_pairs: tuple[Pair, ...]) -> Iterator[Attempt]:
-    """Rewritings that leave no choice, in the order in which they are worth assembling."""
+    """Yield rewritings that leave ptxas no choice, the most likely to match first."""
     yield Attempt(stated, False, stated)
     program, text = stated.program, stated.original
-    if reserved(program):
+    if has_reserved_names(program):
         return
-    guesses: list[tuple[Fusion, ...]] = [*choices(program, text), ()]
+    guesses: list[tuple[Fusion, ...]] = [*fusion_guesses(program, text), ()]
     for division in _DIVISIONS:
         for guess in guesses:
             returned = rewrite(program, text, guess)
             if guess:
                 yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
             for products in (True, False):
-                if (assembled := _careful(stated, open_pairs, guess, division, products)) is not None:
+                if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products)) is not None:
                     yield Attempt(assembled, True, returned, guess)
 
 
-def _careful(
+def _sparse_rewriting(
     stated: Rewriting, open_pairs: tuple[Pair, ...], fusions: tuple[Fusion, ...], division: Division, products: bool
 ) -> Rewriting | None:
-    """States only the roundings that matter, of products or else of sums; None if that leaves a pair open.
+    """Return a rewriting with `.rn` only on the products, or only on the sums, of open pairs.
 
-    ptxas derives ranges from a plain add, not from one with `.rn`, and drops checks of a division that never fire.
+    None if that leaves a pair open.
+
+    ptxas derives value ranges from a plain add but not from one with `.rn`, and removes checks of a division that are
+    never true by these ranges.  So fewer `.rn` can be necessary for equal machine code.
     """
     program, statements = stated.program, stated.program.statements
     fused = {fusion.consumer for fusion in fusions}
@@ -271,7 +280,7 @@ def _careful(
     return None if candidate_pairs(Program(assembled.module, program.opcodes)) else assembled
 
 
-def _distinct(tried: Iterable[Attempt]) -> Iterator[Attempt]:
+def _without_duplicates(tried: Iterable[Attempt]) -> Iterator[Attempt]:
     seen: set[tuple[str, bool]] = set()
     for attempt in tried:
         if (key := (attempt.assembled.text, attempt.fuse)) not in seen:

@@ -1,17 +1,17 @@
-"""Which products of a PTX text the assembler may still fuse: candidate pairs.
+"""Candidate pairs: the products of a PTX text that ptxas may fuse.
 
-PTX lets ptxas treat a floating-point `add`, `sub` or `mul` without a rounding modifier "aggressively": a product
-may be fused into a sum (one rounding instead of two), and on some targets a product followed by a
-multiplication with 1/8, 1/4, 1/2, 2, 4 or 8 becomes one scaled product.  Three more products carry no rounding
-modifier at all, because they are inside the expansion of another instruction, and ptxas fuses these too:
-the last step of `div.full` and `div.approx` (reciprocal times numerator), of `rcp.approx`, `sqrt.approx` and
-`rsqrt.approx` (undoing a range scaling), and of `ex2.approx` (a squaring); the last four only without `.ftz`.
+PTX allows ptxas to treat a floating-point `add`, `sub` or `mul` without a rounding modifier "aggressively": a product
+may be fused into a sum (one rounding instead of two), and on some targets a product followed by a multiplication by
+1/8, 1/4, 1/2, 2, 4 or 8 becomes one scaled product.  Three more kinds of products have no rounding modifier, because
+they are inside the expansion of another instruction; ptxas fuses them as well: the last step of `div.full` and
+`div.approx` (reciprocal times numerator), of `rcp.approx`, `sqrt.approx` and `rsqrt.approx` (undoing a range scaling),
+and of `ex2.approx` (a squaring); the last four only without `.ftz`.
 
-The analysis is an over-approximation: flow-insensitive, scopes merged, every definition of a register counts.
-Three assumptions about ptxas enter, each seen to hold in 12.8 and 13.4: a product is scaled only by a constant
-it can derive; the range scalings inside approximate instructions are fused only where it can derive that they
-always act; its ranges of values are sound and not relational, so that a loaded value has none.  Loads from global
-and shared memory are not replaced by what was stored there.
+The analysis is an over-approximation: it is flow-insensitive, merges scopes, and counts every definition of a register.
+It rests on three assumptions about ptxas, each observed in 12.8 and 13.4: a product is scaled only by a constant that
+ptxas can derive; the range scalings inside approximate instructions are fused only if ptxas can derive that they always
+apply; its value ranges are sound and not relational, so that a loaded value has no range. ptxas does not forward stores
+to loads from global and shared memory.
 """
 
 from __future__ import annotations
@@ -22,29 +22,33 @@ from dataclasses import dataclass
 
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
-from bitwise_nvidia_ptx.names import SPECIAL
+from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
 
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
 _FLOAT_SOURCE = re.compile(r"\.(?:b?f16|f32|f64)$")
 
-# Results of these never carry an operand on unchanged, so a product does not flow through them.
+# The result of these is never an unchanged operand, so a product does not flow through them.
 _OPAQUE = frozenset(
     {"mma", "wgmma", "tcgen05", "ldmatrix", "atom", "red", "vote", "match", "activemask", "setp", "ex2", "lg2", "sin"}
     | {"cos", "tanh", "sqrt", "rsqrt", "rcp", "div", "cp", "mbarrier", "tex", "suld"}
 )
-# Results of these are the first source where ptxas derives that all lanes hold one value of it.
+# The result of these is the first source if ptxas derives that it is uniform across lanes.
 _ACROSS_LANES = frozenset({"shfl", "redux"})
-# ptxas cannot know what these return.
+# ptxas cannot derive the results of these.
 _UNKNOWN_RESULT = _OPAQUE - {"setp", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "div"}
-_KEEPS_ZERO = frozenset({"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"})
-_KEEPS_ZERO_TOO = _KEEPS_ZERO | _ACROSS_LANES | {"and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
+# The result of these is a zero if all their sources are; any other result may be a non-zero constant.
+_ZERO_PRESERVING = frozenset(
+    {"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"}
+    | {"shfl", "redux", "and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
+)
 _ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "mad"})
+# The result of these is constant only if all their sources are.
 _STRICT = _ARITHMETIC | {"div", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "neg", "abs", "cvt", "mov"}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Indices of a product and of the instruction it may be fused into; `scale` if that is a multiplication."""
+    """The indices of a product and of the instruction that may absorb it; `scale` if that is a multiplication."""
 
     product: int
     consumer: int
@@ -52,23 +56,23 @@ class Pair:
 
 
 def _is_zero(operand: Operand) -> bool:
-    """Whether an operand is a literal zero of either sign."""
+    """Return whether an operand is a literal zero of either sign."""
     return isinstance(operand, Immediate) and operand.value in (0, _SIGN.get(operand.kind, 0))
 
 
-def _constants(program: Program) -> dict[str, int]:
-    """What ptxas may come to know of a register: 2 it may be a non-zero constant, 1 only a zero, absent nothing.
+def _constant_levels(program: Program) -> dict[str, int]:
+    """Return what ptxas may derive of each register: 2 a non-zero constant, 1 only a zero, absent nothing.
 
-    A register that is compared for equality counts as constant: behind the branch it may be replaced.
+    A register that is compared for equality counts as constant: after the branch, ptxas may replace it by the constant.
     """
     level: dict[str, int] = {}
 
     def of(names: tuple[str, ...], operand: Operand) -> int:
         if not names:
             return 1 if _is_zero(operand) else 2
-        return max(0 if "." in name and name in SPECIAL else level.get(name, 0) for name in names)
+        return max(0 if "." in name and name in SPECIAL_REGISTERS else level.get(name, 0) for name in names)
 
-    work = [i for i in range(len(program.statements)) if not _overwritten(program, i)]
+    work = [i for i in range(len(program.statements)) if not _is_masked_load_default(program, i)]
     kept = set(work)
     for statement in program.statements:
         if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
@@ -81,7 +85,7 @@ def _constants(program: Program) -> dict[str, int]:
             statement = program.statements[index]
             if not statement.results or statement.base in _UNKNOWN_RESULT:
                 continue
-            if statement.base == "ld" and "const" not in statement.parts and not _forwards(program, statement):
+            if statement.base == "ld" and "const" not in statement.parts and not _may_forward_store(program, statement):
                 continue
             levels = [of(names, operand) for names, operand in zip(statement.sources, statement.read, strict=True)]
             strict = statement.base in _STRICT and not statement.vector
@@ -96,7 +100,7 @@ def _constants(program: Program) -> dict[str, int]:
                 named = [names for names in statement.sources if names]
                 if len(set(named)) < len(named) and statement.base not in ("fma", "selp"):
                     value = 2
-            if value and statement.base not in _KEEPS_ZERO_TOO:
+            if value and statement.base not in _ZERO_PRESERVING:
                 value = 2
             if statement.base == "ld":
                 value = 2
@@ -109,16 +113,16 @@ def _constants(program: Program) -> dict[str, int]:
 
 
 def _loads_private(statement: Statement) -> bool:
-    """Whether it loads from local memory, from a parameter or through a generic address.
+    """Return whether a statement loads from local memory, from a parameter or through a generic address.
 
-    ptxas may replace such a load by what was stored there.
+    ptxas may forward a store to such a load.
     """
     spaces = {part.split("::")[0] for part in statement.parts}
     return statement.base == "ld" and not {"global", "shared", "const"} & spaces
 
 
-def _forwards(program: Program, statement: Statement) -> bool:
-    """Whether ptxas may replace a load by what the module stores: as `_loads_private`, but no parameter of a kernel."""
+def _may_forward_store(program: Program, statement: Statement) -> bool:
+    """Return whether ptxas may forward a store of the module to a load: `_loads_private`, except kernel parameters."""
     if not _loads_private(statement):
         return False
     function = program.functions[statement.function]
@@ -126,8 +130,11 @@ def _forwards(program: Program, statement: Statement) -> bool:
     return not (function.entry and "param" in statement.parts and symbols_of(statement.read[0]) & own)
 
 
-def _overwritten(program: Program, index: int) -> bool:
-    """The literal in front of a masked load: `mov r, 0; @p ld r`.  What is read later is the merge, no constant."""
+def _is_masked_load_default(program: Program, index: int) -> bool:
+    """Return whether a statement sets the default of a masked load: `mov r, 0; @p ld r`.
+
+    Later instructions read the merge of both, which is not a constant.
+    """
     statement = program.statements[index]
     if statement.base != "mov" or statement.guard or len(statement.results) != 1:
         return False
@@ -141,8 +148,11 @@ def _overwritten(program: Program, index: int) -> bool:
     return all(not index < use <= definitions[1] for use, _ in program.uses.get(name, ()))
 
 
-def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
-    """Registers for which ptxas can derive no upper bound, and no lower bound, as floating-point values."""
+def _unbounded_registers(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the registers for which ptxas can derive no upper bound, and those for which it can derive no lower bound.
+
+    Bounds are of floating-point values.
+    """
     above: set[str] = set()
     below: set[str] = set()
     work: set[int] = set(range(len(program.statements)))
@@ -150,7 +160,9 @@ def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
         changed: set[str] = set()
         for index in sorted(work):
             statement = program.statements[index]
-            up, down = (False, False) if _forwards(program, statement) else _free(statement, above, below)
+            up, down = (
+                (False, False) if _may_forward_store(program, statement) else _unbounded_result(statement, above, below)
+            )
             for name in statement.results:
                 if (up and name not in above) or (down and name not in below):
                     changed.add(name)
@@ -162,7 +174,7 @@ def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(above), frozenset(below)
 
 
-def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
+def _unbounded_result(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
     base = statement.base
     if base in ("mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in statement.parts):
         return True, True
@@ -190,12 +202,12 @@ def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool,
     if base == "min":
         return all(ups), any(downs)
     if base in ("mul", "fma"):
-        up, down = _free_product(operands[:2], ups, downs)
+        up, down = _unbounded_product(operands[:2], ups, downs)
         return up or (base == "fma" and ups[2]), down or (base == "fma" and downs[2])
     return False, False
 
 
-def _free_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
+def _unbounded_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
     if operands[0] == operands[1]:
         return ups[0] or downs[0], False
     for position in (0, 1):
@@ -211,7 +223,7 @@ def _free_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bo
 
 
 def candidate_pairs(program: Program) -> tuple[Pair, ...]:
-    """Every pair that ptxas is free to fuse, or that cannot be shown not to be one; in order of the text."""
+    """Return every pair that ptxas may fuse, or for which the analysis cannot exclude it, in text order."""
     return tuple(_pairs(program))
 
 
@@ -221,14 +233,14 @@ def _pairs(program: Program) -> Iterable[Pair]:
     if not products:
         return
     if any(statements[i].base == "ex2" for i in products):
-        above = _unbounded(program)[0]
+        above = _unbounded_registers(program)[0]
         products = [
             i for i in products if statements[i].base != "ex2" or not above.intersection(statements[i].sources[0])
         ]
-    level = _constants(program)
+    level = _constant_levels(program)
 
     def constant(index: int, position: int, least: int = 2) -> bool:
-        """Whether an operand other than `position` may be a constant (a non-zero one unless `least` is 1)."""
+        """Return whether an operand other than `position` may be a constant, non-zero unless `least` is 1."""
         statement = statements[index]
         return any(
             (max((level.get(n, 0) for n in names), default=0) >= least) if names else least < 2 or not _is_zero(operand)

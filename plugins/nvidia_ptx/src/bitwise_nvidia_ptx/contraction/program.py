@@ -1,4 +1,4 @@
-"""The instructions of a module as the contraction audit looks at them: what each one writes and reads."""
+"""The instructions of a module for the contraction audit: what each one reads and writes, by name as in the text."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from bitwise_nvidia_ptx.inner_blocks import spelling
 
 FLOAT_TYPES = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
 ROUNDINGS = frozenset({"rn", "rz", "rm", "rp", "rna", "rs"})
-_LEAVES = frozenset({"bra", "brx", "ret", "exit", "call"})
+_BLOCK_ENDS = frozenset({"bra", "brx", "ret", "exit", "call"})
 _READS_ITS_RESULT = frozenset({"wgmma", "tcgen05", "call"})
 
 
 @dataclass(frozen=True, slots=True)
 class Opcode:
-    """What a mnemonic with its modifiers says.
+    """The properties of a mnemonic with its modifiers.
 
-    `parts` are the mnemonic, which is `base`, and its modifiers.  `kind` is the floating-point type of the result, None
-    for anything else.  `contractible`: a floating-point add, sub or mul without a rounding modifier.
-    `hidden_product`: the expansion ends with a product that ptxas may fuse.
+    `parts` are the mnemonic (`base`) and its modifiers.  `kind` is the floating-point type of the result, else None.
+    `contractible`: a floating-point add, sub or mul without a rounding modifier.  `hidden_product`: the instruction's
+    expansion ends with a product that ptxas may fuse.
     """
 
     parts: tuple[str, ...]
@@ -46,7 +46,7 @@ class Opcode:
 
 @lru_cache(maxsize=4096)
 def opcode_of(text: str) -> Opcode:
-    """The record of a mnemonic with its modifiers."""
+    """Return the properties of a mnemonic with its modifiers."""
     found = tuple(text.split("."))
     base = found[0]
     kind = next((each for each in found[1:] if each in FLOAT_TYPES), None)
@@ -63,9 +63,9 @@ def opcode_of(text: str) -> Opcode:
 class Statement:
     """One instruction of a program.
 
-    `block` numbers the basic block and `function` the function.  `results` are the names that it writes, `sources`
-    those of each operand that it reads: () where the operand is a literal.  Names are spelled as in the text, so that
-    registers of one name in several blocks or functions count as one.
+    `block` is the index of its basic block and `function` that of its function.  `results` are the names that it
+    writes, `sources` the names in each operand that it reads: () for a literal.  Names are spelled as in the text, so
+    that registers of the same name in several scopes or functions count as one.
     """
 
     instruction: Instruction
@@ -102,17 +102,17 @@ class Statement:
 
     @property
     def product(self) -> bool:
-        """Whether it multiplies and ptxas may fuse that, written or hidden."""
+        """Whether it has a product that ptxas may fuse, explicit or hidden."""
         return self.hidden_product or (self.base == "mul" and self.contractible)
 
     @property
     def guard(self) -> Guard | None:
-        """The predicate in front of it."""
+        """The guard predicate."""
         return self.instruction.guard
 
     @property
     def read(self) -> tuple[Operand, ...]:
-        """The operands behind the first, which belong to `sources` one by one where there are results."""
+        """The operands after the first; if there are results, they correspond to `sources`."""
         return self.instruction.operands[1:]
 
     @property
@@ -122,15 +122,15 @@ class Statement:
 
 
 class Program:
-    """All instructions of a module in the order of the text.
+    """All instructions of a module in text order.
 
     `functions` are the kernels and functions in that order; `opcodes` declares which instructions have a result.
-    Raises ValueError for a module whose parser recorded no positions.
+    Raises ValueError for a module without text positions.
     """
 
     def __init__(self, module: Module, opcodes: OpcodeTable) -> None:
         self.module, self.opcodes = module, opcodes
-        self.functions = tuple(sorted((*module.kernels, *module.functions.values()), key=_start))
+        self.functions = tuple(sorted((*module.kernels, *module.functions.values()), key=_start_offset))
         statements: list[Statement] = []
         names: dict[int, tuple[str, ...]] = {}
         block = 0
@@ -150,13 +150,13 @@ class Program:
                 if read and _has_result(instruction, opcodes):
                     results = read.pop(0)
                 statements.append(Statement(instruction, opcode, number, block, results, tuple(read)))
-                if opcode.base in _LEAVES:
+                if opcode.base in _BLOCK_ENDS:
                     block += 1
         self.statements = tuple(statements)
 
     @cached_property
     def definitions(self) -> dict[str, list[int]]:
-        """For each register: the statements that write it."""
+        """For each register, the indices of the statements that write it."""
         found: dict[str, list[int]] = defaultdict(list)
         for index, statement in enumerate(self.statements):
             for name in statement.results:
@@ -165,7 +165,7 @@ class Program:
 
     @cached_property
     def uses(self) -> dict[str, list[tuple[int, int]]]:
-        """For each register: (statement, position among its sources) of every read; -1 for a result that is read."""
+        """For each register, (statement, position among its sources) of every read; position -1 for a result."""
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for index, statement in enumerate(self.statements):
             for position, names in enumerate(statement.sources):
@@ -177,18 +177,18 @@ class Program:
         return found
 
     def line(self, index: int) -> int:
-        """The line of a statement."""
+        """Return the line of a statement."""
         return self.statements[index].instruction.line
 
 
 def span_of(instruction: Instruction) -> tuple[int, int]:
-    """Where an instruction is in the text.  Raises ValueError where the parser did not record it."""
+    """Return the start and end of an instruction in the text.  Raises ValueError if the parser did not record them."""
     if instruction.span is None:
         raise ValueError(f"the instruction of line {instruction.line} has no position in the text")
     return instruction.span
 
 
-def _start(function: Kernel) -> int:
+def _start_offset(function: Kernel) -> int:
     if function.span is None:
         raise ValueError(f"the parser recorded no position of {function.name}; give the module that it returned")
     return function.span[0]
@@ -200,18 +200,18 @@ def _names(operand: Operand) -> tuple[str, ...]:
 
 
 def _has_result(instruction: Instruction, opcodes: OpcodeTable) -> bool:
-    """Whether the first operand is written."""
+    """Return whether the first operand is written."""
     return not isinstance(instruction.operands[0], Address) and _writes_first(instruction.opcode, opcodes)
 
 
 @lru_cache(maxsize=4096)
 def _writes_first(opcode: str, opcodes: OpcodeTable) -> bool:
-    """Whether instructions of an opcode write their first operand, be it a register or a parameter of a call."""
+    """Return whether instructions of an opcode write their first operand, a register or a parameter of a call."""
     return "first" in opcodes.info(Instruction(opcode, (Register("first"),), None, 0)).writes
 
 
 def _branch_targets(function: Kernel) -> set[int]:
-    """The indices of the instructions that a branch leads to."""
+    """Return the indices of the instructions that are branch targets."""
     found: set[int] = set()
     for instruction in function.instructions:
         if opcode_of(instruction.opcode).base in ("bra", "brx"):

@@ -1,8 +1,8 @@
-"""Rewritten programs that leave ptxas no choice: every rounding stated, chosen products fused by hand.
+"""Rewritten programs that leave ptxas no choice: every rounding stated, chosen products fused explicitly.
 
 A rewriting replaces instructions.  It is a module, spliced from the parsed one, and a text, edited at the positions of
-the replaced instructions; parsing the text gives the module.  Nothing else has to be right for the audit to be right: a
-rewriting counts only if it leaves no freedom and its machine code equals that of the original (see `audit`).
+the replaced instructions; parsing the text gives the module.  The audit does not depend on anything else here: a
+rewriting is accepted only if it leaves no choice and its machine code equals that of the original (see `audit`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby
 
 from bitwise_core.assembly.module import Guard, Immediate, Instruction, Kernel, Module, Operand, Register
-from bitwise_nvidia_ptx.contraction.choices import Fusion
+from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion
 from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
 from bitwise_nvidia_ptx.writer import instruction_text
 
@@ -25,10 +25,10 @@ _TEMPORARY = "%contraction_"
 
 @dataclass(frozen=True)
 class Division:
-    """Which range checks of an expanded division are written, and how.
+    """The range checks in the expansion of a division.
 
-    `large` divisors are scaled down and `tiny` ones up, unless ptxas knows that there are none; `absolute`
-    is off where it knows the divisor's sign.
+    `large` divisors are scaled down and `tiny` ones up; ptxas omits a check that it derives to be unnecessary.
+    `tiny_first` is the order of the checks.  `absolute` is off if ptxas derives the sign of the divisor.
     """
 
     large: bool = True
@@ -39,7 +39,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The instructions that replace one, and the registers that they need, by name with the width in bits."""
+    """The instructions that replace one, and the widths in bits of the registers that they need, by name."""
 
     instructions: tuple[Instruction, ...]
     registers: Mapping[str, int]
@@ -47,7 +47,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """A program and the edits of its statements, by their index; `original` is the text that it was parsed from."""
+    """A program and the edits of its statements, by index; `original` is the text that it was parsed from."""
 
     program: Program
     original: str
@@ -55,7 +55,7 @@ class Rewriting:
 
     @cached_property
     def module(self) -> Module:
-        """The module with these edits; instructions that replace one keep its line."""
+        """The module with these edits; new instructions have the line of the one that they replace."""
         if not self.edits:
             return self.program.module
         edits: dict[int, dict[int, Edit]] = defaultdict(dict)
@@ -63,7 +63,7 @@ class Rewriting:
             first = next(statements)
             edits[number] = {i - first: self.edits[i] for i in (first, *statements) if i in self.edits}
         changed = {
-            function.name: _spliced(function, edits[number]) for number, function in enumerate(self.program.functions)
+            function.name: _splice(function, edits[number]) for number, function in enumerate(self.program.functions)
         }
         module = self.program.module
         return replace(
@@ -74,25 +74,25 @@ class Rewriting:
 
     @cached_property
     def text(self) -> str:
-        """The text with these edits; every line keeps its number.
+        """The text with these edits; line numbers are unchanged.
 
-        Raises ValueError where `original` is not the text of the program's module.
+        Raises ValueError if `original` is not the text of the program's module.
         """
-        pieces: list[str] = []
+        parts: list[str] = []
         position = 0
         for index in sorted(self.edits):
             statement, edit = self.program.statements[index], self.edits[index]
-            if (body := self._body(statement.function)) >= position:
-                pieces += [self.original[position:body], *self._declarations(statement.function)]
-                position = body
+            if (declarations_end := self._body(statement.function)) >= position:
+                parts += [self.original[position:declarations_end], *self._declarations(statement.function)]
+                position = declarations_end
             start, end = span_of(statement.instruction)
             replaced = self.original[start:end]
             if statement.instruction.opcode not in replaced:
                 raise ValueError(f"line {statement.instruction.line} of the text is not the instruction of the module")
             steps = "; ".join(map(instruction_text, edit.instructions))
-            pieces += [self.original[position:start], steps, "\n" * replaced.count("\n")]
+            parts += [self.original[position:start], steps, "\n" * replaced.count("\n")]
             position = end
-        return "".join([*pieces, self.original[position:]])
+        return "".join([*parts, self.original[position:]])
 
     def _function(self, index: int) -> int:
         return self.program.statements[index].function
@@ -109,30 +109,30 @@ class Rewriting:
                     yield f" .reg .{'pred' if width == 1 else f'b{width}'} {name};"
 
 
-def _spliced(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
+def _splice(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
     if not edits:
         return function
     instructions: list[Instruction] = []
-    places: list[int] = []
+    new_indices: list[int] = []
     registers: dict[str, int] = {}
     for index, instruction in enumerate(function.instructions):
-        places.append(len(instructions))
+        new_indices.append(len(instructions))
         if index in edits:
             instructions += edits[index].instructions
             registers |= edits[index].registers
         else:
             instructions.append(instruction)
-    places.append(len(instructions))
+    new_indices.append(len(instructions))
     return replace(
         function,
         instructions=tuple(instructions),
-        labels={name: places[place] for name, place in function.labels.items()},
+        labels={name: new_indices[index_of_label] for name, index_of_label in function.labels.items()},
         registers={**function.registers, **registers},
     )
 
 
-def reserved(program: Program) -> bool:
-    """Whether a function has a register whose name is kept for the temporaries of rewritten programs."""
+def has_reserved_names(program: Program) -> bool:
+    """Return whether a function has a register whose name is reserved for temporaries of rewritten programs."""
     return any(_TEMPORARY in name for function in program.functions for name in function.registers)
 
 
@@ -145,39 +145,39 @@ def rewrite(
     expand: frozenset[int] = frozenset(),
     division: Division | None = None,
 ) -> Rewriting:
-    """These products fused into these sums by hand, and `.rn` on every other contractible instruction.
+    """Return the program with `fusions` as explicit fmas, and `.rn` on every other contractible instruction.
 
-    `text` is what the program was parsed from; `round_only` limits `.rn` to these statements.  The divisions that are
-    fused, and those instructions of `expand` (which must be `expandable`), are written out as the steps ptxas takes for
-    them, a division with the checks of `division`.
+    The program was parsed from `text`; `round_only` limits `.rn` to these statements.  Fused divisions and the
+    instructions of `expand` (which must be `expandable`) are replaced by the steps into which ptxas expands them, a
+    division with the range checks of `division`.
     """
     statements = program.statements
     by_consumer = {fusion.consumer: fusion for fusion in fusions}
-    widened = {f.product for f in by_consumer.values() if statements[f.product].base == "div"} | expand
+    expanded = {f.product for f in by_consumer.values() if statements[f.product].base == "div"} | expand
     edits: dict[int, Edit] = {}
     for index, statement in enumerate(statements):
         if index in by_consumer:
-            edits[index] = _fused(statements, by_consumer[index])
-        elif index in widened:
-            exponential = statement.base == "ex2"
-            edits[index] = (
-                _exponential(statement, index) if exponential else _division(program, index, division or Division())
-            )
+            edits[index] = _fused_edit(statements, by_consumer[index])
+        elif index in expanded:
+            if statement.base == "ex2":
+                edits[index] = _exponential_edit(statement, index)
+            else:
+                edits[index] = _division_edit(program, index, division or Division())
         elif statement.contractible and (round_only is None or index in round_only):
-            edits[index] = Edit((_rounded(statement.instruction),), {})
+            edits[index] = Edit((_with_rounding(statement.instruction),), {})
     return Rewriting(program, text, edits)
 
 
-def _rounded(instruction: Instruction) -> Instruction:
-    """The instruction with an explicit round-to-nearest-even."""
+def _with_rounding(instruction: Instruction) -> Instruction:
+    """Return the instruction with `.rn` (round to nearest even)."""
     base, dot, modifiers = instruction.opcode.partition(".")
     return Instruction(
         f"{base}.rn{dot}{modifiers}", instruction.operands, instruction.guard, instruction.line, instruction.source
     )
 
 
-class _Steps:
-    """The instructions that replace `replaced`, in the making, and the temporary registers that they use."""
+class _EditBuilder:
+    """Builds the instructions that replace `replaced`, and the temporary registers that they use."""
 
     def __init__(self, replaced: Instruction) -> None:
         self.replaced = replaced
@@ -185,7 +185,7 @@ class _Steps:
         self.registers: dict[str, int] = {}
 
     def temporary(self, letter: str, index: int, width: int = 32) -> Register:
-        """The temporary of that name for the statement of that index, declared."""
+        """Declare and return the temporary named by a letter and the index of a statement."""
         found = _temporary(letter, index)
         self.registers[found.name] = width
         return found
@@ -195,7 +195,7 @@ class _Steps:
         self.instructions.append(Instruction(opcode, operands, guard, self.replaced.line, self.replaced.source))
 
     def edit(self) -> Edit:
-        """The instructions and registers so far."""
+        """Return the edit."""
         return Edit(tuple(self.instructions), self.registers)
 
 
@@ -203,14 +203,14 @@ def _temporary(letter: str, index: int) -> Register:
     return Register(f"{_TEMPORARY}{letter}_{index}")
 
 
-def _single(bits: int) -> Immediate:
+def _float_literal(bits: int) -> Immediate:
     return Immediate(bits, "f32")
 
 
-def _fused(statements: tuple[Statement, ...], fusion: Fusion) -> Edit:
+def _fused_edit(statements: tuple[Statement, ...], fusion: Fusion) -> Edit:
     consumer, product = statements[fusion.consumer], statements[fusion.product]
     kind = consumer.kind or "f32"
-    steps = _Steps(consumer.instruction)
+    steps = _EditBuilder(consumer.instruction)
     left, right = _factors(product, fusion.product)
     other = consumer.read[1 - fusion.position]
     if (consumer.base == "sub" and fusion.position == 1) ^ fusion.negated:
@@ -222,7 +222,7 @@ def _fused(statements: tuple[Statement, ...], fusion: Fusion) -> Edit:
     return steps.edit()
 
 
-def _negated(steps: _Steps, kind: str, result: Register, value: Operand) -> Register:
+def _negated(steps: _EditBuilder, kind: str, result: Register, value: Operand) -> Register:
     if kind == "f32x2":
         steps.add("xor.b64", result, value, Immediate(0x8000000080000000))
     else:
@@ -237,19 +237,19 @@ def _factors(product: Statement, index: int) -> tuple[Operand, Operand]:
 
 
 def expandable(statement: Statement) -> bool:
-    """Whether `rewrite` can write out the steps of this instruction."""
+    """Return whether `rewrite` can expand this instruction."""
     return statement.hidden_product and statement.base in ("div", "ex2") and not statement.guard
 
 
-def _exponential(statement: Statement, index: int) -> Edit:
-    """The steps of `ex2.approx.f32`: below -126 half the argument is taken and the result squared."""
-    steps = _Steps(statement.instruction)
+def _exponential_edit(statement: Statement, index: int) -> Edit:
+    """Return the expansion of `ex2.approx.f32`: for an argument below -126, the square of the result for half of it."""
+    steps = _EditBuilder(statement.instruction)
     result, argument = statement.instruction.operands
     p, t, r = steps.temporary("p", index, 1), steps.temporary("t", index), steps.temporary("r", index)
     low = Guard(p.name, negated=True)
-    steps.add("setp.geu.f32", p, argument, _single(0xC2FC0000))
+    steps.add("setp.geu.f32", p, argument, _float_literal(0xC2FC0000))
     steps.add("mov.b32", t, argument)
-    steps.add("mul.rn.f32", t, t, _single(0x3F000000), guard=low)
+    steps.add("mul.rn.f32", t, t, _float_literal(0x3F000000), guard=low)
     steps.add("ex2.approx.ftz.f32", r, t)
     steps.add("mul.rn.f32", r, r, r, guard=low)
     steps.add("mov.b32", result, r)
@@ -257,7 +257,7 @@ def _exponential(statement: Statement, index: int) -> Edit:
 
 
 def _literal(program: Program, operand: Operand, names: tuple[str, ...]) -> int | None:
-    """The bits of the single-precision literal that an operand is, directly or through one `mov`."""
+    """Return the bits of an operand that is an fp32 literal, directly or through one `mov`, else None."""
     if len(names) == 1:
         definitions = program.definitions.get(names[0], [])
         if len(definitions) == 1:
@@ -267,10 +267,10 @@ def _literal(program: Program, operand: Operand, names: tuple[str, ...]) -> int 
     return operand.value if isinstance(operand, Immediate) and operand.kind == "f32" else None
 
 
-def _division(program: Program, index: int, division: Division) -> Edit:
-    """The steps of an approximate single-precision division; factors end up in `_a_` and `_r_`."""
+def _division_edit(program: Program, index: int, division: Division) -> Edit:
+    """Return the expansion of an approximate fp32 division; its last product is that of temporaries `a` and `r`."""
     statement = program.statements[index]
-    steps = _Steps(statement.instruction)
+    steps = _EditBuilder(statement.instruction)
     result, numerator, divisor = statement.instruction.operands
     ftz = ".ftz" if "ftz" in statement.parts else ""
     a, b, r, t = (steps.temporary(letter, index) for letter in "abrt")
@@ -280,7 +280,7 @@ def _division(program: Program, index: int, division: Division) -> Edit:
         if value not in (0.0, float("inf"), float("-inf")) and value == value and abs(1 / value) < 3e38:
             inverse = struct.unpack("<I", struct.pack("<f", 1 / value))[0]
             steps.add("mov.b32", a, numerator)
-            steps.add("mov.b32", r, _single(inverse))
+            steps.add("mov.b32", r, _float_literal(inverse))
             steps.add(f"mul.rn{ftz}.f32", result, a, r)
             return steps.edit()
     large = division.large and "full" in statement.parts
@@ -288,19 +288,19 @@ def _division(program: Program, index: int, division: Division) -> Edit:
     steps.add(f"abs{ftz}.f32" if division.absolute else "mov.b32", t, divisor)
     steps.add("mov.b32", b, divisor)
     if tiny and division.tiny_first:
-        steps.add("setp.geu.f32", q, t, _single(0x00800000))
+        steps.add("setp.geu.f32", q, t, _float_literal(0x00800000))
     if large:
-        steps.add(f"setp.gt{ftz}.f32", p, t, _single(0x7E800000))
+        steps.add(f"setp.gt{ftz}.f32", p, t, _float_literal(0x7E800000))
     if tiny and not division.tiny_first:
-        steps.add("setp.geu.f32", q, t, _single(0x00800000))
+        steps.add("setp.geu.f32", q, t, _float_literal(0x00800000))
     for register in (b, a):
         if register is a:
             steps.add("rcp.approx.ftz.f32", r, b)
             steps.add("mov.b32", a, numerator)
         if large:
-            steps.add(f"mul.rn{ftz}.f32", register, register, _single(0x3E800000), guard=Guard(p.name))
+            steps.add(f"mul.rn{ftz}.f32", register, register, _float_literal(0x3E800000), guard=Guard(p.name))
         if tiny:
-            scale = _single(0x4B800000)
+            scale = _float_literal(0x4B800000)
             steps.add("mul.rn.f32", register, register, scale, guard=Guard(q.name, negated=True))
     steps.add(f"mul.rn{ftz}.f32", result, a, r)
     return steps.edit()

@@ -1,1 +1,1 @@
-"""What PTX instructions do, by kind; each module fills one table."""
+"""The semantics of PTX instructions.  Each module defines one table of opcodes."""

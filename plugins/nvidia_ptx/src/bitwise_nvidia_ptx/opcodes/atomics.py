@@ -1,4 +1,4 @@
-"""atom and red: contributions to global memory whose order is not determined.
+"""atom and red on global memory, where the order of contributions is not determined.
 
 Source: PTX ISA 8.7, "Parallel Synchronization and Communication Instructions: atom, red".
 """
@@ -14,25 +14,27 @@ from bitwise_core.assembly.module import Address, Instruction, Operand, Register
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step, invert, literal
-from bitwise_core.execution.memory.access import check_in_buffer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash, term
 from bitwise_core.numerics import Operation, operation
-from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
-from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of, buffers_of
+from bitwise_nvidia_ptx.opcodes.memory import IGNORED_MODIFIERS, address_of, buffers_of
+from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 
 TABLE = OpcodeTable()
 
-_ATOMIC = {"add", "min", "max", "and", "or", "xor"}
+_MODELLED = {"add", "min", "max", "and", "or", "xor"}
 
 
 def atomic_info(instruction: Instruction) -> InstructionInfo:
-    """atom and red: outside shared memory, what threads leave may depend on their order, and what atom returns does."""
+    """Return what atom and red read and write.
+
+    Outside shared memory, the final content may depend on the order of threads, and the result of atom does.
+    """
     root, *modifiers = instruction.opcode.split(".")
     returns = root == "atom"
     effects = Effect.LOAD | Effect.STORE if returns else Effect.STORE
@@ -50,12 +52,12 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
 
 @TABLE.opcode("atom", "red", operands=atomic_info)
 def atomic(instruction: Instruction, context: Context) -> Step:
-    """atom and red on global memory: each active lane contributes; the old value depends on the order of threads."""
+    """atom and red on global memory: each active thread contributes; the old value depends on the order of threads."""
     root, *modifiers, kind = instruction.opcode.split(".")
-    verb = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
+    verb = next((each for each in modifiers if each in _MODELLED | {"cas", "exch", "inc", "dec"}), "")
     count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
-    rest = [each for each in modifiers if each not in HINTS | {verb, "global", "v2", "v4", "v8"}]
-    if rest or verb not in _ATOMIC:
+    rest = [each for each in modifiers if each not in IGNORED_MODIFIERS | {verb, "global", "v2", "v4", "v8"}]
+    if rest or verb not in _MODELLED:
         raise UnknownInstruction(instruction)
     destination = instruction.operands[0] if root == "atom" else None
     target, source = instruction.operands[1:3] if root == "atom" else instruction.operands[:2]
@@ -66,7 +68,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if element in FORMATS and verb != "add":
         name = f"{verb}.{FORMATS[element]}"
     if element == "f32" and verb == "add":
-        name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever the modifiers say
+        name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever its modifiers
     meaning = named(instruction, name)
     line = instruction.line
     base = target.base.name if isinstance(target, Address) and isinstance(target.base, Register) else ""
@@ -80,28 +82,28 @@ def atomic(instruction: Instruction, context: Context) -> Step:
                 buffers_of(machine, pointer_parameters(context.kernel, base, context.arch.opcodes)) if base else None
             )
             _contribute(machine, meaning, target_address, values, line, buffers)
-            _write_old(machine, destination, bits * packed, line)
+            _write_old_value(machine, destination, bits * packed, line)
             return
         where = address.astype(np.uint64, copy=False)
         check_in_buffer(machine, where, line)
-        place = 0
+        offset = 0
         for item in items:
             value = machine.read_bits(item, bits * packed)
             for low in range(0, bits * packed, bits):
                 part = extract(value, low, bits)
                 machine.memory.atomic(
-                    meaning, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
+                    meaning, where + np.uint64(offset), part, machine.mask, machine.thread, machine.epoch, line
                 )
-                place += bits // 8
-        _write_old(machine, destination, bits * packed, line)
+                offset += bits // 8
+        _write_old_value(machine, destination, bits * packed, line)
 
     if count != len(items):
         raise UnknownInstruction(instruction)
     return step
 
 
-def _write_old(machine: Machine, destination: Operand | None, bits: int, line: int) -> None:
-    """The value that an atomic operation found depends on the order of threads."""
+def _write_old_value(machine: Machine, destination: Operand | None, bits: int, line: int) -> None:
+    """Write the value before an atomic operation: a nondeterministic term, since it depends on the order of threads."""
     if destination is None:
         return
     old = term(bits, f"old value at line {line}", [], L.NONDETERMINISTIC)
@@ -123,7 +125,7 @@ def _contribute(
     if never is not False:
         machine.mask = machine.active() & ~never
     try:
-        by_sign = _by_sign(machine, meaning, values[0], holds) if len(values) == 1 else None
+        by_sign = _float_extremum(machine, meaning, values[0], holds) if len(values) == 1 else None
         if by_sign is not None:
             meaning, holds = by_sign
         machine.memory.contribute(meaning, [address, *values, holds], machine.mask, shape, line, buffers)
@@ -131,19 +133,22 @@ def _contribute(
         machine.mask = outer
 
 
-def _by_sign(
+def _float_extremum(
     machine: Machine, meaning: Operation, value: Value, condition: SymbolicVector
 ) -> tuple[Operation, SymbolicVector] | None:
-    """A contribution to the extreme of floating-point numbers in the order of their bits, and its plain condition.
+    """Recognise one half of an atomic maximum or minimum of floats by sign: return its operation and plain condition.
 
-    Compilers make a maximum of floats of two integer operations: max.s32 where the number's sign bit is clear, and
-    min.u32 where it is set.  Order the patterns by sign and magnitude: those with the sign bit first, from greatest
-    to least magnitude, then the others from least to greatest (so -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN).
-    With v >= 0 as an integer, max.s32 gives v over any pattern with a sign bit, and else the greater: the later in
-    that order.  With a sign bit in v, min.u32 leaves any pattern without one, and else gives the lesser magnitude: the
-    later in that order.  So both halves together take a maximum in one total order, whatever NaNs and zeros occur, and
-    the order of contributions does not matter.  A minimum is the same with min.s32 and max.u32.  Each half needs
-    its condition: without it max.s32 of a pattern with a sign bit and min.u32 do not commute.
+    Compilers implement an atomic maximum of floats by two integer operations: max.s32 if the sign bit of the value is
+    clear, and min.u32 if it is set.  Order the bit patterns by sign and magnitude: those with the sign bit first, from
+    greatest to least magnitude, then the others from least to greatest (so -NaN < -inf < ... < -0 < +0 < ... < +inf <
+    +NaN).  If the sign bit of v is clear, max.s32 returns v for any pattern with a sign bit, and otherwise the greater
+    pattern: the later in that order.  If the sign bit of v is set, min.u32 keeps any pattern without one, and otherwise
+    returns the lesser magnitude: the later in that order.  So both halves together compute a maximum in one total
+    order, for all NaNs and zeros, and the order of contributions does not matter.  A minimum is the same with min.s32
+    and max.u32.  The condition of each half is necessary: max.s32 of a pattern with a sign bit does not commute with
+    min.u32.
+
+    Returns None if the condition is not proved to be that of the half.
     """
     verb, kind = meaning.verb, meaning.result.name
     if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64"):
@@ -161,7 +166,7 @@ def _by_sign(
     opposite = compare(machine, "lt" if clear else "gt", signed, value, zero if clear else least, False)
     proved: L.Array | bool = False
     for each in (plain, other, as_symbolic_vector(invert(machine.domain, opposite))):
-        for form in (each, *_carried(machine, each)):
+        for form in (each, *_round_trips(machine, each)):
             proved = proved | (full_hash(form) == full_hash(condition)).all(axis=0)
     known = L.constant_mask(as_symbolic_vector(value))
     if known is not False and np.any(known):
@@ -174,8 +179,8 @@ def _by_sign(
     return operation(f"{kept}bysign.b{bits}"), plain
 
 
-def _carried(machine: Machine, predicate: SymbolicVector) -> Iterator[SymbolicVector]:
-    """The predicate again after lanes have exchanged it as a number 1 or 0: by a shuffle, or as a byte in memory."""
+def _round_trips(machine: Machine, predicate: SymbolicVector) -> Iterator[SymbolicVector]:
+    """Yield the forms of a predicate that was exchanged as an integer 1 or 0: a shuffled word, or a byte in memory."""
     word = machine.domain.select(predicate, literal(1, 32), literal(0, 32))
     half = machine.domain.select(predicate, literal(1, 16), literal(0, 16))
     byte = concat([extract(half, 0, 8), np.zeros((1, 1), dtype=np.uint8)])

@@ -1,4 +1,4 @@
-"""What the tables share: types by suffix, elementwise steps, cutting packed values."""
+"""Helpers of the opcode tables: PTX types by suffix, modifier checks, steps of integer operations."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import Operation
 
 FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "tf32": "tf32"}
-"""PTX's names of the floating-point formats and core's."""
+"""The vocabulary's name of each floating-point format of PTX."""
 
 BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "tf32": 32}
 
 PACKED = {"f16x2": ("f16", 2), "bf16x2": ("bf16", 2), "f32x2": ("f32", 2), "e4m3x2": ("e4m3", 2), "e5m2x2": ("e5m2", 2)}
-"""Packed types: the element and how many of them."""
+"""Packed floating-point types: the element type and the number of elements."""
 
 PACKED_INTEGERS = {"u16x2": ("u16", 2), "s16x2": ("s16", 2)}
-"""The same of integers, which add, min and max take."""
+"""Packed integer types, which add, min and max support."""
 
 
 _FLOATS = frozenset({"f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2"})
 
 
 def integer_unless_float(instruction: Instruction) -> Effect:
-    """The effects of arithmetic that is plain integer arithmetic unless it names a floating-point type."""
+    """Return Effect.INTEGER unless the instruction names a floating-point type."""
     return Effect.INTEGER if _FLOATS.isdisjoint(instruction.opcode.split(".")) else Effect.NONE
 
 
 def type_bits(name: str) -> int:
-    """The width of a scalar or packed PTX type."""
+    """Return the width in bits of a scalar or packed PTX type."""
     if name == "pred":
         return 1
     if name in BITS:
@@ -46,12 +46,12 @@ def type_bits(name: str) -> int:
 
 
 def is_integer(name: str) -> bool:
-    """Whether the suffix is one of s8..s64, u8..u64, b8..b64."""
+    """Return whether a type suffix is one of s8..s64, u8..u64, b8..b64."""
     return len(name) > 1 and name[0] in "sub" and name[1:].isdigit()
 
 
 def write_pair(machine: Machine, destination: Operand, first: Value, second: Value) -> None:
-    """Writes both values where the destination is a pair `d|p`, else the first."""
+    """Write both values if the destination is a pair `d|p`, else the first."""
     if isinstance(destination, Paired):
         machine.write(destination.first, first)
         machine.write(destination.second, second)
@@ -60,16 +60,16 @@ def write_pair(machine: Machine, destination: Operand, first: Value, second: Val
 
 
 def check_modifiers(instruction: Instruction, modifiers: Sequence[str], allowed: set[str]) -> None:
-    """Raises UnknownInstruction where a modifier is not one that the builder states."""
+    """Raise UnknownInstruction for a modifier that is not in `allowed`."""
     unknown = [each for each in modifiers if each not in allowed]
     if unknown:
         raise UnknownInstruction(instruction, f"has the modifier .{unknown[0]}, which is not modelled")
 
 
 def integer_step(instruction: Instruction, operation: Operation, *, packed: int = 1) -> Step:
-    """A step that applies an operation on integers to the source operands.
+    """Return a step that applies an integer operation to the source operands.
 
-    Operands and the result hold `packed` elements side by side.
+    Operands and result hold `packed` elements each.  Raises UnknownInstruction for another number of operands.
     """
     destination, *operands = instruction.operands
     if len(operands) != operation.arity:

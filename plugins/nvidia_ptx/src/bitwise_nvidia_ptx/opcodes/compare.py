@@ -1,4 +1,4 @@
-"""setp, set, selp, slct: comparisons in few canonical forms, and choices by predicate.
+"""setp, set and selp: comparisons and selection by a predicate.
 
 Source: PTX ISA 8.7, "Comparison and Selection Instructions".
 """
@@ -33,12 +33,12 @@ from bitwise_nvidia_ptx.opcodes.common import (
 TABLE = OpcodeTable()
 
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-"""PTX's names of the comparisons of unsigned integers."""
-_INTEGERS = INTEGER_COMPARISONS.keys() | _UNSIGNED.keys()
+"""PTX's operators on unsigned integers, by the vocabulary's names."""
+_INTEGER_OPERATORS = INTEGER_COMPARISONS.keys() | _UNSIGNED.keys()
 
 
 def compare(machine: Machine, operator: str, kind: str, left: Value, right: Value, flush: bool) -> Value:
-    """The predicate `left operator right` for a PTX type."""
+    """Return the predicate `left operator right` for a PTX type; `flush` compares subnormals as zeros."""
     if is_integer(kind):
         return compare_as_integers(machine, _UNSIGNED.get(operator, operator), kind, left, right)
     return compare_as_floats(machine, operator, FORMATS[kind], left, right, flush=flush)
@@ -53,7 +53,7 @@ def set_predicate(instruction: Instruction, context: Context) -> Step:
         return _set_register(instruction, operator, modifiers)
     *modifiers, kind = modifiers
     check_modifiers(instruction, modifiers, {"and", "or", "xor", "ftz"})
-    if kind in PACKED or operator not in (_INTEGERS if is_integer(kind) else FLOAT_COMPARISONS):
+    if kind in PACKED or operator not in (_INTEGER_OPERATORS if is_integer(kind) else FLOAT_COMPARISONS):
         raise UnknownInstruction(instruction)
     boolean = next((each for each in modifiers if each in ("and", "or", "xor")), None)
     bits, flush = type_bits(kind), "ftz" in modifiers

@@ -1,4 +1,4 @@
-"""Branches, calls, ends and barriers.
+"""Branches, calls, exits and barriers.
 
 Source: PTX ISA 8.7, "Control Flow Instructions" and "Parallel Synchronization: bar, barrier".
 """
@@ -20,13 +20,13 @@ TABLE.opcode("bra", operands=NO_DESTINATION, effects=Effect.BRANCH)(branch)
 
 @TABLE.opcode("brx", operands=NO_DESTINATION, effects=Effect.BRANCH)
 def indexed_branch(instruction: Instruction, context: Context) -> Step:
-    """A branch to an entry of a list of labels is not modelled."""
+    """brx.idx, an indirect branch through a list of labels, is not modelled."""
     raise UnknownInstruction(instruction)
 
 
 @TABLE.opcode("ret", "exit", operands=NO_DESTINATION, effects=Effect.END)
 def end(instruction: Instruction, context: Context) -> Step:
-    """ret from a function returns to its caller; ret and exit end the thread in an entry."""
+    """ret in a function returns to its caller; ret and exit in an entry end the thread."""
     if instruction.opcode.startswith("exit") and not context.kernel.entry:
         raise UnknownInstruction(instruction, "ends a thread inside a function, which is not modelled")
     control: Control = Exit() if instruction.opcode.startswith("exit") or context.kernel.entry else Return()
@@ -40,7 +40,7 @@ def end(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("trap", operands=NO_DESTINATION, effects=Effect.END)
 @TABLE.opcode("brkpt", operands=NO_DESTINATION, effects=Effect.NONE)
 def trap(instruction: Instruction, context: Context) -> Step:
-    """A trap ends the launch without a result."""
+    """trap and brkpt: a launch that executes one has no result."""
 
     def step(machine: Machine) -> Control | None:
         raise Unsupported("the kernel traps on this launch", instruction.line)
@@ -50,7 +50,7 @@ def trap(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("call", operands=DESTINATION_FIRST, effects=Effect.CALL)
 def call(instruction: Instruction, context: Context) -> Step:
-    """call of a device function whose body is in the module."""
+    """call of a function whose body is in the module."""
     returns, function, arguments = instruction.operands
     if not isinstance(returns, Vector) or not isinstance(function, Symbol) or not isinstance(arguments, Vector):
         raise UnknownInstruction(instruction)
@@ -68,7 +68,7 @@ def call(instruction: Instruction, context: Context) -> Step:
 
 
 def barrier_info(instruction: Instruction) -> InstructionInfo:
-    """A barrier that reduces a predicate over the block has a destination and passes values between threads."""
+    """Return what a barrier reads and writes; one that reduces a predicate over the block has a destination."""
     if "red" in instruction.opcode.split("."):
         return DESTINATION_FIRST.info(instruction, Effect.BARRIER | Effect.CROSS_LANE)
     return NO_DESTINATION.info(instruction, Effect.BARRIER)
@@ -76,7 +76,7 @@ def barrier_info(instruction: Instruction) -> InstructionInfo:
 
 @TABLE.opcode("bar", "barrier", operands=barrier_info)
 def barrier(instruction: Instruction, context: Context) -> Step:
-    """bar.sync, barrier.sync and bar.warp.sync; an arrival that does not wait is not modelled."""
+    """bar.sync, barrier.sync and bar.warp.sync; bar.arrive, bar.red and barrier.cluster are not modelled."""
     parts = instruction.opcode.split(".")
     if "warp" in parts:
 
@@ -102,8 +102,8 @@ def barrier(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode(
     "setmaxnreg", "griddepcontrol", "nanosleep", "pragma", "nop", operands=NO_DESTINATION, effects=Effect.NONE
 )
-def nothing(instruction: Instruction, context: Context) -> Step:
-    """Register budgets, launch dependencies and pauses compute nothing."""
+def no_effect(instruction: Instruction, context: Context) -> Step:
+    """Register allocation, launch dependencies, sleep and nop have no effect on values."""
 
     def step(machine: Machine) -> None:
         return None

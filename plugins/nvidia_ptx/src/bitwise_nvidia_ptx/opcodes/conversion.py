@@ -1,4 +1,4 @@
-"""cvt in all its forms, between integers, floats and packed floats.
+"""cvt: conversions between integers, floats and packed floats.
 
 Source: PTX ISA 8.7, "Data Movement and Conversion Instructions: cvt".
 """
@@ -25,14 +25,14 @@ from bitwise_nvidia_ptx.opcodes.common import (
     is_integer,
     type_bits,
 )
-from bitwise_nvidia_ptx.opcodes.memory import extended, register_bits
+from bitwise_nvidia_ptx.opcodes.memory import extend, register_bits
 
 TABLE = OpcodeTable()
 
 _TO_FLOAT = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru", "rna": "rna"}
 _TO_INTEGER = {"rni", "rzi", "rmi", "rpi"}
 _OPTIONS = {"ftz", "sat", "satfinite", "relu"}
-_RANK = {"e4m3": 0, "e5m2": 0, "f16": 1, "bf16": 1, "tf32": 2, "f32": 2, "f64": 3}
+_PRECISION_RANK = {"e4m3": 0, "e5m2": 0, "f16": 1, "bf16": 1, "tf32": 2, "f32": 2, "f64": 3}
 
 
 @TABLE.opcode("cvt", operands=DESTINATION_FIRST, effects=integer_unless_float)
@@ -45,27 +45,27 @@ def convert(instruction: Instruction, context: Context) -> Step:
     rounding = next((each for each in modifiers if each in _TO_FLOAT or each in _TO_INTEGER), None)
     options = "".join(f".{each}" for each in ("ftz", "sat", "satfinite", "relu") if each in modifiers)
     if is_integer(to) and is_integer(source):
-        return _integers(instruction, context, to, source, "sat" in modifiers)
+        return _integer_conversion(instruction, context, to, source, "sat" in modifiers)
     if to in PACKED:
-        return _packed(instruction, to, source, rounding, options)
-    return _scalar(instruction, to, source, rounding, options)
+        return _packed_conversion(instruction, to, source, rounding, options)
+    return _scalar_conversion(instruction, to, source, rounding, options)
 
 
-def _meaning(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Operation:
-    """The conversion.  Raises UnknownInstruction where it is none that the vocabulary has."""
+def _conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Operation:
+    """Return the conversion operation.  Raises UnknownInstruction if the vocabulary does not have it."""
     left, right = FORMATS.get(to, to), FORMATS.get(source, source)
     word = "" if rounding is None else f".{_TO_FLOAT.get(rounding, rounding)}"
     return named(instruction, f"convert{word}{options}.{left}.{right}")
 
 
-def _scalar(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
+def _scalar_conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
     if not (to in BITS or is_integer(to)) or not (source in BITS or is_integer(source)):
         raise UnknownInstruction(instruction)
     destination, operand = instruction.operands
     wide = type_bits(source)
-    if to in BITS and source in BITS and _RANK[to] > _RANK[source]:
+    if to in BITS and source in BITS and _PRECISION_RANK[to] > _PRECISION_RANK[source]:
         rounding = None
-    meaning = _meaning(instruction, to, source, rounding, options)
+    meaning = _conversion(instruction, to, source, rounding, options)
 
     def step(machine: Machine) -> None:
         value = machine.read_bits(operand, wide)
@@ -78,20 +78,20 @@ _HIGH_HALF = operation("convert.fp32.bf16")
 
 
 def float_conversion(machine: Machine, meaning: Operation, value: Value) -> Value:
-    """A conversion; bf16 to fp32 moves the bits."""
+    """Apply a floating-point conversion; bf16 to fp32 only moves the bits."""
     if meaning is _HIGH_HALF:
         return concat([np.zeros((1, 1), dtype=np.uint16), value])
     return machine.domain.floating(meaning, [value])
 
 
-def _packed(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
+def _packed_conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
     element, count = PACKED[to]
     destination, *operands = instruction.operands
     if source in PACKED:
         inner = PACKED[source][0]
-        if _RANK[element] > _RANK[inner]:
+        if _PRECISION_RANK[element] > _PRECISION_RANK[inner]:
             rounding = None
-        meaning, width = _meaning(instruction, element, inner, rounding, options), BITS[inner]
+        meaning, width = _conversion(instruction, element, inner, rounding, options), BITS[inner]
 
         def unpack(machine: Machine) -> None:
             value = machine.read_bits(operands[0], width * count)
@@ -101,7 +101,7 @@ def _packed(instruction: Instruction, to: str, source: str, rounding: str | None
         return unpack
     if len(operands) != count or source not in BITS:
         raise UnknownInstruction(instruction)
-    meaning, width = _meaning(instruction, element, source, rounding, options), BITS[source]
+    meaning, width = _conversion(instruction, element, source, rounding, options), BITS[source]
 
     def pack(machine: Machine) -> None:
         parts = [float_conversion(machine, meaning, machine.read_bits(each, width)) for each in reversed(operands)]
@@ -110,13 +110,13 @@ def _packed(instruction: Instruction, to: str, source: str, rounding: str | None
     return pack
 
 
-def _integers(instruction: Instruction, context: Context, to: str, source: str, saturates: bool) -> Step:
-    """Between integers; a register wider than the result gets its sign, or zeros, in front."""
+def _integer_conversion(instruction: Instruction, context: Context, to: str, source: str, saturates: bool) -> Step:
+    """Return the step of an integer conversion; a register wider than the result is sign- or zero-extended."""
     destination, operand = instruction.operands
     bits, wide = type_bits(to), type_bits(source)
     width = register_bits(destination, context, bits)
     from_signed, to_signed = source[0] == "s", to[0] == "s"
-    meaning = _meaning(instruction, to, source, None, ".sat" if saturates else "")
+    meaning = _conversion(instruction, to, source, None, ".sat" if saturates else "")
     function = meaning.function
     assert function is not None
 
@@ -131,24 +131,24 @@ def _integers(instruction: Instruction, context: Context, to: str, source: str, 
 
     def step(machine: Machine) -> None:
         result = converted(machine, machine.read_bits(operand, wide))
-        machine.write(destination, extended(machine, result, bits, width, to_signed))
+        machine.write(destination, extend(machine, result, bits, width, to_signed))
 
     return step
 
 
 def _zeros(bits: int) -> list[Value]:
-    """Zeros of a width that need not be a register's."""
+    """Return zeros of a total width of `bits`, which need not be the width of a register."""
     size = bits if bits in L.UNSIGNED else 8
     return [np.zeros((1, 1), dtype=L.UNSIGNED[size]) for _ in range(bits // size)]
 
 
 def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) -> Step:
-    """cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}: two saturated integers, in front of the low half of a third."""
+    """cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}: two saturated integers, above the low bits of a third operand."""
     kind, wide = (to, source) if not source.startswith("b") else (modifiers[-1], to)
     if modifiers[:2] != ["pack", "sat"] or wide != "s32":
         raise UnknownInstruction(instruction)
     destination, high, low, *rest = instruction.operands
-    bits, meaning = type_bits(kind), _meaning(instruction, kind, "s32", None, ".sat")
+    bits, meaning = type_bits(kind), _conversion(instruction, kind, "s32", None, ".sat")
 
     def step(machine: Machine) -> None:
         parts = [apply_integer(machine, meaning, [machine.read_bits(each, 32)]) for each in (low, high)]

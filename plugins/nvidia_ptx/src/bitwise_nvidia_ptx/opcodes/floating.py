@@ -1,9 +1,8 @@
-"""Floating-point arithmetic and conversions: each PTX form as an operation of the vocabulary.
+"""Floating-point arithmetic: each PTX form as an operation of the vocabulary.
 
-Source: PTX ISA 8.7, sections "Floating Point Instructions", "Half Precision Floating Point Instructions" and "cvt".
-An approximation is an operation of its architecture: its name carries the architecture's.
-add, sub and mul without a rounding mean round to nearest here; which of them the assembler fuses is audited
-before the text is read.
+Source: PTX ISA 8.7, sections "Floating Point Instructions" and "Half Precision Floating Point Instructions".  The name
+of an approximation contains the architecture, since its bits depend on it. add, sub and mul without a rounding modifier
+round to nearest here: the contraction audit has already replaced those that the assembler fuses.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.literals import known_suffix
+from bitwise_nvidia_ptx.assembler_constants import literal_suffix
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers, integer_step
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
 
@@ -29,7 +28,7 @@ _ROUNDING_NAMES = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
 
 
 def _lanewise(instruction: Instruction, name: str, kind: str, sources: Sequence[Operand], properties: int = 0) -> Step:
-    """One operation on scalars, or on each half of packed operands.  Raises UnknownInstruction."""
+    """Return the step of an operation on scalars, or on each element of packed operands.  Raises UnknownInstruction."""
     meaning = named(instruction, name)
     if len(sources) != meaning.arity:
         raise UnknownInstruction(instruction, f"has {len(sources)} source operands instead of {meaning.arity}")
@@ -62,14 +61,14 @@ def _suffix(modifiers: Sequence[str]) -> str:
 
 
 def arithmetic(instruction: Instruction, context: Context) -> Step:
-    """add, sub, mul, div of floating-point types; mad is an old spelling of fma."""
+    """add, sub, mul and div of floating-point types.  mad and rem are not modelled."""
     root, *modifiers, kind = instruction.opcode.split(".")
     form = _format(kind, instruction)
     operands = instruction.operands[1:]
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
-        known = known_suffix(operands[1], context, instruction)
+        known = literal_suffix(operands[1], context, instruction)
         return _lanewise(
             instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands
         )
@@ -82,7 +81,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("fma", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def fused(instruction: Instruction, context: Context) -> Step:
-    """fma with one rounding."""
+    """fma: a fused multiply-add with one rounding."""
     _, *modifiers, kind = instruction.opcode.split(".")
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat", "relu"})
     rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), "rn")
@@ -91,7 +90,7 @@ def fused(instruction: Instruction, context: Context) -> Step:
 
 
 def extremum(instruction: Instruction, context: Context) -> Step:
-    """neg, abs, min, max of floating-point types; max and min of three operands as two of two."""
+    """neg, abs, min and max of floating-point types; min and max of three operands apply the operation twice."""
     root, *modifiers, kind = instruction.opcode.split(".")
     signs = modifiers[-2:] == ["xorsign", "abs"] and root in ("min", "max") and kind == "f32"
     modifiers = modifiers[:-2] if signs else modifiers
@@ -101,14 +100,14 @@ def extremum(instruction: Instruction, context: Context) -> Step:
     name = f"{root}{_suffix(modifiers)}{nan}.{form}"
     operands = instruction.operands[1:]
     if signs:
-        return _of_magnitudes(instruction, name)
+        return _extremum_of_magnitudes(instruction, name)
     if len(operands) == 3:
-        return _three(instruction, name, kind)
+        return _three_operands(instruction, name, kind)
     return _lanewise(instruction, name, kind, operands)
 
 
-def _of_magnitudes(instruction: Instruction, name: str) -> Step:
-    """The extremum of two magnitudes, with the exclusive or of their signs."""
+def _extremum_of_magnitudes(instruction: Instruction, name: str) -> Step:
+    """min and max with .xorsign.abs: the extremum of the magnitudes, with the exclusive or of the signs."""
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction)
     destination, *sources = instruction.operands
@@ -124,7 +123,7 @@ def _of_magnitudes(instruction: Instruction, name: str) -> Step:
     return step
 
 
-def _three(instruction: Instruction, name: str, kind: str) -> Step:
+def _three_operands(instruction: Instruction, name: str, kind: str) -> Step:
     if kind in PACKED:
         raise UnknownInstruction(instruction)
     bits, extreme = BITS[kind], named(instruction, name)
@@ -138,14 +137,14 @@ def _three(instruction: Instruction, name: str, kind: str) -> Step:
     return step
 
 
-_POSITIVE = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO
+_NOT_NEGATIVE = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO
 
 
 @TABLE.opcode(
     "ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", operands=DESTINATION_FIRST, effects=Effect.NONE
 )
 def function(instruction: Instruction, context: Context) -> Step:
-    """Roots exactly rounded where PTX says so, and named approximations."""
+    """Correctly rounded sqrt and rcp, and the approximate functions."""
     root, *modifiers, kind = instruction.opcode.split(".")
     check_modifiers(instruction, modifiers, {"approx", "ftz"} | ROUNDINGS)
     form = _format(kind, instruction)
@@ -155,9 +154,9 @@ def function(instruction: Instruction, context: Context) -> Step:
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
-    known = known_suffix(operands[0], context, instruction)
+    known = literal_suffix(operands[0], context, instruction)
     name = f"{root}.approx{known}{_suffix(modifiers)}.{form}@{context.arch.name}"
-    return _lanewise(instruction, name, kind, operands, _POSITIVE if root == "ex2" else 0)
+    return _lanewise(instruction, name, kind, operands, _NOT_NEGATIVE if root == "ex2" else 0)
 
 
 @TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE)

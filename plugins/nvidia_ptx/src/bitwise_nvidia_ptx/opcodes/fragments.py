@@ -1,9 +1,9 @@
-"""Where the elements of matrix operands lie in the registers of a warp.
+"""The layout of matrix fragments in the registers of a warp.
 
-Source: PTX ISA 8.7, "Matrix Fragments for mma", drawn together in one formula: with q = lane / 4, c = lane % 4 and
-E elements in a register (1 where an element fills it), register i of A holds rows q + 8 * (i % 2) and
-k = 4E * (i / 2) + E * c + e; register i of B holds column q and k = 4E * i + E * c + e; an accumulator's element
-2 * half + e has row q + 8 * half and column 2c + e.
+Source: PTX ISA 8.7, "Matrix Fragments for mma".  One formula covers all of its figures.  Let q = lane / 4, c = lane %
+4, and E the number of elements in a register (1 if an element fills it).  Register i of A holds row q + 8 * (i % 2) and
+k = 4E * (i / 2) + E * c + e; register i of B holds column q and k = 4E * i + E * c + e; element 2 * half + e of an
+accumulator has row q + 8 * half and column 2c + e.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 
-_FOUR = 4
-"""Lanes that hold one vector."""
+_LANES_PER_VECTOR = 4
+"""The number of lanes that hold the elements of one operand vector."""
 
 
-def vectors(machine: Machine, registers: Sequence[Value], element_bits: int, halves: int) -> list[OperandVectors]:
-    """The operand vectors of a fragment: per half, eight of each warp by lane / 4."""
+def fragment_vectors(
+    machine: Machine, registers: Sequence[Value], element_bits: int, halves: int
+) -> list[OperandVectors]:
+    """Return the operand vectors of a fragment: for each half, eight vectors per warp, by lane / 4."""
     cache: dict[tuple[int, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
@@ -43,7 +45,7 @@ def vectors(machine: Machine, registers: Sequence[Value], element_bits: int, hal
 
 
 def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> SymbolicVector:
-    """The elements of each vector in the order of k: words (2, blocks, warps * 8, k)."""
+    """Return the elements of each vector in order of k: words of shape (2, blocks, warps * 8, k)."""
     per_register = max(32, bits) // bits
     parts = [
         [as_symbolic_vector(extract(register, low * bits, bits)) for low in range(per_register)] if per_register > 1
@@ -52,12 +54,12 @@ def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> Symbol
     ]  # fmt: skip
     flat = [each for row in parts for each in row]
     blocks = max(each.words.shape[1] for each in flat)
-    count = machine.threads // _FOUR
-    words = np.empty((2, blocks, count, len(registers), _FOUR, per_register), dtype=np.uint64)
+    count = machine.threads // _LANES_PER_VECTOR
+    words = np.empty((2, blocks, count, len(registers), _LANES_PER_VECTOR, per_register), dtype=np.uint64)
     for block, row in enumerate(parts):
         for element, each in enumerate(row):
             spread = np.broadcast_to(each.words, (2, blocks, machine.threads))
-            words[:, :, :, block, :, element] = spread.reshape(2, blocks, count, _FOUR)
+            words[:, :, :, block, :, element] = spread.reshape(2, blocks, count, _LANES_PER_VECTOR)
     first = flat[0].flags
     if all(isinstance(each.flags, int) and each.flags == first for each in flat):
         return SymbolicVector(bits, words.reshape(2, blocks, count, -1), first)
@@ -65,7 +67,7 @@ def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> Symbol
     for block, row in enumerate(parts):
         for element, each in enumerate(row):
             spread = np.broadcast_to(np.asarray(each.flags, dtype=np.uint32), (blocks, machine.threads))
-            flags[:, :, block, :, element] = spread.reshape(blocks, count, _FOUR)
+            flags[:, :, block, :, element] = spread.reshape(blocks, count, _LANES_PER_VECTOR)
     return SymbolicVector(bits, words.reshape(2, blocks, count, -1), flags.reshape(blocks, count, -1))
 
 
@@ -76,11 +78,11 @@ def accumulate(
     right: OperandVectors,
     accumulators: Sequence[Value],
 ) -> list[SymbolicVector]:
-    """One warp-level step m16n8 (or m8n8): new accumulator elements in the order 2 * half + e."""
+    """Apply one warp-level step m16n8 or m8n8; return the new accumulator elements in the order 2 * half + e."""
     halves, warps = len(left), machine.threads // 32
     rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
-    columns = np.arange(warps * 8).reshape(warps, _FOUR, 2).transpose(2, 0, 1)[None, :, :, None]
-    old = _beside([as_symbolic_vector(each) for each in accumulators], (halves, 2, warps, 8, _FOUR))
+    columns = np.arange(warps * 8).reshape(warps, _LANES_PER_VECTOR, 2).transpose(2, 0, 1)[None, :, :, None]
+    old = _stacked([as_symbolic_vector(each) for each in accumulators], (halves, 2, warps, 8, _LANES_PER_VECTOR))
     new = machine.domain.mma_step(step, old, left[0].concatenated(left[1:]).take(rows), right.take(columns))
     count = 2 * halves
     words = new.words.reshape(2, new.words.shape[1], count, machine.threads)
@@ -95,8 +97,8 @@ def accumulate(
     ]
 
 
-def _beside(values: Sequence[SymbolicVector], shape: tuple[int, ...]) -> SymbolicVector:
-    """Values of all threads as words of (2, blocks, *shape), one value after the other."""
+def _stacked(values: Sequence[SymbolicVector], shape: tuple[int, ...]) -> SymbolicVector:
+    """Stack values of all threads along a new axis and reshape them to (2, blocks, *shape)."""
     blocks, threads = max(each.words.shape[1] for each in values), math.prod(shape) // len(values)
     words = np.empty((2, blocks, len(values), threads), dtype=np.uint64)
     for index, each in enumerate(values):

@@ -1,4 +1,4 @@
-"""Integer arithmetic, shifts and bit fields: exact, with PTX's wrap-around and clamping.
+"""Integer arithmetic, shifts and bit fields, with PTX's wrap-around and clamping.
 
 Source: PTX ISA 8.7, sections "Integer Arithmetic Instructions", "Logic and Shift Instructions".
 """
@@ -18,7 +18,7 @@ from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.shifts import shifted
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import floating
-from bitwise_nvidia_ptx.opcodes.carries import with_carry, with_carry_info
+from bitwise_nvidia_ptx.opcodes.carry_flag import with_carry, with_carry_info
 from bitwise_nvidia_ptx.opcodes.common import (
     PACKED_INTEGERS,
     check_modifiers,
@@ -32,13 +32,13 @@ TABLE = OpcodeTable()
 
 
 def arithmetic_info(instruction: Instruction) -> InstructionInfo:
-    """Two or three sources and a destination; extended precision has a carry flag too."""
+    """Return what integer arithmetic reads and writes, including the carry flag of extended-precision forms."""
     return with_carry_info(DESTINATION_FIRST.info(instruction, integer_unless_float(instruction)), instruction)
 
 
 @TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc", operands=arithmetic_info)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
-    """add, sub, mul.{lo,hi,wide}, mad, div, rem; floating-point forms go to their own table."""
+    """add, sub, mul.{lo,hi,wide}, mad, div, rem; `floating` handles the floating-point forms."""
     root, *modifiers, kind = instruction.opcode.split(".")
     if "cc" in modifiers or root in ("addc", "madc"):
         return with_carry(instruction, context)
@@ -68,7 +68,7 @@ def _product(instruction: Instruction, root: str, verb: str, kind: str) -> Step:
 
 @TABLE.opcode("neg", "abs", "min", "max", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
-    """neg, abs, min, max of integers; floating-point forms go to their own table."""
+    """neg, abs, min, max of integers; `floating` handles the floating-point forms."""
     root, *modifiers, kind = instruction.opcode.split(".")
     kind, packed = PACKED_INTEGERS.get(kind, (kind, 1)) if root in ("min", "max") else (kind, 1)
     if not is_integer(kind):
@@ -79,7 +79,7 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("shl", "shr", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def shift(instruction: Instruction, context: Context) -> Step:
-    """Shifts; an amount of the width or more clears (or fills with the sign).  Byte shifts move pieces."""
+    """shl and shr; a shift by the width or more gives 0, or all sign bits for a signed shr."""
     root, kind = instruction.opcode.split(".")
     bits, is_signed = type_bits(kind), kind[0] == "s"
     destination, source, amount = instruction.operands
@@ -92,34 +92,34 @@ def shift(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-def _field(instruction: Instruction, name: str) -> Step:
-    """A step on a bit field, whose position and length are the last two operands.
+def _bit_field(instruction: Instruction, name: str) -> Step:
+    """Return a step on a bit field, whose position and length are the last two operands.
 
-    PTX defines them up to 255; above, hardware wraps those of 32-bit fields only.
+    PTX defines both up to 255.  Above, hardware wraps those of 32-bit fields; those of 64-bit fields are not modelled.
     """
     field = named(instruction, name)
     inner = integer_step(instruction, field)
     if field.bits == 32:
         return inner
-    places = instruction.operands[-2:]
+    position_and_length = instruction.operands[-2:]
 
     def step(machine: Machine) -> None:
-        if any(_above_255(machine.read_bits(each, 32)) for each in places):
-            raise Unsupported("a bit field's position or length is above 255, which PTX leaves open")
+        if any(_above_255(machine.read_bits(each, 32)) for each in position_and_length):
+            raise Unsupported("a bit field's position or length is above 255, which PTX does not define")
         inner(machine)
 
     return step
 
 
 def _above_255(value: Value) -> bool:
-    """Whether some lane is known to hold more than 255."""
+    """Return whether some lane is known to hold more than 255."""
 
     def above(number: Array) -> Array:
         return np.greater(number, np.uint32(255))
 
-    special = L.lazy_integers(value)
-    if special is not None:
-        found = special.apply([value], above)
+    lazy = L.lazy_integers(value)
+    if lazy is not None:
+        found = lazy.apply([value], above)
         return found is not None and bool(found.any())
     lanes = as_symbolic_vector(value)
     return bool(np.any(L.constant_mask(lanes) & above(L.constants_of(lanes))))
@@ -128,13 +128,13 @@ def _above_255(value: Value) -> bool:
 @TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """bfe: `length` bits from `position`, sign-extended for signed types."""
-    return _field(instruction, f"bfe.{instruction.opcode.split('.')[1]}")
+    return _bit_field(instruction, f"bfe.{instruction.opcode.split('.')[1]}")
 
 
 @TABLE.opcode("bfi", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     """bfi: the low `length` bits of a put into b at `position`."""
-    return _field(instruction, f"bfi.{instruction.opcode.split('.')[1]}")
+    return _bit_field(instruction, f"bfi.{instruction.opcode.split('.')[1]}")
 
 
 @TABLE.opcode("shf", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
@@ -148,7 +148,7 @@ def funnel_shift(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("popc", "clz", "brev", "bfind", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def bit_count(instruction: Instruction, context: Context) -> Step:
-    """popc, clz, brev, bfind over the bits of each known number."""
+    """popc, clz, brev and bfind."""
     root, *modifiers, kind = instruction.opcode.split(".")
     check_modifiers(instruction, modifiers, {"shiftamt"} if root == "bfind" else set())
     if root == "bfind":
@@ -171,8 +171,8 @@ def absolute_difference(instruction: Instruction, context: Context) -> Step:
 
 
 @TABLE.opcode("mul24", "mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def small_products(instruction: Instruction, context: Context) -> Step:
-    """dp4a: four byte products added to an accumulator."""
+def byte_dot_product(instruction: Instruction, context: Context) -> Step:
+    """dp4a: four products of bytes added to an accumulator.  mul24, mad24 and dp2a are not modelled."""
     root, *kinds = instruction.opcode.split(".")
     if root != "dp4a" or len(kinds) != 2 or not set(kinds) <= {"s32", "u32"}:
         raise UnknownInstruction(instruction)

@@ -1,4 +1,4 @@
-"""and, or, xor, not, lop3, prmt, and predicates' logic; packed registers keep their pieces where they can.
+"""and, or, xor, not, lop3 and prmt, on integers and predicates.
 
 Source: PTX ISA 8.7, sections "Logic and Shift Instructions" and "Data Movement: prmt".
 """
@@ -38,7 +38,7 @@ def bitwise(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("not", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 @TABLE.opcode("cnot", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def complement(instruction: Instruction, context: Context) -> Step:
-    """not of bits or of a predicate."""
+    """not of an integer or of a predicate.  cnot is not modelled."""
     root, kind = instruction.opcode.split(".")
     destination, source = instruction.operands
     if root != "not":
@@ -53,7 +53,7 @@ def complement(instruction: Instruction, context: Context) -> Step:
 
 
 @TABLE.opcode("lop3", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
-def three_operands(instruction: Instruction, context: Context) -> Step:
+def ternary_logic(instruction: Instruction, context: Context) -> Step:
     """lop3.b32: any function of three bits by its truth table."""
     if instruction.opcode != "lop3.b32" or len(instruction.operands) != 5:
         raise UnknownInstruction(instruction)
@@ -89,7 +89,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
             if int(number) & 0x8888:
                 result = apply_integer(machine, _PERMUTE, values)
                 break
-            chosen = _pick(values[0], values[1], int(number))
+            chosen = _selected_bytes(values[0], values[1], int(number))
             result = chosen if result is None else blend_values((control & np.uint32(0xFFFF)) == number, chosen, result)
         assert result is not None
         machine.write(destination, result)
@@ -97,9 +97,9 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-def _pick(left: Value, right: Value, selector: int) -> Value:
-    """The four chosen bytes, halves kept whole where they stay together."""
-    chosen = [selector >> 4 * place & 7 for place in range(4)]
+def _selected_bytes(left: Value, right: Value, selector: int) -> Value:
+    """Return the four selected bytes; two bytes of one aligned half-word are extracted as one part."""
+    chosen = [selector >> 4 * byte_index & 7 for byte_index in range(4)]
     parts: list[Value] = []
     for low, high in ((chosen[0], chosen[1]), (chosen[2], chosen[3])):
         if high == low + 1 and low % 2 == 0:

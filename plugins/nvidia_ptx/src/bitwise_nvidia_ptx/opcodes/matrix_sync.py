@@ -1,7 +1,7 @@
 """mma.sync, ldmatrix and stmatrix.
 
 Source: PTX ISA 8.7, "Warp Level Matrix Multiply-Accumulate Instructions".
-The name of a fused step carries the family, the native k, all types and the architecture; N does not enter.
+The name of a fused step contains the family, the native k, all types and the architecture, but not n.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
-from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
+from bitwise_nvidia_ptx.opcodes.fragments import accumulate, fragment_vectors
 
-_DEPTH = re.compile(r"\.m\d+n\d+k(\d+)\.")
+_K = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
-_LARGEST = {"s8": 128, "u8": 255}
+_LARGEST_MAGNITUDE = {"s8": 128, "u8": 255}
 
 
 def step_name(
     family: str, k: int, result: str, left: str, right: str, accumulator: str, arch: str, options: str = ""
 ) -> str:
-    """The name of a fused step: what decides its bits."""
+    """Return the name of a fused step, which contains everything that determines its bits."""
     types = " ".join(FORMATS.get(each, each) for each in (result, left, right, accumulator))
     return f"{family} k{k} {types}{options} {arch}"
 
 
 def integer_products(k: int, result: str, left: str, right: str, *, clamps: bool) -> IntegerProducts | None:
-    """What decides the bits of a step of integers, None for other types."""
+    """Return the integer products of a step with an s32 result, None for other types."""
     if result != "s32":
         return None
-    return IntegerProducts(f"{left} {right}", k * _LARGEST[left] * _LARGEST[right], clamps)
+    return IntegerProducts(f"{left} {right}", k * _LARGEST_MAGNITUDE[left] * _LARGEST_MAGNITUDE[right], clamps)
 
 
 def table(same_steps: Mapping[str, str]) -> OpcodeTable:
-    """The warp's matrix instructions; `same_steps` as in `architecture.nvidia_arch`."""
+    """Return the table of warp-level matrix instructions; `same_steps` as in `architecture.nvidia_arch`."""
     found = OpcodeTable()
     found.opcode("mma", operands=multiply_info)(partial(_multiply, same_steps))
     found.opcode("ldmatrix", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.CROSS_LANE)(load_matrices)
@@ -63,19 +63,19 @@ def table(same_steps: Mapping[str, str]) -> OpcodeTable:
     return found
 
 
-def depth_of(opcode: str) -> int:
-    """The k of a matrix instruction's shape (0: it names none)."""
-    found = _DEPTH.search(opcode)
+def instruction_k(opcode: str) -> int:
+    """Return the k in the shape of a matrix instruction, 0 if the opcode has no shape."""
+    found = _K.search(opcode)
     return int(found[1]) if found else 0
 
 
 def multiply_info(instruction: Instruction) -> InstructionInfo:
-    """mma.sync adds its products to its fourth operand."""
+    """Return what mma.sync reads and writes; it adds its products to its fourth operand."""
     info = DESTINATION_FIRST.info(instruction, Effect.CROSS_LANE)
     if len(instruction.operands) < 4:
         return info
     result, accumulator = instruction.operands[0], instruction.operands[3]
-    return replace(info, accumulation=Accumulation(result, accumulator, depth_of(instruction.opcode)))
+    return replace(info, accumulation=Accumulation(result, accumulator, instruction_k(instruction.opcode)))
 
 
 def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: Context) -> Step:
@@ -110,17 +110,17 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         if machine.mask is not None and not machine.active_threads().all():
             raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
         register = max(32, bits)
-        lefts = vectors(machine, [machine.read_bits(each, register) for each in items(a)], bits, halves)
-        rights = vectors(machine, [machine.read_bits(each, register) for each in items(b)], bits, 1)[0]
-        old = _elements(machine, items(c), out)
+        lefts = fragment_vectors(machine, [machine.read_bits(each, register) for each in registers_in(a)], bits, halves)
+        rights = fragment_vectors(machine, [machine.read_bits(each, register) for each in registers_in(b)], bits, 1)[0]
+        old = _elements(machine, registers_in(c), out)
         new = accumulate(machine, fused, lefts, rights, old)
-        _write_elements(machine, items(destination), new, out)
+        _write_elements(machine, registers_in(destination), new, out)
 
     return step
 
 
-def items(operand: Operand) -> tuple[Operand, ...]:
-    """The registers of a braced operand."""
+def registers_in(operand: Operand) -> tuple[Operand, ...]:
+    """Return the registers of a braced operand, or the operand itself."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
@@ -152,13 +152,13 @@ def _matrix_form(instruction: Instruction) -> tuple[int, bool]:
 
 
 def _pointer_threads(threads: int, matrix: int) -> Array:
-    """For each thread, the thread that holds the address of its row (lane / 4) of one matrix; shape (1, threads)."""
+    """Return, for each thread, the thread with the address of its row (lane / 4) of one matrix; shape (1, threads)."""
     thread = np.arange(threads)
     return ((thread & ~31) + 8 * matrix + (thread & 31) // 4)[None]
 
 
-def _of_threads(address: Array, index: Array) -> Array:
-    """Known addresses taken from other threads are known."""
+def _addresses_of_threads(address: Array, index: Array) -> Array:
+    """Return the addresses held by other threads; they are known since `address` is."""
     taken: Any = take_threads(address, index)
     rows: Array = taken
     return rows
@@ -176,10 +176,10 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
         if address is None:
             raise Unsupported("shared memory is read at a computed address", instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
-        for index, target in enumerate(items(destination)):
+        for index, target in enumerate(registers_in(destination)):
             machine.write(target, _read_matrix(machine, address, index, transposed))
 
-    if len(items(destination)) != count:
+    if len(registers_in(destination)) != count:
         raise UnknownInstruction(instruction)
     return step
 
@@ -187,14 +187,14 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
 def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> Value:
     lane = np.arange(machine.threads) & 31
     if not transposed:
-        rows = _of_threads(address, _pointer_threads(machine.threads, index))
+        rows = _addresses_of_threads(address, _pointer_threads(machine.threads, index))
         where = rows + (4 * (lane % 4)).astype(rows.dtype)
         return read_shared(machine, where, 32)
     halves = []
     base = np.arange(machine.threads) & ~31
     for element in range(2):
         holder = (base + 8 * index + 2 * (lane % 4) + element)[None]
-        rows = _of_threads(address, holder)
+        rows = _addresses_of_threads(address, holder)
         halves.append(read_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), 16))
     return concat(halves)
 
@@ -205,7 +205,7 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
 
     count, transposed = _matrix_form(instruction)
     target, source = instruction.operands
-    if len(items(source)) != count:
+    if len(registers_in(source)) != count:
         raise UnknownInstruction(instruction)
 
     def step(machine: Machine) -> None:
@@ -215,14 +215,14 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         lane = np.arange(machine.threads) & 31
         base = np.arange(machine.threads) & ~31
-        for index, item in enumerate(items(source)):
+        for index, item in enumerate(registers_in(source)):
             value = machine.read_bits(item, 32)
             if not transposed:
-                rows = _of_threads(address, _pointer_threads(machine.threads, index))
+                rows = _addresses_of_threads(address, _pointer_threads(machine.threads, index))
                 write_shared(machine, rows + (4 * (lane % 4)).astype(rows.dtype), value)
                 continue
             for element in range(2):
-                rows = _of_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
+                rows = _addresses_of_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
                 write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), extract(value, 16 * element, 16))
 
     return step

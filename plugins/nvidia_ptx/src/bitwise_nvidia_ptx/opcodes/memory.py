@@ -1,7 +1,7 @@
-"""mov, cvta, ld, st and what surrounds them.
+"""mov, cvta, ld, st, prefetches, cache policies and fences.
 
 Source: PTX ISA 8.7, "Data Movement and Conversion Instructions".
-Caching, eviction and volatility hints do not change what is read or written and are passed over.
+Cache and eviction hints, memory ordering and scopes do not change the values of race-free accesses; they are ignored.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import integer_unless_float, type_bits
+from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 
 TABLE = OpcodeTable()
 
-HINTS = {
+IGNORED_MODIFIERS = {
     "volatile", "relaxed", "weak", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "nc",
     "ca", "cg", "cs", "cv", "lu", "wb", "wt",
     "L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_normal",
@@ -37,7 +37,7 @@ HINTS = {
     "L2::evict_last", "L2::evict_first", "L2::evict_normal", "L2::cache_hint", "L2::64B",
     "L2::128B", "L2::256B", "noftz", "unified", "mmio",
 }  # fmt: skip
-"""Modifiers that are passed over."""
+"""Modifiers of ld and st that are ignored."""
 
 _SPACES = {"global", "shared", "shared::cta", "param", "param::entry", "param::func", "const", "local"}
 
@@ -51,7 +51,7 @@ def _move_effects(instruction: Instruction) -> Effect:
 
 @TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=_move_effects)
 def move(instruction: Instruction, context: Context) -> Step:
-    """mov of registers, literals, addresses of symbols, and packing or unpacking of vectors."""
+    """mov of registers, literals and addresses of symbols, and packing or unpacking of vectors."""
     kind = instruction.opcode.split(".")[1]
     bits = type_bits(kind)
     destination, source = instruction.operands
@@ -75,7 +75,7 @@ def move(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("cvta", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 @TABLE.opcode("isspacep", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_address(instruction: Instruction, context: Context) -> Step:
-    """Generic addresses of global memory are the global addresses; shared ones keep theirs too (they are small)."""
+    """cvta copies the address: generic addresses of global and shared memory equal the addresses in their spaces."""
     if instruction.opcode.startswith("isspacep"):
         raise UnknownInstruction(instruction)
     bits = type_bits(instruction.opcode.split(".")[-1])
@@ -88,9 +88,9 @@ def convert_address(instruction: Instruction, context: Context) -> Step:
 
 
 def address_of(machine: Machine, operand: Operand) -> Value:
-    """The address a bracketed operand means, as 64 bits."""
+    """Return the address of a bracketed operand, in 64 bits if it is known.  Raises Unsupported."""
     if not isinstance(operand, Address):
-        raise Unsupported(f"the operand {operand} is no address")
+        raise Unsupported(f"the operand {operand} is not an address")
     if operand.base is None:
         return np.full((1, 1), operand.offset, dtype=np.uint64)
     value = machine.read(operand.base)
@@ -105,7 +105,7 @@ def address_of(machine: Machine, operand: Operand) -> Value:
 
 
 def _access(instruction: Instruction) -> tuple[str, int, str]:
-    """The state space, the number of elements and the element type of ld and st."""
+    """Return the state space, the number of elements and the element type of ld or st.  Raises UnknownInstruction."""
     _, *modifiers, kind = instruction.opcode.split(".")
     space, count = "generic", 1
     for each in modifiers:
@@ -113,13 +113,13 @@ def _access(instruction: Instruction) -> tuple[str, int, str]:
             space = each.split("::")[0]
         elif each in ("v2", "v4", "v8"):
             count = int(each[1:])
-        elif each not in HINTS:
+        elif each not in IGNORED_MODIFIERS:
             raise UnknownInstruction(instruction, f"has the modifier .{each}, which is not modelled")
     return space, count, kind
 
 
 def _elements(operand: Operand, count: int, instruction: Instruction) -> tuple[Operand, ...]:
-    """The registers of a vector access, or the one of another."""
+    """Return the registers of an access of `count` elements.  Raises UnknownInstruction for another number."""
     items = operand.items if isinstance(operand, Vector) else (operand,)
     if len(items) != count:
         raise UnknownInstruction(instruction)
@@ -127,7 +127,7 @@ def _elements(operand: Operand, count: int, instruction: Instruction) -> tuple[O
 
 
 def load_info(instruction: Instruction) -> InstructionInfo:
-    """A strong load outside shared memory may find what other blocks are writing."""
+    """Return what a load reads and writes; a strong load outside shared memory may race with writes of other blocks."""
     info = DESTINATION_FIRST.info(instruction, Effect.LOAD)
     root, *modifiers = instruction.opcode.split(".")
     if root != "ld" or "shared" in modifiers or {"acquire", "relaxed", "volatile"}.isdisjoint(modifiers):
@@ -157,13 +157,13 @@ def load(instruction: Instruction, context: Context) -> Step:
                 check_aligned(machine, whole, bits * count // 8, line)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers)
-            machine.write(target, extended(machine, value, bits, widths[index], extends))
+            machine.write(target, extend(machine, value, bits, widths[index], extends))
 
     return step
 
 
 def register_bits(target: Operand, context: Context, bits: int) -> int:
-    """The declared width of a destination register (loads of 8 and 16 bits may fill a wider one)."""
+    """Return the declared width of a destination register; loads of 8 and 16 bits may write a wider one."""
     if not isinstance(target, Register):
         return bits
     found = context.kernel.registers.get(target.name)
@@ -172,8 +172,8 @@ def register_bits(target: Operand, context: Context, bits: int) -> int:
     return max(bits, found) if found is not None else bits
 
 
-def extended(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
-    """A value of `bits` bits in a register of `width`, with its sign or zeros in front."""
+def extend(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
+    """Sign- or zero-extend a value of `bits` bits to `width` bits."""
     if width == bits:
         return value
 
@@ -194,18 +194,18 @@ def extended(machine: Machine, value: Value, bits: int, width: int, signed: bool
     return concat([value, *fill])
 
 
-Pointers: TypeAlias = Callable[[], frozenset[str] | None]
+PointerParameters: TypeAlias = Callable[[], frozenset[str] | None]
 
 
 def buffers_of(machine: Machine, pointers: frozenset[str] | None) -> list[int] | None:
-    """The buffers that pointer parameters point to in this launch, or None where they cannot be told."""
+    """Return the buffers to which pointer parameters point in this launch, or None if they are unknown."""
     numbers = [machine.parameters.get(name) for name in pointers or ()]
     found = [int(each.flat[0]) >> POINTER_SHIFT for each in numbers if isinstance(each, np.ndarray) and each.size == 1]
     return [each for each in found if each] or None
 
 
 def _load_one(
-    machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int, pointers: Pointers
+    machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int, pointers: PointerParameters
 ) -> Value:
     if space == "param":
         return _parameter(machine, source, offset, bits)
@@ -261,10 +261,10 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "param":
             _store_parameter(machine, target, concat(values))
             return
-        place = address_of(machine, target)
-        address = machine.known(place)
+        symbolic_address = address_of(machine, target)
+        address = machine.known(symbolic_address)
         if address is None and space in ("global", "generic"):
-            machine.memory.scatter(machine, place, concat(values), line)
+            machine.memory.scatter(machine, symbolic_address, concat(values), line)
             return
         if address is None:
             raise Unsupported("memory is written at a computed address", line)
@@ -280,8 +280,8 @@ def store(instruction: Instruction, context: Context) -> Step:
             raise Unsupported("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
         for index, value in enumerate(values):
-            place = where + np.uint64(index * bits // 8) if index else where
-            store_global(machine, place, value, bits, line)
+            element = where + np.uint64(index * bits // 8) if index else where
+            store_global(machine, element, value, bits, line)
 
     return step
 
@@ -306,8 +306,8 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
 @TABLE.opcode(
     "prefetch", "prefetchu", "membar", "discard", "applypriority", operands=NO_DESTINATION, effects=Effect.NONE
 )
-def no_value(instruction: Instruction, context: Context) -> Step:
-    """Prefetches, cache policies and fences: nothing is computed.  A policy register holds 0."""
+def no_operation(instruction: Instruction, context: Context) -> Step:
+    """Prefetches, cache policies and fences have no effect on values.  A policy register holds 0."""
     root = instruction.opcode.split(".")[0]
     destination = instruction.operands[0] if root == "createpolicy" else None
     if instruction.opcode.startswith("fence.proxy.async"):
@@ -321,13 +321,13 @@ def no_value(instruction: Instruction, context: Context) -> Step:
 
 
 def _proxy_fence(machine: Machine) -> None:
-    """What the active threads have written to shared memory is visible to asynchronous instructions."""
+    """Make the active threads' writes to shared memory visible to the asynchronous proxy."""
     for races in machine.races.acting(machine.mask):
         races.fence(machine.active_threads())
 
 
-def literal_of(operand: Operand, instruction: Instruction) -> int:
-    """The number of an operand that must be a literal."""
+def literal_value(operand: Operand, instruction: Instruction) -> int:
+    """Return the value of an operand that must be a literal.  Raises UnknownInstruction."""
     if not isinstance(operand, Immediate):
         raise UnknownInstruction(instruction, "needs a literal operand")
     return operand.value

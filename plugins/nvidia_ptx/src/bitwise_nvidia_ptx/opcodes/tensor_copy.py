@@ -17,21 +17,26 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value
-from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, of_acting_thread, single_address
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
-from bitwise_nvidia_ptx.opcodes.memory_barriers import barrier_at, settle_phase
+from bitwise_nvidia_ptx.opcodes.issuing_thread import (
+    active_lane_count,
+    require_known_condition,
+    uniform_address,
+    value_of_issuing_thread,
+)
+from bitwise_nvidia_ptx.opcodes.mbarriers import complete_phase, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.tensor_maps import map_key, maps_of
 
-_STORES = "bulk stores"
+_BULK_STORES = "bulk stores"
 
 
 def copy(instruction: Instruction, context: Context) -> Step:
-    """cp.async.bulk.tensor loads into shared memory and stores out of it, and the groups of bulk stores."""
+    """cp.async.bulk.tensor between global and shared memory, and the groups of bulk stores."""
     parts = instruction.opcode.split(".")
     if "commit_group" in parts:
         return _commit_stores
     if "wait_group" in parts:
-        return _wait_stores(literal_of(instruction.operands[0], instruction))
+        return _wait_stores(literal_value(instruction.operands[0], instruction))
     if "tensor" not in parts or any(
         each in parts for each in ("im2col", "multicast::cluster", "gather4", "scatter4", "reduce")
     ):
@@ -42,35 +47,35 @@ def copy(instruction: Instruction, context: Context) -> Step:
         target, source, barrier = instruction.operands[:3]
 
         def load(machine: Machine) -> None:
-            _each_thread(machine, lambda: _load_box(machine, target, source, barrier, rank, instruction.line))
+            _for_each_thread(machine, lambda: _load_box(machine, target, source, barrier, rank, instruction.line))
 
         return load
     target, source = instruction.operands[:2]
 
     def store(machine: Machine) -> None:
-        _each_thread(machine, lambda: _store_box(machine, target, source, rank, instruction.line))
+        _for_each_thread(machine, lambda: _store_box(machine, target, source, rank, instruction.line))
 
     return store
 
 
 def _commit_stores(machine: Machine) -> None:
-    """Closes a group of the bulk stores issued so far."""
-    needs_no_data(machine, "a group of bulk copies")
-    machine.reads_by(_STORES).commit(machine.active_blocks())
+    """Close a group of the bulk stores issued so far."""
+    require_known_condition(machine, "a group of bulk copies")
+    machine.reads_by(_BULK_STORES).commit(machine.active_blocks())
 
 
-def _wait_stores(keep: int) -> Step:
-    """Waits until the bulk stores of all but the newest groups have read shared memory."""
+def _wait_stores(pending: int) -> Step:
+    """Return a step that waits until all but the newest `pending` groups of bulk stores have read shared memory."""
 
     def step(machine: Machine) -> None:
-        machine.reads_by(_STORES).wait(keep, machine.active_blocks(), machine.races)
+        machine.reads_by(_BULK_STORES).wait(pending, machine.active_blocks(), machine.races)
 
     return step
 
 
-def _each_thread(machine: Machine, act: Callable[[], None]) -> None:
-    """Several threads may issue a copy each: one after the other, as the copies' places tell."""
-    needs_no_data(machine, "a tensor copy")
+def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
+    """Call `act` for each active thread in order, with only that thread active: each may issue a copy."""
+    require_known_condition(machine, "a tensor copy")
     outer = machine.mask
     threads = np.flatnonzero(machine.active_threads())
     if len(threads) == 1:
@@ -89,7 +94,10 @@ def _each_thread(machine: Machine, act: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box of a tensor: per element its global address, whether it lies inside the tensor, and its shared offset."""
+    """A box of a tensor: for each element, its global address, whether it is inside the tensor, and its shared offset.
+
+    `element` is the size of an element and `bytes` the size of the box, in bytes; `swizzle` is the mode, 0 to 3.
+    """
 
     address: Array
     inside: Array
@@ -105,15 +113,15 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
     table = None if address is None else maps_of(machine).get(map_key(machine, address))
     if table is None:
-        raise Unsupported("a tensor map is used that nothing described", line)
+        raise Unsupported("a tensor map is used that neither the launch nor the kernel defines", line)
     if not table.visible:
-        raise Unsupported("a tensor map is used that no fence has made visible after the kernel made it", line)
+        raise Unsupported("a tensor map is used that no fence has made visible after the kernel defined it", line)
     coordinates = []
     for item in operand.extra[0].items:
         value = machine.known(machine.read_bits(item, 32))
         if value is None:
             raise Unsupported("a tensor copy at computed coordinates", line)
-        coordinates.append(of_acting_thread(machine, value).view(np.int32).astype(np.int64))
+        coordinates.append(value_of_issuing_thread(machine, value).view(np.int32).astype(np.int64))
     extents = [table.uniform(f"box {d}") for d in range(rank)]
     element = table.uniform("element bytes")
     index = np.indices(extents[::-1]).reshape(rank, -1)[::-1]
@@ -128,8 +136,8 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
     return Box(where.astype(np.uint64), inside, offset, element, table.uniform("swizzle"), index.shape[1] * element)
 
 
-def _swizzled(address: Array, mode: int) -> Array:
-    """Shared addresses under the 32, 64 or 128 byte swizzle (mode 1, 2, 3)."""
+def _swizzle(address: Array, mode: int) -> Array:
+    """Return shared addresses under the 32, 64 or 128 byte swizzle (mode 1, 2, 3)."""
     if mode == 0:
         return address
     mask = {1: 1, 2: 3, 3: 7}[mode]
@@ -141,9 +149,9 @@ def _load_box(
     machine: Machine, target: Operand, source: Operand, barrier_operand: Operand, rank: int, line: int
 ) -> None:
     box = _box(machine, source, rank, line)
-    base = single_address(machine, target, "a tensor copy's destination")
-    barrier = barrier_at(machine, barrier_operand)
-    lanes = acting_lanes(machine)
+    base = uniform_address(machine, target, "a tensor copy's destination")
+    barrier = mbarrier_at(machine, barrier_operand)
+    lanes = active_lane_count(machine)
     if (lanes > 1).any():
         raise Unsupported("several threads issue one tensor copy", line)
     bits = box.element * 8
@@ -157,8 +165,8 @@ def _load_box(
     )
     if not box.inside.all():
         value = blend_values(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
-    places = _swizzled(base + box.offset, box.swizzle)[None]
-    cells = machine.shared.cells(places, None)
+    addresses = _swizzle(base + box.offset, box.swizzle)[None]
+    cells = machine.shared.cells(addresses, None)
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
     thread = int(np.flatnonzero(machine.active_threads())[0])
@@ -167,20 +175,20 @@ def _load_box(
     where = lanes > 0
     barrier.copies.append((barrier.phase.copy(), cells, value, where, touched))
     barrier.bytes = barrier.bytes - box.bytes * where
-    settle_phase(machine, barrier)
+    complete_phase(machine, barrier)
 
 
 def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, line: int) -> None:
     box = _box(machine, target, rank, line)
-    base = single_address(machine, source, "a tensor copy's source")
-    places = _swizzled(base + box.offset, box.swizzle)[None]
-    cells = machine.shared.cells(places, None)
+    base = uniform_address(machine, source, "a tensor copy's source")
+    addresses = _swizzle(base + box.offset, box.swizzle)[None]
+    cells = machine.shared.cells(addresses, None)
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
-    machine.reads_by(_STORES).issue(touched, thread, machine.races, machine.mask)
+    machine.reads_by(_BULK_STORES).issue(touched, thread, machine.races, machine.mask)
     value = machine.shared.load(cells, box.element * 8)
-    acting = (acting_lanes(machine) > 0)[:, None]
+    acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))
     number = machine.thread[:, thread : thread + 1]
     machine.memory.store(box.address, value, mask, number, machine.epoch, line)

@@ -1,4 +1,4 @@
-"""Tensor maps: the descriptors of bulk tensor copies, made by the host or in shared memory.
+"""Tensor maps: the descriptors of bulk tensor copies, encoded by the host or by the kernel in shared memory.
 
 Source: PTX ISA 8.7, "Tensors" and "tensormap.replace".
 """
@@ -16,34 +16,34 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_nvidia_ptx.opcodes.acting import of_acting_thread, single_address
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of, no_value
+from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, value_of_issuing_thread
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
 
 TABLE = OpcodeTable()
 
 TENSOR_MAP_BYTES = 128
-PARAMETER_MAPS = 1 << 32
-"""Tensor maps that are kernel parameters lie at this address, one after the other."""
+PARAMETER_MAP_BASE = 1 << 32
+"""The address of the first tensor map among the kernel parameters; the others follow."""
 
 
 @dataclass(slots=True)
 class TensorMap:
-    """A tensor map's fields, innermost dimension first; each number an array of shape (blocks or 1, 1).
+    """The fields of a tensor map, innermost dimension first; each is an array of shape (blocks or 1, 1).
 
-    One that the kernel has published may be used when a fence has made it visible.
+    A map that the kernel has published is not `visible` until a fence acquires it.
     """
 
     fields: dict[str, Array] = field(default_factory=dict)
     visible: bool = True
 
     def number(self, name: str) -> Array:
-        """A field.  Raises Unsupported where nothing set it."""
+        """Return a field.  Raises Unsupported if it is not set."""
         if name not in self.fields:
             raise Unsupported(f"a tensor map is used before its {name} is set")
         return self.fields[name]
 
     def uniform(self, name: str) -> int:
-        """A field that all blocks share."""
+        """Return a field that must be equal in all blocks.  Raises Unsupported if it is not."""
         values = self.number(name)
         if (values != values.flat[0]).any():
             raise Unsupported(f"a tensor map's {name} differs between blocks")
@@ -51,19 +51,19 @@ class TensorMap:
 
 
 def maps_of(machine: Machine) -> dict[int, TensorMap]:
-    """The tensor maps by address."""
+    """Return the machine's tensor maps, by `map_key` of their addresses."""
     maps: dict[int, TensorMap] = machine.extra.setdefault("tensor maps", {})
     return maps
 
 
 def map_key(machine: Machine, address: Array) -> int:
-    """The key of the map at an address that may differ between blocks, but not within one."""
-    number = of_acting_thread(machine, address)
-    special = L.lazy_integers(number)
-    return int(number.flat[0]) if special is None else special.equality_key()
+    """Return the key of the map at an address that may differ between blocks, but not within a block."""
+    number = value_of_issuing_thread(machine, address)
+    lazy = L.lazy_integers(number)
+    return int(number.flat[0]) if lazy is None else lazy.equality_key()
 
 
-_REPLACED = {
+_FIELDS = {
     "global_address": "address", "rank": "rank", "box_dim": "box", "global_dim": "size", "global_stride": "stride",
     "element_stride": "element stride", "elemtype": "element type", "interleave_layout": "interleave",
     "swizzle_mode": "swizzle", "fill_mode": "fill",
@@ -77,7 +77,7 @@ The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf
 
 @TABLE.opcode("tensormap", operands=NO_DESTINATION, effects=Effect.LOAD | Effect.STORE)
 def tensor_map(instruction: Instruction, context: Context) -> Step:
-    """tensormap.replace.tile.field in shared memory and tensormap.cp_fenceproxy to global memory."""
+    """tensormap.replace.tile.field in shared memory, and tensormap.cp_fenceproxy to global memory."""
     parts = instruction.opcode.split(".")
     if parts[1] == "cp_fenceproxy":
         target, source = instruction.operands[:2]
@@ -86,39 +86,39 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
             _publish(machine, target, source)
 
         return publish
-    if parts[1:3] != ["replace", "tile"] or parts[3] not in _REPLACED:
+    if parts[1:3] != ["replace", "tile"] or parts[3] not in _FIELDS:
         raise UnknownInstruction(instruction)
-    name = _REPLACED[parts[3]]
-    place = instruction.operands[0]
+    name = _FIELDS[parts[3]]
+    map_operand = instruction.operands[0]
     number, value = (
         (instruction.operands[1], instruction.operands[2])
         if len(instruction.operands) == 3
         else (None, instruction.operands[1])
     )
-    ordinal = literal_of(number, instruction) if number is not None else None
+    ordinal = literal_value(number, instruction) if number is not None else None
     bits = 64 if parts[-1] == "b64" else 32
 
     def replace(machine: Machine) -> None:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
-            raise Unsupported("a tensor map is made from data", instruction.line)
-        table = maps_of(machine).setdefault(single_address(machine, place, "a tensor map"), TensorMap())
-        _set_field(table, name, ordinal, of_acting_thread(machine, found).astype(np.uint64))
+            raise Unsupported("a field of a tensor map depends on data", instruction.line)
+        table = maps_of(machine).setdefault(uniform_address(machine, map_operand, "a tensor map"), TensorMap())
+        _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
     return replace
 
 
 @TABLE.opcode("fence", operands=NO_DESTINATION, effects=Effect.NONE)
 def fence(instruction: Instruction, context: Context) -> Step:
-    """Fences; that of tensor maps which acquires makes a published map visible."""
+    """fence; fence.proxy.tensormap with .acquire makes a published tensor map visible."""
     if "proxy.tensormap" not in instruction.opcode or "acquire" not in instruction.opcode:
-        return no_value(instruction, context)
+        return no_operation(instruction, context)
     target = instruction.operands[0]
 
     def acquire(machine: Machine) -> None:
         address = machine.known(address_of(machine, target))
         if address is None:
-            raise Unsupported("a tensor map at a computed address is waited for", instruction.line)
+            raise Unsupported("a tensor map at a computed address is acquired", instruction.line)
         found = maps_of(machine).get(map_key(machine, address))
         if found is not None:
             found.visible = True
@@ -142,10 +142,10 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -
 
 
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
-    """The map in shared memory is copied to a global address, which may differ from block to block."""
-    table = maps_of(machine).get(single_address(machine, source, "a tensor map"))
+    """Copy the map in shared memory to a global address, which may differ between blocks."""
+    table = maps_of(machine).get(uniform_address(machine, source, "a tensor map"))
     if table is None:
-        raise Unsupported("a tensor map is published before it is made")
+        raise Unsupported("a tensor map is published before it is defined")
     address = machine.known(address_of(machine, target))
     if address is None:
         raise Unsupported("a tensor map is published at a computed address")

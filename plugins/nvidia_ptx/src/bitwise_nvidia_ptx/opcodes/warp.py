@@ -1,4 +1,4 @@
-"""Exchanges within a warp: shfl, vote, match, redux, elect, activemask, bar.warp.
+"""Exchanges within a warp: shfl, vote, activemask, elect and redux.
 
 Source: PTX ISA 8.7, "Data Movement: shfl.sync" and "Parallel Synchronization and Communication Instructions".
 """
@@ -26,7 +26,7 @@ _MODES = ("up", "down", "bfly", "idx")
 
 
 def source_lanes(mode: str, lane: Array, by: Array, clamp: Array) -> tuple[Array, Array]:
-    """The lane each lane reads and whether it lies in range, by PTX's shfl definition."""
+    """Return the lane that each lane reads and whether it is in range, by PTX's definition of shfl."""
     segment = (clamp >> 8) & 31
     limit = clamp & 31
     amount = by & 31
@@ -75,27 +75,31 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             inside = where < machine.threads
             if (~np.take_along_axis(active, np.where(inside, where, 0), axis=1) & active).any():
                 raise Unsupported("a shuffle reads a lane that does not take part", line)
-        # Where the reading knows no more than that all threads hold data, a copy is another object: no value is taken
-        # for the one that a thread held before.
-        result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else copy(value)
+        # In an abstract domain, one value can represent data that differs between threads.  The copy is a new object,
+        # so that the shuffled value is not identified with the value that the thread held before.
+        result = (
+            take_threads(value, np.minimum(index, machine.threads - 1))
+            if _varies_between_threads(value)
+            else copy(value)
+        )
         write_pair(machine, destination, result, np.broadcast_to(valid, index.shape))
 
     return step
 
 
 def _check_members(machine: Machine, members: Array | None, line: int) -> None:
-    """Every lane that executes a shuffle must be in its member mask.  Raises Unsupported."""
+    """Check that every lane that executes a shuffle is in its member mask.  Raises Unsupported."""
     if members is None:
         raise Unsupported("a shuffle's member mask depends on data", line)
     if members.size == 1 and int(members.flat[0]) == 0xFFFFFFFF:
         return
     lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
     if ((members >> lane & np.uint32(1) == 0) & machine.active()).any():
-        raise Unsupported("a lane executes a shuffle whose member mask leaves it out", line)
+        raise Unsupported("a lane executes a shuffle whose member mask does not contain it", line)
 
 
-def _check_takers(machine: Machine, members: Operand, line: int) -> None:
-    """The member mask must name the lanes that execute the instruction and no others.  Raises Unsupported."""
+def _check_exact_members(machine: Machine, members: Operand, line: int) -> None:
+    """Check that the member mask is the set of lanes that execute the instruction.  Raises Unsupported."""
     mask = machine.known(machine.read_bits(members, 32))
     if mask is None:
         raise Unsupported("a member mask depends on data", line)
@@ -107,18 +111,18 @@ def _check_takers(machine: Machine, members: Operand, line: int) -> None:
         raise Unsupported("the member mask of a warp's instruction is not the set of lanes that execute it", line)
 
 
-def _varies(value: Value) -> bool:
+def _varies_between_threads(value: Value) -> bool:
     if isinstance(value, np.ndarray):
         return bool(value.shape[1] > 1)
     if isinstance(value, L.PackedVector):
-        return any(_varies(part) for part in value.parts)
+        return any(_varies_between_threads(part) for part in value.parts)
     if L.lazy_integers(value) is not None:
         return True
     return value.words.shape[2] > 1 or (not isinstance(value.flags, int) and value.flags.shape[1] > 1)
 
 
 def _warps(machine: Machine, predicate: Array) -> Array:
-    """Per block and warp, the lanes: shape (blocks, warps, 32), padded with False."""
+    """Reshape a predicate to (blocks, warps, 32), padded with False."""
     full = np.broadcast_to(predicate, (machine.blocks, machine.threads))
     count = -(-machine.threads // 32)
     padded = np.zeros((machine.blocks, count * 32), dtype=full.dtype)
@@ -126,22 +130,25 @@ def _warps(machine: Machine, predicate: Array) -> Array:
     return padded.reshape(machine.blocks, count, 32)
 
 
-def _spread(machine: Machine, per_warp: Array) -> Array:
+def _broadcast_to_lanes(machine: Machine, per_warp: Array) -> Array:
     return np.repeat(per_warp, 32, axis=1)[:, : machine.threads]
 
 
 def ballot(machine: Machine, predicate: Array) -> Array:
-    """Each warp's bits of the predicate over its active lanes, given to all its lanes.  Raises Unsupported."""
+    """Return, in all lanes of each warp, the bit mask of its active lanes where the predicate holds.
+
+    Raises Unsupported.
+    """
     if machine.condition is not None:
         raise Unsupported("the set of lanes that vote depends on data")
     lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
     bits = (lanes.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
-    return _spread(machine, bits)
+    return _broadcast_to_lanes(machine, bits)
 
 
 @TABLE.opcode("vote", "activemask", "match", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def vote(instruction: Instruction, context: Context) -> Step:
-    """vote.sync.{all,any,uni,ballot} and activemask over known predicates."""
+    """vote.sync.{all,any,uni,ballot} over known predicates, and activemask.  match is not modelled."""
     parts = instruction.opcode.split(".")
     destination = instruction.operands[0]
     line = instruction.line
@@ -159,7 +166,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
     members = instruction.operands[2]
 
     def step(machine: Machine) -> None:
-        _check_takers(machine, members, line)
+        _check_exact_members(machine, members, line)
         predicate = machine.known(machine.read_bits(source, 1))
         if predicate is None:
             raise Unsupported("a vote depends on data", line)
@@ -176,15 +183,15 @@ def vote(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("elect", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def elect(instruction: Instruction, context: Context) -> Step:
-    """elect.sync d|p: the lowest active lane of each warp is the leader."""
+    """elect.sync d|p: the leader is the lowest active lane of each warp."""
     destination, members = instruction.operands
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        _check_takers(machine, members, line)
+        _check_exact_members(machine, members, line)
         lanes = _warps(machine, machine.active())
         first = np.argmax(lanes, axis=2).astype(np.uint32)
-        leader = _spread(machine, first)
+        leader = _broadcast_to_lanes(machine, first)
         lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
         chosen = lane == leader
         write_pair(machine, destination, leader, chosen)
@@ -194,7 +201,7 @@ def elect(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("redux", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def redux(instruction: Instruction, context: Context) -> Step:
-    """redux.sync.op.type over a whole warp: operations that are exact in any order."""
+    """redux.sync.op.type over whole warps: the operations are exact, so that their order does not matter."""
     parts = instruction.opcode.split(".")
     verb, kind = parts[2], parts[-1]
     if parts[1] != "sync" or verb not in ("add", "min", "max", "and", "or", "xor"):
@@ -213,11 +220,11 @@ def redux(instruction: Instruction, context: Context) -> Step:
         value = machine.read_bits(source, 32)
         if machine.threads % 32 or not _full_warps(machine):
             raise Unsupported("redux over part of a warp", line)
-        _check_takers(machine, members, line)
+        _check_exact_members(machine, members, line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         for distance in (1, 2, 4, 8, 16):
-            other = take_threads(value, thread ^ distance) if _varies(value) else value
-            value = _exact(machine, meaning, value, other)
+            other = take_threads(value, thread ^ distance) if _varies_between_threads(value) else value
+            value = _combine(machine, meaning, value, other)
         machine.write(destination, value)
 
     return step
@@ -231,7 +238,7 @@ def _full_warps(machine: Machine) -> bool:
     return bool(((lanes == whole).all(axis=2) | ~lanes.any(axis=2)).all())
 
 
-def _exact(machine: Machine, meaning: Operation, left: Value, right: Value) -> Value:
+def _combine(machine: Machine, meaning: Operation, left: Value, right: Value) -> Value:
     if meaning.is_float:
         return machine.domain.floating(meaning, [left, right])
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):

@@ -1,1 +1,1 @@
-"""Matrix products from a descriptor alone: what a kernel needs to know of one, and how it is launched."""
+"""GEMM kernels with the bits of a descriptor: plans, schedules, launches and tuning."""

@@ -1,10 +1,11 @@
-"""Schedules found fast by measurement: those that came with this package, and those that `tune` kept."""
+"""Measured schedules: those shipped with this package, and those that `tune` stored."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
@@ -15,29 +16,30 @@ from typing import TYPE_CHECKING
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from bitwise_nvidia_sm90.gemm.schedule_ranking import choices
+from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
 if TYPE_CHECKING:
     import torch
 
-VARIABLE = "BITWISE_SCHEDULES"
-"""Names the file in which `tune` keeps schedules, instead of the one in the user's cache folder."""
+FILE_VARIABLE = "BITWISE_SCHEDULES"
+"""The environment variable that names the file of tuned schedules."""
 _tuned: dict[str, Schedule] = {}
+"""Tuned schedules of this process, by `schedule_key`."""
 
 
-class Unequal(RuntimeError):
-    """Schedules of one descriptor returned different bytes: a defect of this package, or of the compiler below it."""
+class ScheduleMismatch(RuntimeError):
+    """Schedules of one descriptor returned different bytes: a defect of this package or of the compiler."""
 
 
-def kept_in() -> Path:
-    """The file in which `tune` keeps schedules."""
-    given = os.environ.get(VARIABLE)
+def schedule_file() -> Path:
+    """Return the file of tuned schedules: $BITWISE_SCHEDULES, or bitwise/schedules.json in the user's cache folder."""
+    given = os.environ.get(FILE_VARIABLE)
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(given) if given else Path(folder) / "bitwise" / "schedules.json"
 
 
-def key_of(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> str:
-    """What a measured schedule holds for: descriptor, shape, strides, device and compiler."""
+def schedule_key(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> str:
+    """Return the key of a tuned schedule: descriptor, shape, strides, device and Triton version."""
     import torch
 
     strides = " ".join(f"{name}{tuple(each.stride())}" for name, each in (("a", a), ("b", b), ("out", out)))
@@ -48,42 +50,46 @@ def key_of(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) 
 def candidates(
     desc: GEMMDesc, plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int
 ) -> Iterator[Schedule]:
-    """Schedules to try in order: measured ones, then those expected to be fast, and one that runs everywhere."""
+    """Yield schedules in the order to try them: tuned, shipped, ranked by the cost model, and the fallback last.
+
+    `most` bounds the number of the last two.
+    """
     m, n = (int(each) for each in out.shape)
-    _read(kept_in())
-    for found in (_tuned.get(key_of(desc, a, b, out)) if _tuned else None, shipped(plan, m, n)):
+    _load_file(schedule_file())
+    for found in (_tuned.get(schedule_key(desc, a, b, out)) if _tuned else None, shipped(plan, m, n)):
         if found is not None:
             yield found
-    yield from choices(plan, m, n, most=most)
+    yield from schedules_to_try(plan, m, n, most=most)
 
 
 def shipped(plan: Plan, m: int, n: int) -> Schedule | None:
-    """The schedule that was measured fastest for this shape, None for shapes without one."""
-    if not isinstance(plan, MatrixPlan) or plan.first or plan.half:
+    """Return the schedule that was measured fastest for this shape, None for shapes that were not measured."""
+    if not isinstance(plan, MatrixPlan) or plan.short_first or plan.instruction_k8:
         return None
-    return _table().get((m, n, plan.k, plan.slices.number, plan.block))
+    return _shipped_table().get((m, n, plan.k, plan.slices.number, plan.accumulator_k))
 
 
 @cache
-def _table() -> dict[tuple[int, ...], Schedule]:
+def _shipped_table() -> dict[tuple[int, ...], Schedule]:
     text = files(__package__).joinpath("data/schedules-sm90.json").read_text(encoding="utf-8")
     return {tuple(row["shape"]): Schedule(**row["schedule"]) for row in json.loads(text)["rows"]}
 
 
 @cache
-def _read(path: Path) -> None:
-    """Takes in a file of kept schedules; one that cannot be read holds none."""
+def _load_file(path: Path) -> None:
+    """Load a file of tuned schedules into `_tuned`.  A file or an entry that cannot be read is ignored."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        found = {str(key): Schedule(**row) for key, row in rows.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        rows = json.loads(path.read_text(encoding="utf-8")).items()
+    except (OSError, ValueError, AttributeError):
         return
-    for key, each in found.items():
-        _tuned.setdefault(key, each)
+    for key, fields in rows:
+        # Another version of this package may have written an entry with other fields.
+        with suppress(TypeError):
+            _tuned.setdefault(str(key), Schedule(**fields))
 
 
-def keep(key: str, chosen: Schedule, path: Path) -> None:
-    """Adds a schedule to a file, and to those of this process."""
+def store(key: str, chosen: Schedule, path: Path) -> None:
+    """Add a schedule to a file, and to the tuned schedules of this process."""
     _tuned[key] = chosen
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
@@ -91,6 +97,6 @@ def keep(key: str, chosen: Schedule, path: Path) -> None:
         rows = {}
     rows = {**(rows if isinstance(rows, dict) else {}), key: asdict(chosen)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_suffix(f".{os.getpid()}")
-    made.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    made.replace(path)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)

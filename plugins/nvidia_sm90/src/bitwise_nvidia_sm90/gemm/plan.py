@@ -1,4 +1,4 @@
-"""From a descriptor to what a kernel needs to know of it; how the work is cut into tiles decides no bits."""
+"""Plans: the parameters of the kernels that determine the bits of a descriptor.  Tile shapes are not among them."""
 
 from __future__ import annotations
 
@@ -8,72 +8,81 @@ from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, strided_blo
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder, index_bits
 
 SLICE_ORDERS = ("chain",)
-"""Merge orders of slices, which a second kernel adds."""
+"""The merge orders of slices that the second kernel implements."""
 _CHAIN_LANES = 32
+"""The largest number of lanes that are added one after the other."""
 _UNITS = frozenset({"wgmma", "mma.sync"})
 _FP8 = frozenset({"e4m3", "e5m2"})
 _TYPES = frozenset({"fp16", "bf16", *_FP8})
 _FROM_ZERO = Cut(count=1, start="zero")
-"""The outermost cut of a sum that is added to +0 as a whole."""
+"""The outermost cut of a sum whose total is added to +0."""
 _OUTPUTS = frozenset({"fp16", "bf16", "fp32"})
 
 
-class Refused(DescriptorError):
-    """A descriptor that these kernels have no way to honour; the message names the field."""
+class UnsupportedGEMM(DescriptorError):
+    """These kernels do not implement a descriptor, a schedule or a layout of operands; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """How k is parted over programs: `number` slices of `span` k, the last one what is left.
+    """Split-K: `number` slices of `span` k, the last one the remainder, added in an order of SLICE_ORDERS.
 
-    They are added in an order of SLICE_ORDERS.  `partial` is the type in which a slice's sum is handed over; `rounded`
-    says that the running sum has the output's type, `zero` that it starts from +0.
+    `partial` is the type in which the sum of a slice is stored; `rounded` says that the running sum is rounded to the
+    output's type after each addition, `from_zero` that it starts from +0.
     """
 
     number: int
     span: int
     partial: str = "fp32"
     rounded: bool = False
-    zero: bool = False
+    from_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixPlan:
-    """A walk on matrix units: `first` is the turn whose remainder runs first (0: last), `half` stands for
-    instructions of k 8, `block` is the length of an accumulator that closes (0: none does)."""
+    """A loop over k of matrix instructions.
+
+    `short_first` is the length of an iteration where the remainder of a slice modulo it runs first (0: the short
+    iteration runs last); `instruction_k8` asks for instructions of k 8; `accumulator_k` is the number of k after which
+    a new accumulator starts (0: one accumulator per slice).
+    """
 
     k: int
     slices: Slices
-    first: int
-    half: bool
-    block: int
+    short_first: int
+    instruction_k8: bool
+    accumulator_k: int
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
-    """How the sums of lanes are added: a running sum takes the lanes of `sequence`; or round after round of `rounds`
-    halves the lanes, adding to each the one whose number differs in that bit, of the numbers of the lanes left."""
+class LaneSum:
+    """The order in which the sums of lanes are added.
+
+    A running sum takes the lanes in the order of `sequence`; or each of `rounds` halves the number of lanes by adding
+    the remaining lanes whose indices differ in that bit.
+    """
 
     sequence: tuple[int, ...] = ()
     rounds: tuple[int, ...] = ()
 
 
-def fold_of(order: MergeOrder, lanes: int) -> Fold | None:
-    """The fold of an order, None where the kernels have none."""
+def lane_sum_of(order: MergeOrder, lanes: int) -> LaneSum | None:
+    """Return the sum of lanes in a merge order, None if the kernels do not implement the order."""
     if order.running_sum:
-        return Fold(sequence=tuple(order.steps(lanes).sequence))
+        return LaneSum(sequence=tuple(order.steps(lanes).sequence))
     bits = index_bits(order, lanes)
     if bits is None:
         return None
-    return Fold(rounds=tuple(sum(later < bit for later in bits[place:]) for place, bit in enumerate(bits)))
+    return LaneSum(rounds=tuple(sum(later < bit for later in bits[position:]) for position, bit in enumerate(bits)))
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarPlan:
-    """Lanes of fused multiply-adds: `strided` deals tiles of `tile` k, otherwise each lane has `tile` k in a row.
+    """Lanes of fused multiply-adds.
 
-    Tiles are dealt to the first `taking` lanes, 0 for all of them; the others hold nothing.  `zero` says that the sum
-    of the lanes starts from +0.
+    With `strided`, tiles of `tile` k are distributed round-robin to the first `active_lanes` lanes (0: to all);
+    otherwise each lane has `tile` consecutive k.  `chunk` is the number of its own k after which a lane starts a new
+    accumulator.  `from_zero` says that the sum of the lanes starts from +0.
     """
 
     k: int
@@ -81,32 +90,35 @@ class ScalarPlan:
     lanes: int
     strided: bool
     tile: int
-    fold: Fold
+    lane_sum: LaneSum
     chunk: int
-    taking: int = 0
-    zero: bool = False
+    active_lanes: int = 0
+    from_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BlocksPlan:
-    """Blocks of 128 threads that take tiles of k in turn, `wide` k for a thread in separate accumulators, and a second
-    kernel of 128 threads that adds the blocks' sums, to +0 with `zero`."""
+    """Tiles of k distributed round-robin to blocks of 128 threads, whose sums a second kernel adds.
+
+    A thread has `accumulators` k of each tile, each in its own accumulator.  With `from_zero`, the total is added to
+    +0.
+    """
 
     k: int
     blocks: int
-    wide: int
-    zero: bool = False
+    accumulators: int
+    from_zero: bool = False
 
     @property
-    def fold(self) -> Fold:
-        """How the accumulators of a block are added: those of one thread, then the threads by halves."""
-        own, threads = self.wide.bit_length() - 1, fold_of(MERGE_ORDERS["halves"], 128)
+    def lane_sum(self) -> LaneSum:
+        """The sum of the accumulators of a block: first those of each thread, then the threads by halves."""
+        own, threads = self.accumulators.bit_length() - 1, lane_sum_of(MERGE_ORDERS["halves"], 128)
         assert threads is not None
-        return Fold(rounds=(0,) * own + threads.rounds)
+        return LaneSum(rounds=(0,) * own + threads.rounds)
 
     @property
     def threads(self) -> int:
-        """Threads of the second kernel that add blocks' sums, or +0 where there is none: whole warps for groups."""
+        """The threads of the second kernel; a thread without a block adds +0.  Groups of blocks need whole warps."""
         whole = 1 << (self.blocks - 1).bit_length()
         return min(whole if self.blocks == whole else max(32, whole), 128)
 
@@ -115,72 +127,84 @@ Plan = MatrixPlan | ScalarPlan | BlocksPlan
 
 
 def plan(desc: GEMMDesc) -> Plan:
-    """What the kernels need to know.  Raises Refused for a descriptor that they cannot honour."""
+    """Return the plan of a descriptor.  Raises UnsupportedGEMM if the kernels do not implement it."""
     _check(desc)
-    return _matrix(desc) if desc.path == "matrix" else _scalar(desc)
+    return _matrix_plan(desc) if desc.path == "matrix" else _scalar_plan(desc)
 
 
 def _check(desc: GEMMDesc) -> None:
     if {desc.left_dtype, desc.right_dtype} - _TYPES:
-        raise Refused(f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take {_listed(_TYPES)}")
+        raise UnsupportedGEMM(
+            f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take {_listed(_TYPES)}"
+        )
     if (desc.left_dtype in _FP8) != (desc.right_dtype in _FP8) or (
         desc.left_dtype not in _FP8 and desc.left_dtype != desc.right_dtype
     ):
-        raise Refused(f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take two of one width")
+        raise UnsupportedGEMM(
+            f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take two of the same width"
+        )
     if desc.output_dtype not in _OUTPUTS:
-        raise Refused(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
+        raise UnsupportedGEMM(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
     if desc.accumulator_dtype != "fp32":
-        raise Refused(f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32")
+        raise UnsupportedGEMM(f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32")
     if desc.iteration_rotation is not None or desc.iteration_permutation:
-        raise Refused("turns rotated or permuted: these kernels walk k in ascending order")
+        raise UnsupportedGEMM("rotated or permuted iterations: these kernels loop over k in ascending order")
     if desc.scaled:
-        raise Refused("a scale: these kernels multiply by none")
+        raise UnsupportedGEMM("a scale: these kernels do not scale the product")
 
 
 def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _matrix(desc: GEMMDesc) -> MatrixPlan:
+def _matrix_plan(desc: GEMMDesc) -> MatrixPlan:
     assert desc.instruction is not None
     fp8, k = desc.left_dtype in _FP8, desc.k - desc.k_dropped
     if desc.instruction.architecture != "sm_90" or desc.instruction.family not in _UNITS:
-        raise Refused(f"instruction {desc.instruction_name}: these kernels run wgmma and mma.sync of sm_90")
+        raise UnsupportedGEMM(f"instruction {desc.instruction_name}: these kernels run wgmma and mma.sync of sm_90")
     if fp8 and desc.instruction.family != "wgmma":
-        raise Refused("fp8 by mma.sync: these kernels run wgmma, which adds it in another way")
+        raise UnsupportedGEMM("fp8 by mma.sync: these kernels run wgmma, whose sums of fp8 products differ")
     if not desc.use_fast_accum:
-        raise Refused("use_fast_accum false: these kernels add inside the instruction")
+        raise UnsupportedGEMM("use_fast_accum false: these kernels add inside the instruction")
     native = 32 if fp8 else 16
-    half = not fp8 and desc.instruction_k == 8
-    if desc.instruction_k != native and not half:
-        raise Refused(f"instruction_k {desc.instruction_k}: these kernels add {native} values at once, or 8 of 16 bits")
+    instruction_k8 = not fp8 and desc.instruction_k == 8
+    if desc.instruction_k != native and not instruction_k8:
+        raise UnsupportedGEMM(
+            f"instruction_k {desc.instruction_k}: these kernels run instructions of k {native}, or k 8 on 16-bit types"
+        )
     cuts = list(desc.k_cuts)
-    block = 0
-    if cuts and _closes(cuts[-1]) and fp8:
-        block = cuts.pop().span or 0
-        if block != 128:
-            raise Refused(f"accumulators of {block} k: these kernels close one every 128")
+    accumulator_k = 0
+    if cuts and _starts_accumulators(cuts[-1]) and fp8:
+        accumulator_k = cuts.pop().span or 0
+        if accumulator_k != 128:
+            raise UnsupportedGEMM(f"accumulators of {accumulator_k} k: these kernels start a new one every 128 k")
     elif fp8:
-        raise Refused("fp8 in one accumulator: these kernels close one every 128 k")
+        raise UnsupportedGEMM("fp8 in one accumulator: these kernels start a new one every 128 k")
     slices = Slices(1, k)
     if cuts:
-        slices = _sliced(cuts.pop(0), desc, k)
+        slices = _slices(cuts.pop(0), desc, k)
     if cuts:
-        raise Refused(f"{len(desc.k_cuts)} cuts of k on a matrix unit: these kernels know slices, and blocks of fp8")
-    first = (desc.k_loop_step or 0) if desc.short_iteration == "first" else 0
-    if desc.k_loop_step is not None and not first:
-        raise Refused("turns that part an instruction: these kernels fill up the last one only")
-    if first and (fp8 or first % 16 or first & (first - 1) or first > 128):
-        raise Refused(f"k_loop_step {first} with the short turn first: these kernels know 16, 32, 64 and 128")
-    if block and slices.number > 1 and slices.span % block:
-        raise Refused(f"slices of {slices.span} k: these kernels cut fp8 at whole blocks of {block}")
-    if first and k % first == 0 and (slices.number == 1 or slices.span % first == 0):
-        first = 0  # no turn is short
-    return MatrixPlan(k, slices, first, half, block)
+        raise UnsupportedGEMM(
+            f"{len(desc.k_cuts)} cuts of k on a matrix unit: these kernels take slices, and accumulators of fp8"
+        )
+    short_first = (desc.k_loop_step or 0) if desc.short_iteration == "first" else 0
+    if desc.k_loop_step is not None and not short_first:
+        raise UnsupportedGEMM("iterations that split an instruction: these kernels pad only the last iteration")
+    if short_first and (fp8 or short_first % 16 or short_first & (short_first - 1) or short_first > 128):
+        raise UnsupportedGEMM(
+            f"k_loop_step {short_first} with the short iteration first: these kernels take 16, 32, 64 and 128"
+        )
+    if accumulator_k and slices.number > 1 and slices.span % accumulator_k:
+        raise UnsupportedGEMM(
+            f"slices of {slices.span} k: these kernels take fp8 slices of multiples of {accumulator_k} k"
+        )
+    if short_first and k % short_first == 0 and (slices.number == 1 or slices.span % short_first == 0):
+        short_first = 0  # no iteration is short
+    return MatrixPlan(k, slices, short_first, instruction_k8, accumulator_k)
 
 
-def _closes(cut: Cut) -> bool:
-    """Whether a cut closes an accumulator every so many k and adds the totals in order, all in fp32."""
+def _starts_accumulators(cut: Cut) -> bool:
+    """Return whether a cut starts a new fp32 accumulator every `span` k and adds the totals in order in fp32."""
     return (
         cut.layout == "contiguous" and cut.span is not None and cut.count is None and cut.remainder == "short-last"
         and cut.merge == "chain" and cut.start == "first" and not cut.groups
@@ -188,90 +212,96 @@ def _closes(cut: Cut) -> bool:
     )  # fmt: skip
 
 
-def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
+def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
     if cut.layout != "contiguous" or cut.merge not in SLICE_ORDERS or (cut.remainder != "short-last" or cut.groups):
-        known = " or ".join(MERGE_ORDERS[name].words for name in SLICE_ORDERS)
-        raise Refused(f"slices by {cut}: these kernels take contiguous ones, the last one short, added {known}")
+        orders = " or ".join(MERGE_ORDERS[name].words for name in SLICE_ORDERS)
+        raise UnsupportedGEMM(
+            f"slices by {cut}: these kernels take contiguous ones, the last one short, added {orders}"
+        )
     if cut.partial_dtype not in ("fp32", desc.output_dtype) or cut.merge_dtype not in ("fp32", desc.output_dtype):
-        raise Refused(f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: fp32 and the output's type are known")
+        raise UnsupportedGEMM(
+            f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: these kernels take fp32 and the output's type"
+        )
     lengths = cut.lengths(k)
     if 0 in lengths:
-        raise Refused(f"{lengths.count(0)} empty slices: these kernels run every slice on some k")
-    # Several lengths: all alike but the last.
+        raise UnsupportedGEMM(f"{lengths.count(0)} empty slices: every slice of these kernels has at least one k")
+    # All slices have the first length, except possibly the last.
     return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32", cut.start == "zero")
 
 
-def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
+def _scalar_plan(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
     if desc.path != "fma" and desc.left_dtype not in ("fp16", "bf16"):
-        raise Refused(f"path {desc.path} on {desc.left_dtype}: these kernels fuse multiply and add")
+        raise UnsupportedGEMM(f"path {desc.path} on {desc.left_dtype}: these kernels use fused multiply-adds")
     if desc.path == "mul_add":
-        raise Refused("path mul_add: these kernels fuse multiply and add")
+        raise UnsupportedGEMM("path mul_add: these kernels use fused multiply-adds")
     cuts, k = list(desc.k_cuts), desc.k - desc.k_dropped
-    if (blocks := _blocks(desc.k_cuts, k)) is not None:
+    if (blocks := _blocks_plan(desc.k_cuts, k)) is not None:
         return blocks
-    taking = 0
-    for place, cut in enumerate(cuts):
+    active_lanes = 0
+    for position, cut in enumerate(cuts):
         if (cut.count or 0) > 2 and cut == strided_lanes(cut.count or 0, cut.tile):
-            # A tree of so many lanes in which the last ones hold nothing.
-            taking, lanes = cut.count or 0, 1 << ((cut.count or 0) - 1).bit_length()
-            cuts[place] = Cut(layout="strided", count=lanes, tile=cut.tile, merge="halves")
+            # A tree over the next power of two of lanes, the last of which have no k.
+            active_lanes, lanes = cut.count or 0, 1 << ((cut.count or 0) - 1).bit_length()
+            cuts[position] = Cut(layout="strided", count=lanes, tile=cut.tile, merge="halves")
         elif cut.groups:
-            raise Refused(f"parts in groups by {cut}: these kernels know blocks of 128 threads, and lanes of a tree")
+            raise UnsupportedGEMM(
+                f"parts in groups by {cut}: these kernels take groups of blocks of 128 threads, and of lanes of a tree"
+            )
         if (cut.partial_dtype, cut.merge_dtype) != ("fp32", "fp32"):
-            raise Refused("scalar parts in other types than fp32: these kernels keep fp32")
+            raise UnsupportedGEMM("scalar parts in other types than fp32: these kernels accumulate in fp32")
     chunk = 0
-    if cuts and _closes(cuts[-1]):
+    if cuts and _starts_accumulators(cuts[-1]):
         chunk = cuts.pop().span or 0
     slices = Slices(1, k)
-    if cuts and cuts[0].layout == "contiguous" and (len(cuts) > 1 or not _few(cuts[0])):
-        slices = _sliced(cuts.pop(0), desc, k)
+    if cuts and cuts[0].layout == "contiguous" and (len(cuts) > 1 or not _are_chain_lanes(cuts[0])):
+        slices = _slices(cuts.pop(0), desc, k)
     if len(cuts) > 1:
-        raise Refused(f"{len(desc.k_cuts)} cuts of k: these kernels know slices, lanes, and chunks of a lane")
-    whole = slices.number == 1 and slices.zero
+        raise UnsupportedGEMM(f"{len(desc.k_cuts)} cuts of k: these kernels take slices, lanes, and chunks of a lane")
+    total_from_zero = slices.number == 1 and slices.from_zero
     if not cuts:
-        return ScalarPlan(k, slices, 1, False, slices.span, Fold((0,)), chunk or slices.span, 0, whole)
+        return ScalarPlan(k, slices, 1, False, slices.span, LaneSum((0,)), chunk or slices.span, 0, total_from_zero)
     (cut,) = cuts
     lanes = cut.count or 0
     if cut.remainder != "short-last":
-        raise Refused(f"lanes by {cut}: these kernels cut the last one short")
+        raise UnsupportedGEMM(f"lanes by {cut}: the last lane of these kernels has the remainder")
     if lanes & (lanes - 1) or lanes > (_CHAIN_LANES if cut.order.running_sum else 128):
-        raise Refused(f"{lanes} lanes: these kernels know powers of two up to {_CHAIN_LANES}, 128 in a tree")
-    fold = fold_of(cut.order, lanes)
-    if fold is None:
-        raise Refused(
+        raise UnsupportedGEMM(f"{lanes} lanes: these kernels take powers of two up to {_CHAIN_LANES}, 128 in a tree")
+    lane_sum = lane_sum_of(cut.order, lanes)
+    if lane_sum is None:
+        raise UnsupportedGEMM(
             f"lanes added {cut.order.words}: these kernels add them one after the other, or in rounds over the bits of "
-            "their numbers"
+            "their indices"
         )
     if cut.layout == "strided":
         tile = cut.tile
-        own = -(-slices.span // (tile * (taking or lanes))) * tile
+        lane_k = -(-slices.span // (tile * (active_lanes or lanes))) * tile
     else:
-        own = tile = cut.lengths(slices.span)[0]
+        lane_k = tile = cut.lengths(slices.span)[0]
         if slices.number > 1:
-            raise Refused("contiguous lanes of slices: these kernels know them of the whole k")
+            raise UnsupportedGEMM("contiguous lanes of slices: these kernels take contiguous lanes of the whole k only")
     strided = cut.layout == "strided"
-    zero = whole or cut.start == "zero"
-    return ScalarPlan(k, slices, lanes, strided, tile, fold, chunk or max(own, 1), taking, zero)
+    from_zero = total_from_zero or cut.start == "zero"
+    return ScalarPlan(k, slices, lanes, strided, tile, lane_sum, chunk or max(lane_k, 1), active_lanes, from_zero)
 
 
-def _few(cut: Cut) -> bool:
+def _are_chain_lanes(cut: Cut) -> bool:
     return cut.count is not None and cut.count <= _CHAIN_LANES and not cut.count & (cut.count - 1)
 
 
-def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
-    """The plan of tiles dealt to blocks, None where the cuts are not exactly those of one."""
-    zero = cuts[:1] == (_FROM_ZERO,)
-    cuts = cuts[1:] if zero else cuts
-    for wide in (1, 2):
+def _blocks_plan(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
+    """Return the plan of tiles distributed to blocks, None unless the cuts are exactly those of one."""
+    from_zero = cuts[:1] == (_FROM_ZERO,)
+    cuts = cuts[1:] if from_zero else cuts
+    for accumulators in (1, 2):
         if cuts and cuts[0].groups:
             blocks = cuts[0].count or 0
-            if cuts == strided_blocks(blocks, wide):
-                return BlocksPlan(k, blocks, wide, zero)
+            if cuts == strided_blocks(blocks, accumulators):
+                return BlocksPlan(k, blocks, accumulators, from_zero)
             continue
-        blocks, tile = 1, 128 * wide
+        blocks, tile = 1, 128 * accumulators
         for cut in cuts:
             if (cut.layout, cut.tile) == ("strided", tile) and cut.count is not None:
                 blocks *= cut.count
-        if blocks >= 4 and not blocks & (blocks - 1) and cuts == strided_blocks(blocks, wide):
-            return BlocksPlan(k, blocks, wide, zero)
+        if blocks >= 4 and not blocks & (blocks - 1) and cuts == strided_blocks(blocks, accumulators):
+            return BlocksPlan(k, blocks, accumulators, from_zero)
     return None

@@ -1,4 +1,4 @@
-"""Launches kept: what a first call compiled holds for operands of the same types, strides, device and alignment."""
+"""Prepared launches: compiled once, reused for operands of the same types, shapes, strides, device and alignment."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.launch import KernelCall, Map, calls
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, Refused
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
 
 ALIGNMENT = 16
-"""Bytes that compiled kernels assume an address to be a multiple of, where it was one."""
-_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""Bytes.  Triton specialises a kernel on whether an address is a multiple of this."""
+_TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An argument that changes from call to call: a matrix by its number (a, b, out, workspace), or a map of it."""
+    """An argument that changes between calls: a matrix, by its index in (a, b, out, workspace), or a tensor map of it.
 
-    place: int
+    `position` is the index of the argument; `map` is the tensor descriptor of the first call, None for a matrix itself.
+    """
+
+    position: int
     matrix: int
     map: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A compiled kernel that takes all of its arguments in order; `code` names what was compiled."""
+class CompiledLaunch:
+    """A compiled kernel with its arguments in order.
+
+    `code` is the hash of the compiled kernel; `slots` are the arguments that each call fills in.
+    """
 
     code: str
     runner: Callable[..., Any]
@@ -39,36 +45,36 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """All launches of a product; `desc` is held so that its id names it."""
+class PreparedProduct:
+    """All launches of a product.  It holds `desc`, so that the id of `desc`, by which it is cached, stays unique."""
 
     desc: GEMMDesc
     chosen: Schedule
-    launches: tuple[Ready, ...]
+    launches: tuple[CompiledLaunch, ...]
     workspace: tuple[tuple[int, ...], Any] | None
 
     def run(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-        """out = a b on the current stream, for operands like those of the first call."""
+        """Compute out = a b on the current stream, for operands of the layout of the first call."""
         matrices: tuple[Any, ...] = (a, b, out)
         if self.workspace is not None:
-            matrices = (a, b, out, _memory(*self.workspace, out))
+            matrices = (a, b, out, _allocated(*self.workspace, out))
         for each in self.launches:
             arguments = list(each.arguments)
             for slot in each.slots:
                 matrix = matrices[slot.matrix]
-                arguments[slot.place] = matrix if slot.map is None else _moved(slot.map, matrix)
+                arguments[slot.position] = matrix if slot.map is None else _rebased(slot.map, matrix)
             each.runner(*arguments)
 
 
-def _moved(descriptor: Any, matrix: Any) -> Any:
-    """A tensor descriptor of another matrix of the same shape, strides and alignment."""
+def _rebased(descriptor: Any, matrix: Any) -> Any:
+    """Return the tensor descriptor for another matrix of the same shape, strides and alignment."""
     found = object.__new__(type(descriptor))
     found.__dict__.update(descriptor.__dict__)
     found.base = matrix
     return found
 
 
-def _memory(shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
+def _allocated(shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
     import torch
 
     return torch.empty(shape, dtype=dtype, device=out.device)
@@ -76,37 +82,39 @@ def _memory(shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
 
 def prepare(
     desc: GEMMDesc, plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
-) -> Prepared:
-    """Runs out = a b and keeps its launches.  Raises Refused for a schedule that does not fit."""
+) -> PreparedProduct:
+    """Compute out = a b and return its launches.  Raises UnsupportedGEMM for a schedule that does not fit."""
     import torch
 
     space: list[Any] = []
-    # Each an object of its own, so that an argument's matrix is known where one is given twice.
+    # detach() makes distinct objects, so that each argument identifies its matrix even if one tensor is passed twice.
     a, b, out = a.detach(), b.detach(), out.detach()
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        space.append(_memory(shape, getattr(torch, _NAMES[dtype]), out))
+        space.append(_allocated(shape, getattr(torch, _TORCH_NAMES[dtype]), out))
         return space[0]
 
-    planned = calls(plan, chosen, a, b, out, workspace)
-    made = [_compiled(each, (a, b, out, *space), plan) for each in planned]
-    kept = (tuple(space[0].shape), space[0].dtype) if space else None
-    return Prepared(desc, chosen, tuple(made), kept)
+    calls = kernel_calls(plan, chosen, a, b, out, workspace)
+    launches = [_compiled(each, (a, b, out, *space), plan) for each in calls]
+    reserved = (tuple(space[0].shape), space[0].dtype) if space else None
+    return PreparedProduct(desc, chosen, tuple(launches), reserved)
 
 
-def by_triton(plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
-    """The same launches by Triton's own dispatch, all arguments made beforehand: what the host's time is compared with.
+def triton_dispatch(
+    plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
+) -> Callable[[], None]:
+    """Return a function that makes the same launches through Triton's dispatch, with all arguments prepared.
 
-    Raises Refused for a schedule that does not fit.
+    It is the baseline for host time.  Raises UnsupportedGEMM for a schedule that does not fit.
     """
     import torch
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        return _memory(shape, getattr(torch, _NAMES[dtype]), out)
+        return _allocated(shape, getattr(torch, _TORCH_NAMES[dtype]), out)
 
     made = [
         (each.kernel[each.grid], {**each.arguments, **_maps(each.arguments), **each.constants, **each.options})
-        for each in calls(plan, chosen, a, b, out, workspace)
+        for each in kernel_calls(plan, chosen, a, b, out, workspace)
     ]
 
     def launch() -> None:
@@ -116,36 +124,39 @@ def by_triton(plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, ou
     return launch
 
 
-def _compiled(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> Ready:
+def _compiled(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> CompiledLaunch:
     given = {**call.arguments, **call.constants}
     maps = _maps(call.arguments)
     kernel = call.kernel[call.grid](**{**given, **maps}, **call.options)
-    if isinstance(plan, MatrixPlan) and plan.block and "mma.sync" in kernel.asm.get("ptx", ""):
-        raise Refused("these tiles run fp8 by mma.sync, which adds it in another way; choose larger ones")
+    if isinstance(plan, MatrixPlan) and plan.accumulator_k and "mma.sync" in kernel.asm.get("ptx", ""):
+        raise UnsupportedGEMM("these tiles run fp8 by mma.sync, whose sums differ from wgmma's; choose larger tiles")
     for each in maps.values():
-        each.base = None  # what is kept holds no memory of the first operands
+        each.base = None  # the cached launch must not hold the memory of the first operands
     slots = []
-    for place, name in enumerate(call.kernel.arg_names):
+    for position, name in enumerate(call.kernel.arg_names):
         value = given[name]
-        owner = value.matrix if isinstance(value, Map) else value
+        owner = value.matrix if isinstance(value, MatrixMap) else value
         for number, matrix in enumerate(matrices):
             if owner is matrix:
-                slots.append(Slot(place, number, maps.get(name)))
+                slots.append(Slot(position, number, maps.get(name)))
                 break
-    changing = {each.place for each in slots}
-    arguments = (None if place in changing else given[name] for place, name in enumerate(call.kernel.arg_names))
+    changing = {each.position for each in slots}
+    arguments = (None if position in changing else given[name] for position, name in enumerate(call.kernel.arg_names))
     grid = (*call.grid, 1, 1)[:3]
-    return Ready(str(kernel.hash), kernel[grid], tuple(arguments), tuple(slots))
+    return CompiledLaunch(str(kernel.hash), kernel[grid], tuple(arguments), tuple(slots))
 
 
 def _maps(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Triton's tensor descriptors, by name."""
+    """Return Triton's tensor descriptors of the matrix maps, by argument.
+
+    Raises UnsupportedGEMM if one is unaligned.
+    """
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     found = {}
     for name, each in arguments.items():
-        if isinstance(each, Map):
+        if isinstance(each, MatrixMap):
             if each.matrix.data_ptr() % ALIGNMENT:
-                raise Refused(f"{name} does not begin at a multiple of {ALIGNMENT} bytes: tensor maps need that")
+                raise UnsupportedGEMM(f"{name} is not aligned to {ALIGNMENT} bytes: tensor maps need that")
             found[name] = TensorDescriptor(each.matrix, list(each.shape), list(each.strides), list(each.block))
     return found

@@ -1,19 +1,20 @@
-"""How a product is cut into tiles and turns: free choices under one descriptor, none of which decides bits."""
+"""Schedules of a product: tile shape, k per iteration, warps, stages.  A schedule does not affect the bits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, Refused, ScalarPlan
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, ScalarPlan, UnsupportedGEMM
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A tile of the output, k in one turn, groups of tile rows, warps and stages.
+    """Tile shape (block_m, block_n), k per iteration (block_k), rows of tiles in a group of programs, warps and stages.
 
-    `turned` tiles cut the transposed output, their rows along n.  `mapped` operands arrive by tensor maps; `programs`
-    programs then take tiles one after another (0: a program to each), and a tile leaves in `parts` parts, 1 or 2.  For
-    products by lanes `block_m` is the number of output elements in a program, `block_k` the steps of k unrolled.
+    `transposed`: compute the transposed product, so that rows of tiles run along n.  `tma`: load the operands by TMA.
+    With `tma`, `programs` is the number of persistent programs (0: one program per tile), and a tile is stored in
+    `store_parts` parts, 1 or 2.  For products by lanes, `block_m` is the number of output elements of a program and
+    `block_k` the unroll factor of k.
     """
 
     block_m: int
@@ -23,62 +24,65 @@ class Schedule:
     warps: int = 4
     stages: int = 3
     programs: int = 0
-    mapped: bool = False
-    turned: bool = False
-    parts: int = 1
+    tma: bool = False
+    transposed: bool = False
+    store_parts: int = 1
 
-    def jobs(self, m: int, n: int) -> int:
-        """Tiles of an output."""
-        if self.turned:
+    def tiles(self, m: int, n: int) -> int:
+        """Return the number of tiles of an output of m rows and n columns."""
+        if self.transposed:
             m, n = n, m
         return -(-m // self.block_m) * -(-n // self.block_n)
 
 
 def check(plan: Plan, chosen: Schedule) -> None:
-    """Raises Refused for a schedule under which a plan's bits would not be kept."""
+    """Raise UnsupportedGEMM if the kernels under this schedule would not return the bits of the plan."""
     if not isinstance(plan, MatrixPlan):
-        if chosen.mapped or chosen.turned:
-            raise Refused(f"{chosen}: tensor maps and turned tiles serve matrix units only")
+        if chosen.tma or chosen.transposed:
+            raise UnsupportedGEMM(f"{chosen}: tma and transposed apply to matrix units only")
         return
-    if (chosen.programs or chosen.parts != 1) and not chosen.mapped:
-        raise Refused(f"{chosen}: programs and parts go with tensor maps")
-    if chosen.parts not in (1, 2):
-        raise Refused(f"{chosen}: a tile leaves in 1 or 2 parts")
-    if chosen.mapped and (plan.first or plan.half):
-        raise Refused(f"{chosen}: tensor maps bring whole turns, and the short one last")
-    if chosen.mapped and plan.slices.number > 1 and plan.slices.span % chosen.block_k:
-        raise Refused(f"{chosen}: with tensor maps a slice of {plan.slices.span} k is whole turns")
-    if plan.block and (chosen.block_k != plan.block or not _warpgroups(chosen)):
-        # Smaller tiles run other instructions, which add fp8 in another way.
-        raise Refused(
-            f"{chosen}: fp8 takes turns of {plan.block} k, warps in fours, and 64 rows and 16 columns or more for each "
-            "four warps"
+    if (chosen.programs or chosen.store_parts != 1) and not chosen.tma:
+        raise UnsupportedGEMM(f"{chosen}: programs and store_parts need tma")
+    if chosen.store_parts not in (1, 2):
+        raise UnsupportedGEMM(f"{chosen}: store_parts is 1 or 2")
+    if chosen.tma and (plan.short_first or plan.instruction_k8):
+        raise UnsupportedGEMM(f"{chosen}: with tma the short iteration runs last, and instructions have their native k")
+    if chosen.tma and plan.slices.number > 1 and plan.slices.span % chosen.block_k:
+        raise UnsupportedGEMM(f"{chosen}: with tma a slice of {plan.slices.span} k must be whole iterations")
+    if plan.accumulator_k and (chosen.block_k != plan.accumulator_k or not _fills_warpgroups(chosen)):
+        # For smaller tiles Triton emits mma.sync, whose sums of fp8 products differ.
+        raise UnsupportedGEMM(
+            f"{chosen}: fp8 needs iterations of {plan.accumulator_k} k, a multiple of four warps, and at least 64 rows "
+            "and 16 columns for each four warps"
         )
-    step = chosen.block_k // 2 if plan.half else chosen.block_k
-    if step % (8 if plan.half else 16) or (plan.first and plan.first % step):
-        raise Refused(f"{chosen}: turns are whole instructions, and part the turn of {plan.first} evenly")
+    step = chosen.block_k // 2 if plan.instruction_k8 else chosen.block_k
+    if step % (8 if plan.instruction_k8 else 16) or (plan.short_first and plan.short_first % step):
+        raise UnsupportedGEMM(
+            f"{chosen}: an iteration is whole instructions, and divides the iteration of {plan.short_first} k that "
+            "runs first"
+        )
 
 
-def _warpgroups(chosen: Schedule) -> bool:
-    """Whether a tile gives each four warps 64 rows and 16 columns of their own."""
+def _fills_warpgroups(chosen: Schedule) -> bool:
+    """Return whether a tile has 64 rows and 16 columns for each warpgroup (four warps)."""
     fours = chosen.warps // 4
     down = min(fours, chosen.block_m // 64)
     return not chosen.warps % 4 and down > 0 and chosen.block_n * down >= 16 * fours
 
 
-def default(plan: Plan, m: int, n: int) -> Schedule:
-    """A schedule that runs everywhere."""
+def fallback(plan: Plan, m: int, n: int) -> Schedule:
+    """Return a schedule that runs for any operands."""
     if not isinstance(plan, MatrixPlan):
-        lanes = plan.lanes if isinstance(plan, ScalarPlan) else 128 * plan.wide
+        lanes = plan.lanes if isinstance(plan, ScalarPlan) else 128 * plan.accumulators
         return Schedule(max(1, min(128, 512 // lanes)), block_k=8, warps=4)
-    block_m, block_n = _side(m), _side(n)
-    if plan.block:
-        return Schedule(max(64, block_m), block_n, plan.block, warps=8 if block_m * block_n > 8192 else 4)
-    turn = 64
-    if plan.first:
-        turn = min(plan.first, 64) if not plan.half else 2 * plan.first
-    return Schedule(block_m, block_n, turn, warps=8 if block_m * block_n > 8192 else 4)
+    block_m, block_n = _tile_side(m), _tile_side(n)
+    if plan.accumulator_k:
+        return Schedule(max(64, block_m), block_n, plan.accumulator_k, warps=8 if block_m * block_n > 8192 else 4)
+    block_k = 64
+    if plan.short_first:
+        block_k = min(plan.short_first, 64) if not plan.instruction_k8 else 2 * plan.short_first
+    return Schedule(block_m, block_n, block_k, warps=8 if block_m * block_n > 8192 else 4)
 
 
-def _side(length: int) -> int:
+def _tile_side(length: int) -> int:
     return 16 if length <= 16 else 64 if length <= 512 else 128

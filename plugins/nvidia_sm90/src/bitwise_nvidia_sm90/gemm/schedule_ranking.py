@@ -1,4 +1,4 @@
-"""Schedules worth trying for a product, those expected to be fast first; what is expected decides no bits."""
+"""Candidate schedules of a product, ranked by a cost model.  The ranking does not affect the bits."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, Refused
-from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, default
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 
-SHARED = 232_448
-"""Bytes of shared memory that a program can have."""
+SHARED_BYTES = 232_448
+"""Bytes of shared memory available to a program."""
 MULTIPROCESSORS = 132
-CACHE = 40e6
-"""Bytes of which most stay in the device's cache from one launch to the next."""
-_LARGEST = {128: 128 * 64, 256: 64 * 16}
-"""The largest tile that deep turns serve, by their k."""
-_OFTEN = 5
-"""Schedules of one tile among those worth trying."""
+L2_BYTES = 40e6
+"""Operands of up to this size mostly stay in the L2 cache between launches."""
+_LARGEST_TILE = {128: 128 * 64, 256: 64 * 16}
+"""By block_k: the largest tile, in elements, for which this block_k is a candidate."""
+_PER_TILE = 5
+"""The largest number of candidates with one tile shape."""
 
 # Rows, columns and warps of a tile.
-_TILES = (
+_TMA_TILES = (
     (16, 16, 1),
     (16, 32, 2),
     (16, 64, 4),
@@ -42,7 +42,8 @@ _TILES = (
     (256, 64, 8),
     (256, 128, 8),
 )
-_POINTERS = (
+# Rows, columns, warps and stages.
+_POINTER_TILES = (
     (64, 64, 4, 4), (64, 128, 4, 4), (128, 64, 4, 4), (128, 128, 8, 3), (128, 128, 4, 4), (128, 256, 8, 3),
     (256, 128, 8, 3), (64, 256, 4, 3), (64, 32, 4, 5),
 )  # fmt: skip
@@ -50,36 +51,38 @@ _POINTERS = (
 
 @cache
 def costs() -> Mapping[str, float]:
-    """Rates and times of one device that the expected time is made of, fitted to measured times."""
+    """Return the parameters of the cost model, rates and times of one device, fitted to measured times."""
     text = files(__package__).joinpath("data/costs-sm90.json").read_text(encoding="utf-8")
     found: dict[str, float] = json.loads(text)["costs"]
     return found
 
 
-def choices(plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS, most: int = 32) -> list[Schedule]:
-    """Up to `most` schedules worth trying, expected to be fast first, and one that runs everywhere last.
+def schedules_to_try(plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS, most: int = 32) -> list[Schedule]:
+    """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors.  All are of one descriptor; those whose operands arrive by tensor maps
-    refuse operands of some strides when they are launched.
+    `programs` is the number of multiprocessors.  A schedule with TMA raises UnsupportedGEMM at launch for operands
+    whose strides TMA does not support.
     """
-    last = default(plan, m, n)
+    last = fallback(plan, m, n)
     if not isinstance(plan, MatrixPlan):
         return [last]
-    found = [each for each in _pointers(plan, m, n) if each != last]
-    if not plan.first and not plan.half:
-        ranked = sorted(_mapped(plan, m, n, programs), key=lambda each: expected(plan, each, m, n, programs))
-        found = _varied(ranked) + [each for each in found if not ranked]
+    found = [each for each in _pointer_schedules(plan, m, n) if each != last]
+    if not plan.short_first and not plan.instruction_k8:
+        ranked = sorted(
+            _tma_schedules(plan, m, n, programs), key=lambda each: expected_seconds(plan, each, m, n, programs)
+        )
+        found = _few_per_tile(ranked) + [each for each in found if not ranked]
     return [*found[: most - 1], last]
 
 
-def _varied(ranked: list[Schedule]) -> list[Schedule]:
-    """The first few of each tile, in order."""
+def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:
+    """Return the first _PER_TILE schedules of each tile shape, in order."""
     seen: dict[tuple[int, int, int, bool], int] = {}
     found = []
     for each in ranked:
-        tile = (each.block_m, each.block_n, each.warps, each.turned)
+        tile = (each.block_m, each.block_n, each.warps, each.transposed)
         seen[tile] = seen.get(tile, 0) + 1
-        if seen[tile] <= _OFTEN:
+        if seen[tile] <= _PER_TILE:
             found.append(each)
     return found
 
@@ -87,94 +90,104 @@ def _varied(ranked: list[Schedule]) -> list[Schedule]:
 def _allowed(plan: Plan, chosen: Schedule) -> bool:
     try:
         check(plan, chosen)
-    except Refused:
+    except UnsupportedGEMM:
         return False
     return True
 
 
-def _pointers(plan: MatrixPlan, m: int, n: int) -> Iterator[Schedule]:
-    for block_m, block_n, warps, stages in _POINTERS:
-        chosen = Schedule(block_m, block_n, plan.block or 64, 8, warps, stages)
+def _pointer_schedules(plan: MatrixPlan, m: int, n: int) -> Iterator[Schedule]:
+    for block_m, block_n, warps, stages in _POINTER_TILES:
+        chosen = Schedule(block_m, block_n, plan.accumulator_k or 64, 8, warps, stages)
         if block_m <= 2 * max(m, 32) and block_n <= 2 * max(n, 32) and _allowed(plan, chosen):
             yield chosen
 
 
-def _mapped(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
-    """Schedules by tensor maps that fit in shared memory and waste little of their tiles."""
-    size = 1 if plan.block else 2
+def _tma_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
+    """Yield TMA schedules that fit in shared memory and whose tiles the output mostly fills."""
+    size = 1 if plan.accumulator_k else 2
     span = plan.slices.span
-    for turned in (False, True):
-        down, across = (n, m) if turned else (m, n)
-        for rows, columns, warps in _TILES:
-            if (rows == 16 and (down > 16 or turned)) or rows >= 2 * max(down, 64) or columns >= 2 * max(across, 16):
+    for transposed in (False, True):
+        down, across = (n, m) if transposed else (m, n)
+        for rows, columns, warps in _TMA_TILES:
+            if (
+                (rows == 16 and (down > 16 or transposed))
+                or rows >= 2 * max(down, 64)
+                or columns >= 2 * max(across, 16)
+            ):
                 continue
             jobs = -(-down // rows) * -(-across // columns) * plan.slices.number
             if jobs * 6 < programs and rows * columns > 1024:
                 continue
-            for turn in (plan.block,) if plan.block else (16, 32, 64, 128, 256):
-                deep = turn >= 2 * max(span, 16) or (turn < 64 and turn < span)
-                if not plan.block and (deep or rows * columns > _LARGEST.get(turn, 1 << 20)):
+            for block_k in (plan.accumulator_k,) if plan.accumulator_k else (16, 32, 64, 128, 256):
+                unsuited = block_k >= 2 * max(span, 16) or (block_k < 64 and block_k < span)
+                if not plan.accumulator_k and (unsuited or rows * columns > _LARGEST_TILE.get(block_k, 1 << 20)):
                     continue
-                tile = Schedule(rows, columns, turn, 8, warps, 2, 0, True, turned)
-                for each in _depths(tile, span, jobs, programs, (rows + columns) * turn * size):
+                tile = Schedule(rows, columns, block_k, 8, warps, 2, 0, True, transposed)
+                for each in _stage_variants(tile, span, jobs, programs, (rows + columns) * block_k * size):
                     if _allowed(plan, each):
                         yield each
 
 
-def _depths(tile: Schedule, span: int, jobs: int, programs: int, stage: int) -> Iterator[Schedule]:
-    """A tile's schedules: stages for one program of a multiprocessor or two, tiles in turn or not, in one part or two;
-    `stage` is the bytes of one stage."""
-    turns = -(-span // tile.block_k)
+def _stage_variants(tile: Schedule, span: int, jobs: int, programs: int, stage: int) -> Iterator[Schedule]:
+    """Yield variants of a schedule: numbers of stages, persistent or not, one or two store parts.
+
+    The numbers of stages let one, two or three programs run on a multiprocessor.  `stage` is the bytes of one stage.
+    """
+    iterations = -(-span // tile.block_k)
     whole = tile.block_m * tile.block_n >= 128 * 128 and tile.block_n >= 128
     for parts in (1, 2) if whole else (1,):
         for count in (0, programs):
             if count and (jobs <= count or not whole):
                 continue
             out = tile.block_m * tile.block_n * 2 // parts if count else 0
-            rooms = [SHARED - 1024 - out] if count else [SHARED - 1024, SHARED // 2 - 2048, SHARED // 3 - 2048]
-            depths = {min(room // stage, 10, max(2, turns)) for room in rooms}
-            for stages in sorted(depths) if turns > 1 else (2,):
+            rooms = (
+                [SHARED_BYTES - 1024 - out]
+                if count
+                else [SHARED_BYTES - 1024, SHARED_BYTES // 2 - 2048, SHARED_BYTES // 3 - 2048]
+            )
+            depths = {min(room // stage, 10, max(2, iterations)) for room in rooms}
+            for stages in sorted(depths) if iterations > 1 else (2,):
                 if stages >= 2:
-                    yield replace(tile, stages=stages, programs=count, parts=parts)
+                    yield replace(tile, stages=stages, programs=count, store_parts=parts)
 
 
-def expected(plan: MatrixPlan, chosen: Schedule, m: int, n: int, programs: int = MULTIPROCESSORS) -> float:
-    """Seconds that a product is expected to take under a schedule by tensor maps.
+def expected_seconds(plan: MatrixPlan, chosen: Schedule, m: int, n: int, programs: int = MULTIPROCESSORS) -> float:
+    """Return the expected seconds of a product under a TMA schedule.
 
-    Every multiprocessor runs its tiles in rounds of as many programs as fit; a turn of a round takes what the matrix
-    unit, the copies, or the wait for a stage takes, whichever is longest.
+    Each multiprocessor runs its tiles in waves of as many programs as fit.  An iteration of a wave takes the longest of
+    three times: the matrix unit's, the copies', and the wait for a stage.
     """
     cost = costs()
-    size = 1 if plan.block else 2
+    size = 1 if plan.accumulator_k else 2
     rows, columns, number = chosen.block_m, chosen.block_n, plan.slices.number
-    jobs = chosen.jobs(m, n) * number
-    turns = -(-plan.slices.span // chosen.block_k)
+    jobs = chosen.tiles(m, n) * number
+    iterations = -(-plan.slices.span // chosen.block_k)
     stage = (rows + columns) * chosen.block_k * size
     width = next((str(each) for each in (16, 32, 64, 192) if columns <= each), "256")
     rate = cost[f"rate {width}"] * (2 / size) * (cost["few rows"] if rows < 64 else 1)
-    held = max(stage * (min(chosen.stages, turns + 1) if turns > 1 else 1), rows * columns * 2) + 2048
-    held += rows * columns * 2 // chosen.parts if chosen.programs else 0
+    held = max(stage * (min(chosen.stages, iterations + 1) if iterations > 1 else 1), rows * columns * 2) + 2048
+    held += rows * columns * 2 // chosen.store_parts if chosen.programs else 0
     registers = (rows * columns / (32 * chosen.warps) + 40) * 32 * chosen.warps
-    fitting = max(1, min(SHARED // held, 64 // max(chosen.warps, 4), int(65536 // registers)))
-    mine = -(-jobs // programs)
-    together = min(mine, 1 if chosen.programs else fitting)
-    rounds: float = -(-mine // together)
-    # With many rounds the last one is rarely full on every multiprocessor at once.
-    beside = mine / rounds
+    fitting = max(1, min(SHARED_BYTES // held, 64 // max(chosen.warps, 4), int(65536 // registers)))
+    per_processor = -(-jobs // programs)
+    concurrent = min(per_processor, 1 if chosen.programs else fitting)
+    waves: float = -(-per_processor // concurrent)
+    mean_concurrent = per_processor / waves
+    # With many waves, the partial last wave differs between multiprocessors and averages out.
     if jobs > 8 * programs and not chosen.programs:
-        rounds = jobs / programs / together
+        waves = jobs / programs / concurrent
     matrix, copies = rows * columns * chosen.block_k * 2 / rate, stage / cost["copied"]
     waiting = (cost["wait"] + stage / cost["arriving"]) / max(1, chosen.stages - 1)
-    body = _longest(beside * matrix, beside * copies, waiting) + cost["turn"]
-    store = beside * rows * columns * (2 if number == 1 else 4) / cost["stored"]
+    body = _overlapped(mean_concurrent * matrix, mean_concurrent * copies, waiting) + cost["iteration"]
+    store = mean_concurrent * rows * columns * (2 if number == 1 else 4) / cost["stored"]
     start = cost["job"] * (cost["next job"] if chosen.programs else 1)
-    seconds = cost["launch"] + rounds * (start + turns * body + store) + (cost["merge"] if number > 1 else 0)
+    seconds = cost["launch"] + waves * (start + iterations * body + store) + (cost["merge"] if number > 1 else 0)
     moved = size * (m * plan.k + plan.k * n) + 2 * m * n
-    read = cost["launch"] + jobs * turns * stage / cost["cached"]
-    return _longest(seconds, read, moved / cost["memory"] if moved > CACHE else 0.0)
+    read = cost["launch"] + jobs * iterations * stage / cost["cached"]
+    return _overlapped(seconds, read, moved / cost["memory"] if moved > L2_BYTES else 0.0)
 
 
-def _longest(*seconds: float) -> float:
-    """The longest of times that pass together, and a little of the others, which are never quite hidden."""
+def _overlapped(*seconds: float) -> float:
+    """Return the time of overlapping activities: the longest, and a fraction of the others that is not hidden."""
     longest = max(seconds)
     return longest + costs()["hidden"] * (sum(seconds) - longest)

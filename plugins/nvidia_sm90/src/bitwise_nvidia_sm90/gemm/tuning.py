@@ -1,4 +1,4 @@
-"""The fastest schedule of a product, found by measurement and kept."""
+"""Tune the schedule of a product: measure candidates and store the fastest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.measured_schedules import Unequal, keep, kept_in, key_of
-from bitwise_nvidia_sm90.gemm.plan import Refused
-from bitwise_nvidia_sm90.gemm.run import forget, planned, run
+from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, schedule_file, schedule_key, store
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.run import clear_cache, planned, run
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from bitwise_nvidia_sm90.gemm.schedule_ranking import choices
+from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
 if TYPE_CHECKING:
     import torch
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 def tune(
     desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, most: int = 32, path: Path | None = None
 ) -> tuple[Schedule, float]:
-    """The fastest of `most` schedules for operands like these, and its seconds; later products of this kind take it.
+    """Return the fastest of `most` schedules for operands of this layout, and its time in seconds.
 
-    It is kept in `path` (default: `kept_in()`), for later processes too.  `out` is overwritten.  Raises Unequal where
-    a schedule returns other bytes than the others, and Refused for a descriptor that these kernels do not honour.
+    Later products use it.  It is stored in `path` (default: `schedule_file()`).  `out` is overwritten.  Raises
+    ScheduleMismatch if two schedules return different bytes, and UnsupportedGEMM for a descriptor that these kernels do
+    not implement.
     """
     import torch
     from triton.runtime.errors import OutOfResources
@@ -33,28 +34,30 @@ def tune(
     m, n = (int(each) for each in out.shape)
     fastest, best, wanted = math.inf, None, None
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[out.element_size()]
-    for chosen in reversed(choices(plan, m, n, most=most)):
+    for chosen in reversed(schedules_to_try(plan, m, n, most=most)):
         try:
             run(desc, a, b, out, chosen)
-        except (Refused, OutOfResources):
+        except (UnsupportedGEMM, OutOfResources):
             continue
         found = out.contiguous().view(bits)
         if wanted is None:
             wanted = found.clone()
         elif not torch.equal(found, wanted):
-            raise Unequal(f"{chosen} returned other bytes than the schedules before it for {desc.to_text()}")
+            raise ScheduleMismatch(
+                f"{chosen} and the schedules before it returned different bytes for {desc.to_text()}"
+            )
         taken = seconds(lambda chosen=chosen: run(desc, a, b, out, chosen))  # type: ignore[misc]
         if taken < fastest:
             fastest, best = taken, chosen
     if best is None:
-        raise Refused(f"no schedule runs {desc.to_text()} on these operands")
-    keep(key_of(desc, a, b, out), best, path or kept_in())
-    forget()
+        raise UnsupportedGEMM(f"no schedule runs {desc.to_text()} on these operands")
+    store(schedule_key(desc, a, b, out), best, path or schedule_file())
+    clear_cache()
     return best, fastest
 
 
 def seconds(launch: Callable[[], Any], count: int = 10, rounds: int = 5) -> float:
-    """Seconds of one launch: the median of `rounds` replays of a CUDA graph of `count` launches."""
+    """Return the seconds of one launch: the median of `rounds` replays of a CUDA graph of `count` launches."""
     import torch
 
     graph = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-"""Tiles of wgmma against the layout in which Triton's local_store puts them (vectors, phases, pitch)."""
+"""Tile addresses of wgmma against the layout of Triton's local_store (vectors, phases, pitch)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bitwise_nvidia_sm90.descriptors import tile_addresses
 
 MODES = {128: 1, 64: 2, 32: 3}
 PHASES = {128: (1, 8), 64: (2, 4), 32: (4, 2)}
-"""Bytes of a swizzled row -> how many rows share a phase, and how many phases there are."""
+"""By bytes of a swizzled row: the number of rows that share a phase, and the number of phases."""
 
 
 def descriptor(start: int, leading: int, stride: int, swizzle: int) -> int:
@@ -18,7 +18,7 @@ def descriptor(start: int, leading: int, stride: int, swizzle: int) -> int:
 
 
 def stored(base: int, row: int, byte: int, pitch: int) -> int:
-    """Where byte `byte` of row `row` lies in a swizzled tile whose rows are `pitch` bytes."""
+    """Return the address of a byte of a row in a swizzled tile whose rows have `pitch` bytes."""
     shared, count = PHASES[pitch]
     chunk = byte // 16 ^ row // shared % count
     return base + row * pitch + chunk * 16 + byte % 16
@@ -37,7 +37,7 @@ def test_rows_along_k(pitch: int, size: int) -> None:
 @pytest.mark.parametrize("size", [2])
 @pytest.mark.parametrize("pitch", [128, 64, 32])
 def test_columns_along_k(pitch: int, size: int) -> None:
-    """The tile is kept as rows of k, each of pitch bytes of M or N; tiles of one pitch follow each other."""
+    """The tile is stored as rows of k, each of `pitch` bytes of M or N; tiles of one pitch follow each other."""
     base, k, depth, across = 8192, 16, 64, pitch // size
     for first in range(0, depth, k):
         found = tile_addresses(descriptor(base + first * pitch, depth * pitch, 8 * pitch, pitch), 128, k, size, False)
@@ -67,6 +67,6 @@ def test_no_two_elements_of_a_tile_share_a_byte() -> None:
         assert len(set(found.ravel().tolist())) == found.size
 
 
-def test_a_base_offset_is_refused() -> None:
+def test_a_base_offset_raises() -> None:
     with pytest.raises(Unsupported, match="base offset"):
         tile_addresses(descriptor(1024, 16, 1024, 128) | 1 << 49, 64, 16, 2, True)

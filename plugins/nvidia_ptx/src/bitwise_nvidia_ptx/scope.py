@@ -1,4 +1,4 @@
-"""What a name in a PTX body stands for: registers, special registers, and symbols, block by block."""
+"""Scopes of a PTX function: name lookup of registers, special registers and symbols in nested blocks."""
 
 from __future__ import annotations
 
@@ -6,63 +6,23 @@ import re
 from collections.abc import Container
 
 from bitwise_core.assembly.module import Immediate, Operand, Register, Symbol, Vector
-from bitwise_nvidia_ptx.lexer import RefusedError, snippet
-
-_TRIPLES = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
-_SINGLES = (
-    "warpid",
-    "nwarpid",
-    "laneid",
-    "smid",
-    "nsmid",
-    "gridid",
-    "is_explicit_cluster",
-    "cluster_ctarank",
-    "cluster_nctarank",
-    "lanemask_eq",
-    "lanemask_le",
-    "lanemask_lt",
-    "lanemask_ge",
-    "lanemask_gt",
-    "clock",
-    "clock_hi",
-    "clock64",
-    "globaltimer",
-    "globaltimer_lo",
-    "globaltimer_hi",
-    "total_smem_size",
-    "aggr_smem_size",
-    "dynamic_smem_size",
-    "current_graph_exec",
-    "reserved_smem_offset_begin",
-    "reserved_smem_offset_end",
-    "reserved_smem_offset_cap",
-    "reserved_smem_offset_0",
-    "reserved_smem_offset_1",
-)
-SPECIAL = frozenset(
-    [f"%{name}{part}" for name in _TRIPLES for part in ("", ".x", ".y", ".z", ".w")]
-    + [f"%{name}" for name in _SINGLES]
-    + [f"%envreg{n}" for n in range(32)]
-    + [f"%pm{n}{wide}" for n in range(8) for wide in ("", "_64")]
-)
-"""The registers that the machine defines."""
+from bitwise_nvidia_ptx.lexer import ParseError, snippet
+from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
 
 _RESERVED = frozenset(["_", "%", "WARP_SZ"])
-PARTS = "xyzw"
-_PART = dict(zip("xyzwrgba", PARTS * 2, strict=True))
-_FAMILY_DIGITS = 10
+LANE_NAMES = "xyzw"
+_LANE_OF = dict(zip("xyzwrgba", LANE_NAMES * 2, strict=True))
 _TRAILING = re.compile(r"[0-9]{1,10}\Z")
 
 Family = tuple[int, str, int, int]
-"""A declaration `%r<n>`: n, the prefix of the names it gives, width in bits, lanes of each register."""
+"""A declaration `%r<n>`: n, the unique prefix of its registers, width in bits, lanes of each register."""
 
 
 class Scope:
-    """The names of one block, of a function's outermost block, or of the module; lookups go outwards.
+    """The names declared in one block, in a function's outermost block, or in the module.
 
-    `registers` and `taken` (the symbols' unique names) are the function's own, shared by its blocks, and grow
-    with each declaration.
+    Lookup continues in the enclosing scope.  `registers` (widths by unique name) and `taken` (unique names of symbols)
+    belong to the function, are shared by its blocks, and grow with each declaration.
     """
 
     __slots__ = ("cache", "families", "named", "number", "parent", "registers", "root", "taken")
@@ -77,16 +37,16 @@ class Scope:
     def _check_new(self, name: str, known: Container[str]) -> None:
         self._check_special(name)
         if name in known:
-            raise RefusedError(f"{name} is declared twice in this block; remove or rename one")
+            raise ParseError(f"{name} is declared twice in this block; remove or rename one")
         self.cache.clear()
 
     def symbol(self, name: str) -> str:
-        """Declare a label, a parameter or an array.  Returns the name it goes by, unique in its function."""
+        """Declare a label, a parameter or an array.  Returns its unique name in the function."""
         self._check_new(name, self.named)
         root = self.root
         unique = name if self.number == 0 and (root is self or name not in root.taken) else f"{name}${self.number}"
         if unique in self.taken or (root is not self and unique in root.taken):
-            raise RefusedError(f"{name} cannot be told from {unique}, declared elsewhere; rename one")
+            raise ParseError(f"{name} has the unique name {unique}, which is declared elsewhere; rename one")
         self.taken.add(unique)
         self.named[name] = Symbol(unique)
         return unique
@@ -94,20 +54,19 @@ class Scope:
     def label(self, name: str) -> str:
         """Declare a label or a jump table, as `symbol` does.
 
-        Raises RefusedError where an outer block has the name too: a branch that stands before the label could
-        mean either.
+        Raises ParseError if an outer block declares the same name: a branch before the label would be ambiguous.
         """
         scope = self.parent
         while scope is not None:
-            if scope._own(name) is not None:
-                raise RefusedError(f"label {name} hides a name declared outside its block; rename one")
+            if scope._declared_here(name) is not None:
+                raise ParseError(f"label {name} hides a name declared outside its block; rename one")
             scope = scope.parent
         return self.symbol(name)
 
     def register(self, name: str, width: int, lanes: int) -> None:
         """Declare one register of `lanes` times `width` bits.
 
-        A register of an inner block goes by `name$block`, a lane by `name.x`.
+        The unique name of a register of an inner block is `name$block`, that of a lane `name.x`.
         """
         self._check_register(name, self.named)
         unique = name if self.number == 0 else f"{name}${self.number}"
@@ -118,8 +77,8 @@ class Scope:
     def family(self, prefix: str, count: int, width: int, lanes: int) -> None:
         """Declare the registers `prefix0` to `prefix(count - 1)`.
 
-        The prefix they go by never ends in a digit and is no other register's name: it ends in `$$` where it
-        would, and in `$block$` in an inner block.
+        Their unique prefix is `prefix`, or `prefix$block$` in an inner block, followed by `$$` if it would end in a
+        digit or equal the name of another register.
         """
         self._check_register(prefix, self.families)
         unique = prefix if self.number == 0 else f"{prefix}${self.number}$"
@@ -132,22 +91,22 @@ class Scope:
     def _check_register(self, name: str, known: Container[str]) -> None:
         self._check_new(name, known)
         if "$" in name:
-            raise RefusedError(f"register {name} has a '$' in its name, which the parser keeps for itself; rename it")
+            raise ParseError(f"register {name} has a '$' in its name, which the parser reserves; rename it")
 
     def _check_special(self, name: str) -> None:
-        if name in SPECIAL or name in _RESERVED:
-            raise RefusedError(f"{name} is a name that PTX keeps for itself and cannot be declared; rename it")
+        if name in SPECIAL_REGISTERS or name in _RESERVED:
+            raise ParseError(f"{name} is reserved by PTX and cannot be declared; rename it")
 
     def _make(self, unique: str, width: int, lanes: int) -> Operand:
         if lanes == 1:
             self.registers[unique] = width
             return Register(unique)
-        names = [f"{unique}.{part}" for part in PARTS[:lanes]]
+        names = [f"{unique}.{part}" for part in LANE_NAMES[:lanes]]
         self.registers.update((name, width) for name in names)
         return Vector(tuple(Register(name) for name in names))
 
-    def predicate(self, found: Operand) -> bool:
-        """Whether `found` is a register of one bit."""
+    def is_predicate(self, found: Operand) -> bool:
+        """Return whether `found` is a predicate register."""
         if not isinstance(found, Register):
             return False
         width = self.registers.get(found.name)
@@ -155,7 +114,7 @@ class Scope:
             width = self.registers.get(found.name.rstrip("0123456789"))
         return width == 1 or found.name == "%is_explicit_cluster"
 
-    def _own(self, name: str) -> Operand | None:
+    def _declared_here(self, name: str) -> Operand | None:
         found = self.named.get(name)
         if not self.families or (trailing := _TRAILING.search(name)) is None:
             return found
@@ -168,7 +127,7 @@ class Scope:
             if family is None or int(index) >= family[0]:
                 continue
             if found is not None:
-                raise RefusedError(f"{name} is declared twice in this block; remove or rename one")
+                raise ParseError(f"{name} is declared twice in this block; remove or rename one")
             _, prefix, width, lanes = family
             self._check_special(name)
             unique = f"{prefix}{index}"
@@ -176,25 +135,25 @@ class Scope:
         return found
 
     def find(self, name: str) -> Operand:
-        """What `name` stands for here.
+        """Return the operand that `name` denotes in this scope.
 
-        `_`, the place of a result that is thrown away, is a register of that name.  Raises RefusedError for a name
-        that nothing declares.
+        `_`, the destination of a discarded result, is a register of that name.  Raises ParseError for an undeclared
+        name.
         """
         base, dot, part = name.partition(".")
         scope: Scope | None = self
         while scope is not None:
-            found = scope._own(base)
+            found = scope._declared_here(base)
             if found is not None:
                 if not dot:
                     return found
-                if isinstance(found, Vector) and _PART.get(part, "none") in PARTS[: len(found.items)]:
-                    return found.items[PARTS.index(_PART[part])]
-                raise RefusedError(f"{base} has no element .{part}")
+                if isinstance(found, Vector) and _LANE_OF.get(part, "none") in LANE_NAMES[: len(found.items)]:
+                    return found.items[LANE_NAMES.index(_LANE_OF[part])]
+                raise ParseError(f"{base} has no element .{part}")
             scope = scope.parent
-        if name in SPECIAL or name == "_":
+        if name in SPECIAL_REGISTERS or name == "_":
             return Register(name)
         if name == "WARP_SZ":
             return Immediate(32)
         what = "register" if name.startswith("%") else "name"
-        raise RefusedError(f"{what} {snippet(name)} is not declared; declare it, or correct the name")
+        raise ParseError(f"{what} {snippet(name)} is not declared; declare it, or correct the name")

@@ -1,4 +1,4 @@
-"""Memory barriers (mbarrier) in shared memory: threads arrive, copies announce their bytes, phases end.
+"""mbarrier objects in shared memory: arrivals of threads, transaction bytes of copies, phases.
 
 Source: PTX ISA 8.7, "mbarrier".
 """
@@ -15,14 +15,18 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
 from bitwise_core.execution.values.symbolic_vector import Array, Value
-from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, single_address
+from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, require_known_condition, uniform_address
 
 TABLE = OpcodeTable()
 
 
 @dataclass(slots=True)
-class MemoryBarrier:
-    """An mbarrier of every block: arrivals and bytes still missing, the phase, and copies that it announces."""
+class MBarrier:
+    """An mbarrier in each block of the batch; arrays have the shape (blocks,).
+
+    `count` is the number of arrivals of a phase, `missing` the number still missing, `bytes` the pending transaction
+    bytes, `phase` the number of the current phase.
+    """
 
     address: int
     count: Array
@@ -30,14 +34,14 @@ class MemoryBarrier:
     bytes: Array
     phase: Array
     copies: list[tuple[Array, Array, Value, Array, Array]] = field(default_factory=list)
-    """Per copy: the phase in which it completes, its cells, value, blocks and touched cells."""
+    """For each copy that completes on the mbarrier: its phase, cells, value, blocks and touched cells."""
 
 
-def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
-    """The mbarrier at an address that all active lanes share.  Raises Unsupported."""
-    needs_no_data(machine, "an mbarrier operation")
-    address = single_address(machine, operand, "an mbarrier")
-    found: MemoryBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
+def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
+    """Return the mbarrier at an address that all active threads share.  Raises Unsupported."""
+    require_known_condition(machine, "an mbarrier operation")
+    address = uniform_address(machine, operand, "an mbarrier")
+    found: MBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
     if found is None:
         raise Unsupported("an mbarrier is used before it is initialised")
     _touch(machine, address, writes=False)
@@ -45,7 +49,10 @@ def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
 
 
 def _touch(machine: Machine, address: int, *, writes: bool) -> None:
-    """The active threads use an mbarrier, or begin or end its life: a use must be ordered between the two."""
+    """Record an access of the active threads to an mbarrier: a use, or its initialisation or invalidation (`writes`).
+
+    The race detector requires that uses are ordered after the initialisation and before the invalidation.
+    """
     granule = machine.shared.granule
     cells = np.arange(address // granule, -(-(address + 8) // granule))
     threads = np.flatnonzero(machine.active_threads())
@@ -57,8 +64,8 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
             races.reads(where, actors, "uses an mbarrier in")
 
 
-def settle_phase(machine: Machine, barrier: MemoryBarrier) -> None:
-    """Where nothing is missing, the phase ends and the next one begins."""
+def complete_phase(machine: Machine, barrier: MBarrier) -> None:
+    """Start the next phase in the blocks where no arrival and no byte is missing."""
     done: Array = (barrier.missing <= 0) & (barrier.bytes == 0)
     if np.any(done):
         for races in machine.races.of_blocks(done):
@@ -68,7 +75,7 @@ def settle_phase(machine: Machine, barrier: MemoryBarrier) -> None:
 
 
 @TABLE.opcode("mbarrier", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.STORE)
-def memory_barrier(instruction: Instruction, context: Context) -> Step:
+def mbarrier(instruction: Instruction, context: Context) -> Step:
     """mbarrier.{init,inval,arrive,arrive.expect_tx,expect_tx,try_wait,test_wait}."""
     parts = instruction.opcode.split(".")
     line = instruction.line
@@ -79,7 +86,7 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
         target = instruction.operands[0]
 
         def invalidate(machine: Machine) -> None:
-            address = single_address(machine, target, "an mbarrier")
+            address = uniform_address(machine, target, "an mbarrier")
             _touch(machine, address, writes=True)
             if machine.active_blocks().all():
                 machine.extra.get("mbarriers", {}).pop(address, None)
@@ -90,7 +97,7 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
     if verb in ("try_wait", "test_wait"):
         if "parity" not in parts:
             raise UnknownInstruction(instruction)
-        if not _waited_for(instruction, context):
+        if not _is_retried(instruction, context):
             why = "is not repeated by a branch until it succeeds, which is not modelled"
             raise UnknownInstruction(instruction, why)
         destination, target, parity = instruction.operands[:3]
@@ -99,24 +106,24 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
             wanted = machine.known(machine.read_bits(parity, 32))
             if wanted is None:
                 raise Unsupported("an mbarrier's parity depends on data", line)
-            return _wait(machine, barrier_at(machine, target), destination, wanted)
+            return _wait(machine, mbarrier_at(machine, target), destination, wanted)
 
         return wait
     raise UnknownInstruction(instruction)
 
 
-def _waited_for(instruction: Instruction, context: Context) -> bool:
-    """Whether the next instruction branches back to this one (or before it) while the wait has not succeeded."""
+def _is_retried(instruction: Instruction, context: Context) -> bool:
+    """Return whether the next instruction branches back to this one, or before it, if the wait has not succeeded."""
     instructions = context.kernel.instructions
-    place = next((index for index, each in enumerate(instructions) if each is instruction), None)
-    if place is None or place + 1 >= len(instructions):
+    index_of_wait = next((index for index, each in enumerate(instructions) if each is instruction), None)
+    if index_of_wait is None or index_of_wait + 1 >= len(instructions):
         return False
-    following = instructions[place + 1]
+    following = instructions[index_of_wait + 1]
     destination, target = instruction.operands[0], following.operands[0] if following.operands else None
     if not following.opcode.startswith("bra") or following.guard is None or not isinstance(target, Symbol):
         return False
-    returns = context.kernel.labels.get(target.name, place + 1) <= place
-    return returns and following.guard.negated and Register(following.guard.register) == destination
+    retries = context.kernel.labels.get(target.name, index_of_wait + 1) <= index_of_wait
+    return retries and following.guard.negated and Register(following.guard.register) == destination
 
 
 def _initialise(instruction: Instruction) -> Step:
@@ -129,15 +136,15 @@ def _initialise(instruction: Instruction) -> Step:
         blocks = machine.blocks
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
-        address = single_address(machine, target, "an mbarrier")
-        _begin(machine, MemoryBarrier(address, arrivals, arrivals.copy(), zero, zero.copy()))
+        address = uniform_address(machine, target, "an mbarrier")
+        _replace_in_active_blocks(machine, MBarrier(address, arrivals, arrivals.copy(), zero, zero.copy()))
 
     return step
 
 
-def _begin(machine: Machine, barrier: MemoryBarrier) -> None:
-    """The active blocks' mbarrier begins anew; that of blocks which parted from them stays as it is."""
-    known: dict[int, MemoryBarrier] = machine.extra.setdefault("mbarriers", {})
+def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
+    """Initialise the mbarrier of the active blocks; that of blocks that diverged from them does not change."""
+    known: dict[int, MBarrier] = machine.extra.setdefault("mbarriers", {})
     before, blocks = known.get(barrier.address), machine.active_blocks()
     if before is not None and not blocks.all():
         for name in ("count", "missing", "bytes", "phase"):
@@ -159,8 +166,8 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
     target, rest = operands[index], operands[index + 1 :]
 
     def step(machine: Machine) -> None:
-        barrier = barrier_at(machine, target)
-        lanes = acting_lanes(machine)
+        barrier = mbarrier_at(machine, target)
+        lanes = active_lane_count(machine)
         amount = 1
         if rest:
             number = machine.known(machine.read_bits(rest[0], 32))
@@ -179,13 +186,13 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         if (barrier.missing < 0).any():
             raise Unsupported("threads arrive at an mbarrier more often than its phase waits for", instruction.line)
         if arrives:
-            settle_phase(machine, barrier)
+            complete_phase(machine, barrier)
 
     return step
 
 
-def _wait(machine: Machine, barrier: MemoryBarrier, destination: Operand, parity: Array) -> Control | None:
-    """Waits for the phase of the given parity: it is over when the barrier's current phase has the other one."""
+def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array) -> Control | None:
+    """Wait for the phase of the given parity: it is complete if the current phase has the other parity."""
     active = machine.active()
     ready = (barrier.phase[:, None] & 1) != (parity.astype(np.int64) & 1)
     ready = np.broadcast_to(ready, active.shape)

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
-"""Extremes with their places, under the assumption that all numbers are finite: one form, one function."""
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
+"""argmin and argmax under the assumption `finite`: equal canonical forms are equal functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.launch import POINTER_SHIFT
 from ptx_programs import run
 
@@ -19,7 +18,7 @@ Bits = npt.NDArray[np.uint32]
 
 
 def forms(body: str, assume: frozenset[str] = FINITE) -> dict[int, tuple[tuple[int, ...], ...]]:
-    """Offset of 32 bits in the first buffer -> the offsets in them and the hashes of what one thread leaves there."""
+    """Return, by the offset of each 32-bit word in the first buffer, the offsets in it and the hashes of the stores."""
     found = checked_outputs(*run(body, threads=1, assume=assume))[1]
     parts: dict[int, list[tuple[int, ...]]] = {}
     for where, low, high in zip(found.address, *found.words, strict=True):
@@ -29,8 +28,8 @@ def forms(body: str, assume: frozenset[str] = FINITE) -> dict[int, tuple[tuple[i
 
 
 @dataclass
-class Drawn:
-    """A program under construction: pairs of registers of values and places, with their bits by sample."""
+class RandomProgram:
+    """A random program under construction: pairs of value and index registers, with their bits by sample."""
 
     generator: np.random.Generator
     lines: list[str] = field(default_factory=list)
@@ -38,7 +37,7 @@ class Drawn:
     count: int = 0
 
     def element(self, place: int, number: int) -> None:
-        """A loaded element, or now and then the infinity that stands for padding."""
+        """Add a loaded element, or sometimes an infinity as padding."""
         numbers = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 1e-45, 3.0], dtype=np.float32)
         values = self.generator.choice(numbers, SAMPLES).view(np.uint32)
         value, index = f"%f{place + 1}", f"%r{place + 1}"
@@ -47,7 +46,7 @@ class Drawn:
         self.pairs.append((value, index, values, np.full(SAMPLES, number, dtype=np.uint32)))
 
     def combine(self) -> None:
-        """Two pairs under a choice: mostly a proper one, now and then with something exchanged."""
+        """Add the selection between two pairs: mostly a correct one, sometimes with operands exchanged."""
         pick = self.generator.integers
         first, second = (self.pairs[int(each)] for each in pick(0, len(self.pairs), 2))
         wrong = self.pairs[int(pick(0, len(self.pairs)))]
@@ -76,9 +75,9 @@ class Drawn:
         self.pairs.append((value, index, np.where(truth, a[2], b[2]), np.where(truth, c[3], d[3])))
 
 
-def program(seed: int) -> Drawn:
+def program(seed: int) -> RandomProgram:
     generator = np.random.default_rng(seed)
-    drawn = Drawn(generator)
+    drawn = RandomProgram(generator)
     numbers = list(range(ELEMENTS))
     if generator.integers(0, 4) == 0:
         generator.shuffle(numbers)
@@ -90,7 +89,7 @@ def program(seed: int) -> Drawn:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_winners_and_places_of_one_form_are_one_function(seed: int) -> None:
+def test_equal_forms_are_equal_functions(seed: int) -> None:
     drawn = program(seed)
     for place, (value, index, _, _) in enumerate(drawn.pairs):
         drawn.lines.append(f"st.global.f32 [%d0+{8 * place}], {value}; st.global.b32 [%d0+{8 * place + 4}], {index};")
@@ -104,7 +103,7 @@ LOADS = "".join(f"ld.global.f32 %f{n}, [%d1+{4 * n}]; mov.b32 %r{n}, {n};" for n
 
 
 def first_of(value: str, index: str, left: tuple[str, str], right: tuple[str, str], relation: str = "gt") -> str:
-    """The better of two pairs, on a tie the one of the lower place."""
+    """Return the code that selects the better of two pairs, on a tie the one with the lower index."""
     (a, i), (b, k) = left, right
     return (
         f"setp.eq.f32 %p1, {a}, {b}; setp.lt.s32 %p2, {i}, {k}; and.pred %p3, %p1, %p2; setp.{relation}.f32 %p4, {a}, {b};"
@@ -113,7 +112,7 @@ def first_of(value: str, index: str, left: tuple[str, str], right: tuple[str, st
 
 
 def earlier(value: str, index: str, left: tuple[str, str], right: tuple[str, str], relation: str = "ge") -> str:
-    """The better of two pairs, on a tie the left one."""
+    """Return the code that selects the better of two pairs, on a tie the left one."""
     (a, i), (b, k) = left, right
     return f"setp.{relation}.f32 %p1, {a}, {b}; selp.f32 {value}, {a}, {b}, %p1; selp.b32 {index}, {i}, {k}, %p1;"
 
@@ -133,30 +132,30 @@ CHAIN = (
 PADDING = "mov.b32 %f5, 0fFF800000; mov.b32 %r5, 9;"
 
 EQUAL = {
-    "two halves": first_of(*pair(10), pair(4), pair(1)) + first_of(*pair(11), pair(3), pair(2)) + first_of(*END, pair(11), pair(10)),
-    "another order": earlier(*pair(10), pair(2), pair(4)) + earlier(*pair(11), pair(1), pair(3)) + first_of(*END, pair(10), pair(11)),
+    "a tree over two halves": first_of(*pair(10), pair(4), pair(1)) + first_of(*pair(11), pair(3), pair(2)) + first_of(*END, pair(11), pair(10)),
+    "a chain in another order": earlier(*pair(10), pair(2), pair(4)) + earlier(*pair(11), pair(1), pair(3)) + first_of(*END, pair(10), pair(11)),
     "padding": PADDING + earlier(*pair(10), pair(1), pair(5)) + first_of(*pair(11), pair(5), pair(2)) + first_of(*pair(12), pair(4), pair(11))
     + first_of(*pair(13), pair(10), pair(3)) + first_of(*END, pair(12), pair(13)),
     "the index first": CHAIN.replace("selp.f32 %f40, %f11, %f4, %p1; selp.b32 %r40, %r11, %r4, %p1;", "selp.b32 %r40, %r11, %r4, %p1; selp.f32 %f40, %f11, %f4, %p1;"),
 }  # fmt: skip
 DIFFERENT = {
-    "another element": CHAIN.replace("%f4,", "%f3,"),
-    "the least": CHAIN.replace(".ge.", ".le."),
-    "ties to the right": CHAIN.replace(".ge.", ".gt."),
-    "a tie in another order": earlier(*pair(10), pair(2), pair(1)) + earlier(*pair(11), pair(10), pair(3)) + earlier(*END, pair(11), pair(4)),
-    "another winner's place": earlier(*pair(12), pair(1), pair(3)) + CHAIN.replace("selp.b32 %r40, %r11, %r4", "selp.b32 %r40, %r12, %r4"),
-    "places exchanged": "mov.b32 %r1, 2; mov.b32 %r2, 1;" + CHAIN,
+    "a different element": CHAIN.replace("%f4,", "%f3,"),
+    "a minimum": CHAIN.replace(".ge.", ".le."),
+    "ties to the higher index": CHAIN.replace(".ge.", ".gt."),
+    "ties in another order": earlier(*pair(10), pair(2), pair(1)) + earlier(*pair(11), pair(10), pair(3)) + earlier(*END, pair(11), pair(4)),
+    "the index of another element": earlier(*pair(12), pair(1), pair(3)) + CHAIN.replace("selp.b32 %r40, %r11, %r4", "selp.b32 %r40, %r12, %r4"),
+    "exchanged indices": "mov.b32 %r1, 2; mov.b32 %r2, 1;" + CHAIN,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EQUAL)
-def test_the_order_of_comparisons_does_not_show(name: str) -> None:
+def test_the_order_of_comparisons_does_not_matter(name: str) -> None:
     assert forms(LOADS + EQUAL[name] + STORE) == forms(LOADS + CHAIN)
     assert forms(LOADS + EQUAL[name] + STORE, frozenset()) != forms(LOADS + CHAIN, frozenset()) or "index" in name
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_other_winners_are_others(name: str) -> None:
+def test_different_selections_differ(name: str) -> None:
     assert forms(LOADS + DIFFERENT[name] + STORE) != forms(LOADS + CHAIN)
 
 
@@ -166,11 +165,11 @@ OWN_PART = (
 )
 
 
-def test_blocks_that_are_run_in_batches_of_several_sizes_have_one_form() -> None:
-    """What one batch compared tells nothing of the next one, which has fewer blocks."""
+def test_batches_of_different_sizes_have_one_form() -> None:
+    """Comparisons of one batch must not affect the next one, which has fewer blocks."""
     left, right = (
         checked_outputs(*run(OWN_PART + LOADS + body, blocks=259, assume=FINITE))[1]
-        for body in (EQUAL["two halves"] + STORE, CHAIN)
+        for body in (EQUAL["a tree over two halves"] + STORE, CHAIN)
     )
     assert len(left.address) == 2 * 32 * 259
     assert np.array_equal(left.address, right.address)

@@ -1,4 +1,4 @@
-"""Instructions that one thread issues for its block: the operands that must agree, and who acts."""
+"""Helpers for instructions that one thread issues for its block, such as mbarrier operations and tensor copies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.memory import address_of
 
 
-def single_address(machine: Machine, operand: Operand, what: str) -> int:
-    """An address that all active lanes share."""
+def uniform_address(machine: Machine, operand: Operand, what: str) -> int:
+    """Return an address that must be the same in all active threads of all blocks.
+
+    `what` names the accessed object in messages.  Raises Unsupported if the address is unknown or differs.
+    """
     value = machine.known(address_of(machine, operand))
     if value is None:
-        raise Unsupported(f"{what} lies at a computed address")
+        raise Unsupported(f"{what} is at a computed address")
     if value.size > 1:
         shape = np.broadcast_shapes(value.shape, (1, 1) if machine.mask is None else machine.mask.shape)
         active = np.broadcast_to(value, shape)
@@ -27,23 +30,23 @@ def single_address(machine: Machine, operand: Operand, what: str) -> int:
     return int(value.flat[0])
 
 
-def needs_no_data(machine: Machine, what: str) -> None:
-    """Raises Unsupported where a condition over data decides whether `what` happens."""
+def require_known_condition(machine: Machine, what: str) -> None:
+    """Raise Unsupported if a data-dependent condition controls whether `what` is executed."""
     if machine.condition is not None:
         raise Unsupported(f"{what} depends on data")
 
 
-def acting_lanes(machine: Machine) -> Array:
-    """How many lanes of each block are active, shape (blocks,)."""
+def active_lane_count(machine: Machine) -> Array:
+    """Return the number of active threads in each block, shape (blocks,)."""
     lanes: Array = machine.active().sum(axis=1)
     return lanes
 
 
-def of_acting_thread(machine: Machine, value: Array) -> Array:
-    """A value of the one thread that acts in each block, shape (blocks or 1, 1)."""
-    special = L.lazy_integers(value)
-    if special is not None:
-        return special.numbers_of_thread(int(np.flatnonzero(machine.active_threads())[0]))
+def value_of_issuing_thread(machine: Machine, value: Array) -> Array:
+    """Return the value in the first active thread of each block, shape (blocks or 1, 1)."""
+    lazy = L.lazy_integers(value)
+    if lazy is not None:
+        return lazy.numbers_of_thread(int(np.flatnonzero(machine.active_threads())[0]))
     if value.shape[1] == 1:
         return value
     if machine.mask is None:

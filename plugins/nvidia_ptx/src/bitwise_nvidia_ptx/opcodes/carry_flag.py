@@ -1,4 +1,4 @@
-"""Extended precision: sums and products that read or write the carry flag.
+"""Extended-precision integer arithmetic: sums and products that read or write the carry flag.
 
 Source: PTX ISA 8.7, "Extended-Precision Integer Arithmetic Instructions".
 """
@@ -15,21 +15,21 @@ from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.numerics import operation
 
 CARRY = Register("%carry flag")
-"""The condition code's carry, kept as a predicate."""
+"""The carry bit of the condition code register CC, modelled as a predicate register."""
 
 
 _FLAG = frozenset({CARRY.name})
 
 
 def with_carry_info(info: InstructionInfo, instruction: Instruction) -> InstructionInfo:
-    """The info of a sum or product with the carry flag, which addc and madc read and .cc writes."""
+    """Add the carry flag to the registers that an instruction reads (addc, madc) and writes (.cc)."""
     if instruction.opcode.startswith(("addc", "madc")):
         info = replace(info, reads=info.reads | _FLAG, effects=Effect.NONE)
     return replace(info, writes=info.writes | _FLAG) if ".cc" in instruction.opcode else info
 
 
 def with_carry(instruction: Instruction, context: Context) -> Step:
-    """add.cc, addc, mad.lo.cc, mad.hi.cc, madc.lo and madc.hi, each with or without .cc, of 32-bit numbers."""
+    """add.cc, addc, mad.lo.cc, mad.hi.cc, madc.lo and madc.hi, with or without .cc, on 32-bit integers."""
     root, *modifiers, kind = instruction.opcode.split(".")
     writes = "cc" in modifiers
     parts = [each for each in modifiers if each != "cc"]

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
-"""Steps of integer matrix units: exact sums, in whatever order, as long as nothing can be clamped."""
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
+"""Integer matrix instructions: sums are exact in any order, as long as no sum can be clamped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORE = f"st.global.v4.b32 [%d7], {SUM};"
 
 
 def step(left: int, right: int, options: str = "", types: str = "s8.s8") -> str:
-    """Adds the products of the fragments in four registers from `left` on and two from `right` on."""
+    """Return an mma of the fragments in four registers starting at `left` and two starting at `right`."""
     a = ", ".join(f"%r{left + each}" for each in range(4))
     return f"mma.sync.aligned.m16n8k32.row.col{options}.s32.{types}.s32 {SUM}, {{{a}}}, {{%r{right}, %r{right + 1}}}, {SUM};"
 
@@ -36,7 +36,7 @@ FIRST, SECOND, CLAMPED = step(1, 5), step(7, 11), ".satfinite"
         (ZERO, FIRST, "mov.b32 %r30, 0; mov.b32 %r31, 0;", step(1, 30), SECOND),
     ],
 )
-def test_sums_of_integers_from_zero_have_no_order(parts: tuple[str, ...]) -> None:
+def test_integer_sums_from_zero_are_equal_in_any_order(parts: tuple[str, ...]) -> None:
     assert form(*parts) == form(ZERO, FIRST, SECOND)
 
 
@@ -51,11 +51,11 @@ def test_sums_of_integers_from_zero_have_no_order(parts: tuple[str, ...]) -> Non
         ("mov.b32 %r20, 1; mov.b32 %r21, 1; mov.b32 %r22, 1; mov.b32 %r23, 1;", FIRST, SECOND),
     ],
 )
-def test_other_sums_of_integers_are_others(parts: tuple[str, ...]) -> None:
+def test_different_integer_sums_differ(parts: tuple[str, ...]) -> None:
     assert form(*parts) != form(ZERO, FIRST, SECOND)
 
 
-def test_sums_from_loaded_numbers_may_be_clamped() -> None:
+def test_sums_that_start_from_loaded_numbers_may_be_clamped() -> None:
     begin = "".join(f"mov.b32 %r{20 + each}, %r{13 + each};" for each in range(4))
     assert form(begin, FIRST) == form(begin, FIRST)
     assert form(begin, step(1, 5, CLAMPED)) != form(begin, FIRST)

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - a line of PTX is read as one
-"""What a comparison of a guarded value decides: beside its guard it may be taken so, elsewhere it may not."""
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""Comparisons of NaN-guarded values: they may be decided only where the result has the same guard."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ROW = "max.f32 %f20, %f1, %f2; max.f32 %f21, %f20, 0fFF800000; max.f32 %f22, %f3
 
 
 def form(body: str) -> object:
-    """The canonical form of what the body leaves in %f40."""
+    """Return the canonical form of %f40 after the body."""
     return hashes(LOADS + body + "st.global.f32 [%d0], %f40;", threads=1)
 
 
 def exponential(to: int, value: str) -> str:
-    """A term of a softmax."""
+    """Return the code of a term of a softmax."""
     return f"sub.f32 %f30, {value}, %f21; mul.f32 %f30, %f30, 0f3FB8AA3B; ex2.approx.f32 %f{to}, %f30;"
 
 
@@ -27,7 +27,7 @@ PADDED_LAST = PADDED + "add.f32 %f34, %f31, %f32; add.f32 %f40, %f34, %f33;"
 
 
 def scaled(to: int, value: str, peak: int, choice: str) -> str:
-    """A term of a softmax that is kept from underflow where a comparison says that it would."""
+    """Return the code of a softmax term that is scaled where a comparison says that it would underflow."""
     return f"sub.f32 %f30, {value}, %f{peak}; mul.f32 %f30, %f30, 0f3FB8AA3B; {choice} add.f32 %f36, %f30, %f35; ex2.approx.f32 %f{to}, %f36;"
 
 
@@ -38,40 +38,40 @@ GUARDED_CHOICE = (
 )
 
 EQUAL = {
-    "padding whose scale a comparison chooses": (
+    "padding whose scale depends on a comparison": (
         PADDED + scaled(33, "0fFF800000", 21, BELOW) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
     ),
-    "padding whose scale the opposite comparison chooses": (
+    "padding whose scale depends on the opposite comparison": (
         PADDED + scaled(33, "0fFF800000", 21, NOT_ABOVE) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
     ),
-    "what a guard decides beside itself": (
+    "a guarded comparison next to its own guard": (
         GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f1;"
     ),
 }  # fmt: skip
 
 DIFFERENT = {
-    "what a guard decides alone": (GUARDED_CHOICE + "mov.f32 %f40, %f35;", GUARDED_CHOICE + "mov.f32 %f40, %f1;"),
-    "what a guard decides beside a value that it does not guard": (
+    "a guarded comparison without a guarded result": (GUARDED_CHOICE + "mov.f32 %f40, %f35;", GUARDED_CHOICE + "mov.f32 %f40, %f1;"),
+    "a guarded comparison next to an unguarded value": (
         GUARDED_CHOICE + "add.f32 %f40, %f35, %f3;", GUARDED_CHOICE + "add.f32 %f40, %f1, %f3;"
     ),
-    "what a guard decides beside another guard": (
+    "a guarded comparison next to another guard": (
         GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f35, %f37;",
         GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f1, %f37;",
     ),
-    "what a guard decides and its opposite": (
+    "a guarded comparison and its opposite": (
         GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f2;"
     ),
-    "what a guard decides in a maximum": (
+    "a guarded comparison in a maximum": (
         GUARDED_CHOICE + "max.f32 %f40, %f30, %f35;", GUARDED_CHOICE + "max.f32 %f40, %f30, %f1;"
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("left", "right"), EQUAL.values(), ids=EQUAL.keys())
-def test_one_form(left: str, right: str) -> None:
+def test_equal_canonical_forms(left: str, right: str) -> None:
     assert form(left) == form(right)
 
 
 @pytest.mark.parametrize(("left", "right"), DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_two_forms(left: str, right: str) -> None:
+def test_different_canonical_forms(left: str, right: str) -> None:
     assert form(left) != form(right)

@@ -1,9 +1,9 @@
-"""Guesses at the products that ptxas fuses.
+"""Guesses of the products that ptxas fuses.
 
-They follow what ptxas has been seen to do (12.8 and 13.4): a product is fused where all its uses are sums of its own
-block, type and flush mode; of a sum of two products the first operand is fused; a product used twice by one sum is not
-fused.  A wrong guess costs an assembly and nothing else, provided that the operands of a product name the same
-registers where it is fused.
+They follow the observed behaviour of ptxas (12.8 and 13.4): a product is fused if all its uses are sums in its own
+basic block, of its type and flush mode; of a sum of two products the first operand is fused; a product used twice by
+one sum is not fused.  A wrong guess costs only an assembly, provided that the operands of the product name the same
+registers at the sum.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bitwise_nvidia_ptx.inner_blocks import spelling
 
 @dataclass(frozen=True)
 class Fusion:
-    """Sum `consumer` takes operand `position` (0 or 1) from `product`; `negated` if through a sign change."""
+    """Operand `position` (0 or 1) of the sum `consumer` is `product`, `negated` if through a sign change."""
 
     product: int
     consumer: int
@@ -28,7 +28,7 @@ class Fusion:
 
 
 def fusable(program: Program, text: str) -> list[list[Fusion]]:
-    """For each product that ptxas might fuse everywhere it is used: its fusions, in order of the text."""
+    """Return, for each product that ptxas might fuse at all of its uses, its fusions, in text order."""
     found = []
     for index, statement in enumerate(program.statements):
         if statement.product and (fusions := _fusions(program, text, index, statement)):
@@ -65,29 +65,30 @@ def _compatible(product: Statement, total: Statement) -> bool:
 
 
 def _movable(program: Program, text: str, product: int, consumer: int) -> bool:
-    """Whether the operands of a product mean the same registers at its consumer.
+    """Return whether the operands of a product denote the same registers at its consumer.
 
-    They do where no inner block declares a register of one of their names, and within one stretch of a block.
+    They do if no inner block declares a register of one of their names, or if no block or register declaration begins
+    or ends between the two.
     """
     statement = program.statements[product]
     if statement.base == "div":
-        return True  # the steps of a division leave its factors in registers of the function
+        return True  # the expansion of a division keeps its factors in registers of the function
     function = program.functions[statement.function]
     inner = {spelling(name) for name in function.registers if "$" in name}
     moved = registers_of(*statement.read)
-    if not any("$" in name or _declares(inner, name) for name in moved):
+    if not any("$" in name or _is_declared(inner, name) for name in moved):
         return True
     spans = [span_of(each.instruction) for each in program.statements[product : consumer + 1]]
     between = (text[before[1] : after[0]] for before, after in pairwise(spans))
     return not any(mark in gap for gap in between for mark in ("{", "}", ".reg"))
 
 
-def _declares(declared: set[str], name: str) -> bool:
+def _is_declared(declared: set[str], name: str) -> bool:
     return name in declared or any(name.startswith(each) and name[len(each) :].isdigit() for each in declared)
 
 
-def choices(program: Program, text: str) -> list[tuple[Fusion, ...]]:
-    """Guesses at what ptxas fuses, likeliest first, without repetition; the empty guess is not among them."""
+def fusion_guesses(program: Program, text: str) -> list[tuple[Fusion, ...]]:
+    """Return distinct non-empty guesses of the fused products, the most likely first."""
     groups = fusable(program, text)
     if not groups:
         return []

@@ -1,7 +1,7 @@
-"""Asynchronous copies of threads and matrix groups: cp.async and its groups.
+"""Asynchronous copies by threads: cp.async, its groups and waits.
 
 Source: PTX ISA 8.7, "Data Movement: Asynchronous copy".
-A copy's bytes arrive when its thread waits for its group; until then the cells count as being written.
+The bytes of a copy arrive when its thread waits for its group.  Until then an access to its cells is a race.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 
 TABLE = OpcodeTable()
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """One copy in flight: its cells and value in the lanes that issued it."""
+class PendingCopy:
+    """A copy in flight: its shared-memory cells, its value, and the mask, threads and blocks that issued it."""
 
     cells: Array
     value: Value
@@ -38,16 +38,16 @@ class Copy:
 
 
 @dataclass(slots=True)
-class Copies:
-    """The copies of a batch: those not yet committed, and the groups of each set of threads."""
+class PendingCopies:
+    """The copies in flight of a batch of blocks: those not committed, and the groups of each set of threads."""
 
-    open: list[Copy] = field(default_factory=list)
-    groups: dict[bytes, AsyncGroups[Copy]] = field(default_factory=dict)
+    open: list[PendingCopy] = field(default_factory=list)
+    groups: dict[bytes, AsyncGroups[PendingCopy]] = field(default_factory=dict)
 
 
-def copies_of(machine: Machine) -> Copies:
-    """The batch's copies in flight."""
-    copies: Copies = machine.extra.setdefault("copies", Copies())
+def pending_copies(machine: Machine) -> PendingCopies:
+    """Return the copies in flight of the machine's batch."""
+    copies: PendingCopies = machine.extra.setdefault("copies", PendingCopies())
     return copies
 
 
@@ -58,7 +58,7 @@ def _effects(instruction: Instruction) -> Effect:
 
 @TABLE.opcode("cp", operands=NO_DESTINATION, effects=_effects)
 def copy(instruction: Instruction, context: Context) -> Step:
-    """cp.async.{ca,cg}, its groups and waits; bulk and tensor copies stand in their own module."""
+    """cp.async.{ca,cg}, its groups and waits.  `tensor_copy` handles bulk and tensor copies."""
     parts = instruction.opcode.split(".")
     if "bulk" in parts:
         return tensor_copy.copy(instruction, context)
@@ -67,12 +67,12 @@ def copy(instruction: Instruction, context: Context) -> Step:
     if parts[2] == "commit_group":
         return _commit
     if parts[2] in ("wait_group", "wait_all"):
-        keep = literal_of(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
-        return _wait(keep, parts[2] == "wait_all")
+        pending = literal_value(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
+        return _wait(pending, parts[2] == "wait_all")
     if parts[2] not in ("ca", "cg") or parts[3] not in ("shared", "shared::cta") or "global" not in parts:
         raise UnknownInstruction(instruction)
     target, source, size, *rest = instruction.operands
-    bits = 8 * literal_of(size, instruction)
+    bits = 8 * literal_value(size, instruction)
     hinted = any("cache_hint" in each for each in parts)
     used = rest[: len(rest) - 1] if hinted else rest
     line = instruction.line
@@ -85,49 +85,49 @@ def copy(instruction: Instruction, context: Context) -> Step:
 
 def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: Operand | None, line: int) -> None:
     begin = address_of(machine, source)
-    place, origin = machine.known(address_of(machine, target)), machine.known(begin)
-    if place is None:
+    destination, origin = machine.known(address_of(machine, target)), machine.known(begin)
+    if destination is None:
         raise Unsupported("an asynchronous copy to a computed address", line)
     if machine.condition is not None:
         raise Unsupported("an asynchronous copy depends on data", line)
-    for address in (place, origin):
+    for address in (destination, origin):
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits // 8, line)
     if origin is None:
         count = None if size is None else machine.read_bits(size, 32)
         value = machine.memory.copied(machine, begin, bits, count, line)
     else:
-        value = _source(machine, origin, bits, size, line)
+        value = _source_value(machine, origin, bits, size, line)
     shared = machine.shared
-    cells = shared.cells(place, machine.mask)
+    cells = shared.cells(destination, machine.mask)
     for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
-    copies_of(machine).open.append(Copy(cells, value, machine.mask, bits, acting, blocks))
+    pending_copies(machine).open.append(PendingCopy(cells, value, machine.mask, bits, acting, blocks))
 
 
-def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
+def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
     zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     outer = machine.mask
     if size is None:
-        return _leaves(machine, origin, bits, line)
+        return _load_global(machine, origin, bits, line)
     count = machine.known(machine.read_bits(size, 32))
     if count is None:
         raise Unsupported("an asynchronous copy's size depends on data", line)
     whole, none = count == bits // 8, count == 0
     active = machine.active()
     if (~(whole | none) & active).any():
-        raise Unsupported("an asynchronous copy of another size than its own or none", line)
-    reading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
-    if not reading.any():
+        raise Unsupported("an asynchronous copy whose source size is neither its size nor zero", line)
+    loading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
+    if not loading.any():
         return zero
-    machine.mask = None if reading.all() else reading
-    value = _leaves(machine, origin, bits, line)
+    machine.mask = None if loading.all() else loading
+    value = _load_global(machine, origin, bits, line)
     machine.mask = outer
-    return value if reading.all() else blend_values(whole, value, zero)
+    return value if loading.all() else blend_values(whole, value, zero)
 
 
-def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
+def _load_global(machine: Machine, origin: Array, bits: int, line: int) -> Value:
     where = origin.astype(np.uint64, copy=False)
     parts = [
         machine.memory.load(
@@ -144,22 +144,22 @@ def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
 
 
 def _commit(machine: Machine) -> None:
-    """The active threads close a group of all that they have issued."""
-    copies, acting, blocks = copies_of(machine), machine.active_threads(), machine.active_blocks()
-    group: list[Copy] = []
-    left: list[Copy] = []
+    """Close a group of all copies that the active threads have issued."""
+    copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
+    group: list[PendingCopy] = []
+    left: list[PendingCopy] = []
     for each in copies.open:
         threads, rows = acting[each.threads], blocks[each.blocks]
         if threads.any() and rows.any() and not (threads.all() and rows.all()):
-            raise Unsupported("threads that copied together commit their copies apart")
+            raise Unsupported("threads that issued a copy together commit it separately")
         (group if threads.all() and rows.all() else left).append(each)
     copies.open = left
     copies.groups.setdefault(acting.tobytes(), AsyncGroups()).commit(group, blocks)
 
 
-def _wait(keep: int, everything: bool) -> Step:
+def _wait(pending: int, everything: bool) -> Step:
     def step(machine: Machine) -> None:
-        copies, acting, blocks = copies_of(machine), machine.active_threads(), machine.active_blocks()
+        copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
         if everything:
             _commit(machine)
         for key, groups in copies.groups.items():
@@ -167,15 +167,15 @@ def _wait(keep: int, everything: bool) -> Step:
             if not groups.groups or not (members & acting).any():
                 continue
             if (members & ~acting).any():
-                raise Unsupported("threads that committed copies together wait for them apart")
-            for work, done in groups.wait(keep, blocks):
+                raise Unsupported("threads that committed copies together wait for them separately")
+            for work, done in groups.wait(pending, blocks):
                 for each in work:
                     _finish(machine, each, done)
 
     return step
 
 
-def _finish(machine: Machine, copy: Copy, done: Array) -> None:
+def _finish(machine: Machine, copy: PendingCopy, done: Array) -> None:
     mask = copy.mask
     if not done.all():
         mask = done[:, None] if mask is None else mask & done[:, None]

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - a line of PTX or of a table is read as one
-"""Which floating-point programs have one canonical form, and which must not."""
+# ruff: noqa: E501 - PTX and tables are easier to check without line breaks
+"""Floating-point programs with equal canonical forms, and programs whose forms must differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORES = {
 
 
 def form(body: str) -> object:
-    """The canonical form of what the body leaves in %f40, %h40, %r40 or %d40."""
+    """Return the canonical form of %f40, %h40, %r40 or %d40 after the body."""
     letter = next(each for each in "fhrd" if f"%{each}40" in body)
     return hashes(LOADS + body + STORES[letter], threads=1)
 
@@ -36,7 +36,7 @@ ROW = "max.f32 %f20, %f1, %f2; max.f32 %f21, %f20, 0fFF800000; max.f32 %f22, %f3
 
 
 def exponential(to: int, value: str, peak: int) -> str:
-    """A term of a softmax."""
+    """Return the code of a term of a softmax."""
     return f"sub.f32 %f30, {value}, %f{peak}; mul.f32 %f30, %f30, 0f3FB8AA3B; ex2.approx.f32 %f{to}, %f30;"
 
 
@@ -48,22 +48,22 @@ EQUAL = {
         PADDED + "add.f32 %f34, %f33, %f31; add.f32 %f35, %f33, %f33; add.f32 %f36, %f32, %f35; add.f32 %f40, %f34, %f36;",
         PADDED_LAST,
     ),
-    "padding that passes to another lane": (
+    "padding that is shuffled to another lane": (
         PADDED + "shfl.sync.bfly.b32 %f34, %f33, 0, 31, -1; add.f32 %f35, %f31, %f34; add.f32 %f40, %f35, %f32;",
         PADDED_LAST,
     ),
-    "the first turn of a running sum": (
+    "the first iteration of a running sum": (
         PADDED + "add.f32 %f34, %f31, %f32; fma.rn.f32 %f40, %f33, 0f00000000, %f34;", PADDED_LAST,
     ),
     "padding in a sum that is scaled": (
         PADDED + "add.f32 %f34, %f31, %f33; add.f32 %f35, %f34, %f32; mul.f32 %f40, %f35, %f3;",
         PADDED_LAST + "mul.f32 %f40, %f40, %f3;",
     ),
-    "padding less what was loaded": ("sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f2, %f5;"),
+    "padding minus a loaded value": ("sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f2, %f5;"),
     "a sum's operands": ("add.f32 %f40, %f1, %f2;", "add.f32 %f40, %f2, %f1;"),
     "a product's operands": ("mul.f32 %f40, %f1, %f2;", "mul.f32 %f40, %f2, %f1;"),
     "a fused product's factors": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f2, %f1, %f3;"),
-    "no rounding is to nearest": ("add.f32 %f40, %f1, %f2;", "add.rn.f32 %f40, %f1, %f2;"),
+    "the default rounding is to nearest": ("add.f32 %f40, %f1, %f2;", "add.rn.f32 %f40, %f1, %f2;"),
     "a difference": ("sub.f32 %f40, %f1, %f2;", "neg.f32 %f5, %f2; add.f32 %f40, %f5, %f1;"),
     "a negated product": ("neg.f32 %f5, %f1; mul.f32 %f40, %f5, %f2;", "mul.f32 %f5, %f1, %f2; neg.f32 %f40, %f5;"),
     "a product with one": ("mul.f32 %f40, %f1, 0f3F800000;", "mov.f32 %f40, %f1;"),
@@ -73,91 +73,91 @@ EQUAL = {
     "zero after a sum": (
         "add.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, %f2;", "add.f32 %f5, %f1, %f2; add.f32 %f40, %f5, 0f00000000;"
     ),
-    "zero to a square": ("mul.f32 %f5, %f1, %f1; add.f32 %f40, %f5, 0f00000000;", "mul.f32 %f40, %f1, %f1;"),
-    "zero to an exponential": ("ex2.approx.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;", "ex2.approx.f32 %f40, %f1;"),
-    "a fused product of halves": ("fma.rn.f32 %f40, %f11, %f12, %f3;", "mul.f32 %f5, %f11, %f12; add.f32 %f40, %f5, %f3;"),
+    "a square plus zero": ("mul.f32 %f5, %f1, %f1; add.f32 %f40, %f5, 0f00000000;", "mul.f32 %f40, %f1, %f1;"),
+    "an exponential plus zero": ("ex2.approx.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;", "ex2.approx.f32 %f40, %f1;"),
+    "a fused product of fp16 values": ("fma.rn.f32 %f40, %f11, %f12, %f3;", "mul.f32 %f5, %f11, %f12; add.f32 %f40, %f5, %f3;"),
     "a fused product of zeros": ("fma.rn.f32 %f40, 0f00000000, 0f80000000, %f3;", "add.f32 %f40, %f3, 0f80000000;"),
-    "a fused product of a half and a number that fp16 holds": (
+    "a fused product of an fp16 value and a constant that is exact in fp16": (
         "fma.rn.f32 %f40, %f11, 0fBE000000, %f3;", "mul.f32 %f5, %f11, 0fBE000000; add.f32 %f40, %f5, %f3;"
     ),
     "a maximum of equal maxima": (
         "max.f32 %f5, %f1, %f2; max.f32 %f6, %f2, %f1; max.f32 %f40, %f5, %f6;", "max.f32 %f40, %f1, %f2;"
     ),
-    "a maximum of a half and a number that fp16 holds": (
+    "a maximum of an fp16 value and a constant that is exact in fp16": (
         "max.f32 %f40, %f11, 0fBE000000;", "mov.b16 %h5, 0xB000; max.f16 %h6, %h1, %h5; cvt.f32.f16 %f40, %h6;"
     ),
-    "a maximum's order": ("max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f3, %f1; max.f32 %f40, %f2, %f5;"),
-    "numbers in maxima": (
+    "the order of a maximum": ("max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f3, %f1; max.f32 %f40, %f2, %f5;"),
+    "constants in maxima": (
         "max.f32 %f5, %f1, 0fBF800000; max.f32 %f6, %f2, 0f40000000; max.f32 %f40, %f5, %f6;",
         "max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, 0f40000000;",
     ),
-    "minus infinity beside a number": (
+    "minus infinity next to a constant": (
         "max.f32 %f5, %f1, 0fFF800000; max.f32 %f40, %f5, 0fBF800000;", "max.f32 %f40, %f1, 0fBF800000;"
     ),
-    "a number that fp16 does not hold beside halves": (
+    "a constant that is not exact in fp16 next to fp16 values": (
         "max.f32 %f5, %f11, 0fF149F2CA; max.f32 %f6, %f12, 0fF149F2CA; max.f32 %f40, %f5, %f6;",
         "max.f32 %f5, %f11, %f12; max.f32 %f40, %f5, 0fF149F2CA;",
     ),
-    "a clamp below zero and zero": ("max.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f00000000;"),
-    "numbers in integer minima": (
+    "a clamp at zero plus zero": ("max.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f00000000;"),
+    "constants in integer minima": (
         "min.s32 %r5, %r1, 7; min.s32 %r6, %r2, -3; min.s32 %r40, %r5, %r6;", "min.s32 %r5, %r1, %r2; min.s32 %r40, %r5, -3;"
     ),
-    "numbers in maxima of doubles": (
+    "constants in maxima of fp64": (
         "mov.b64 %g1, %d5; max.f64 %g2, %g1, 0d0000000000000000; max.f64 %g3, %g2, 0d3FF0000000000000; mov.b64 %d40, %g3;",
         "mov.b64 %g1, %d5; max.f64 %g3, %g1, 0d3FF0000000000000; mov.b64 %d40, %g3;",
     ),
-    "a minimum's order": ("min.f32 %f5, %f1, %f2; min.f32 %f40, %f5, %f3;", "min.f32 %f5, %f3, %f1; min.f32 %f40, %f2, %f5;"),
-    "a propagating maximum's order": (
+    "the order of a minimum": ("min.f32 %f5, %f1, %f2; min.f32 %f40, %f5, %f3;", "min.f32 %f5, %f3, %f1; min.f32 %f40, %f2, %f5;"),
+    "the order of a NaN-propagating maximum": (
         "max.NaN.f32 %f5, %f1, %f2; max.NaN.f32 %f40, %f5, %f3;", "max.NaN.f32 %f5, %f3, %f1; max.NaN.f32 %f40, %f2, %f5;"
     ),
-    "minus infinity to a propagating maximum": ("max.NaN.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
-    "maxima of widened halves": ("max.f32 %f40, %f11, %f12;", "max.f16 %h5, %h1, %h2; cvt.f32.f16 %f40, %h5;"),
-    "maxima of widened bfloats": ("max.f32 %f40, %f14, %f15;", "max.bf16 %h5, %h1, %h2; cvt.f32.bf16 %f40, %h5;"),
-    "widening and back": ("cvt.rn.f16.f32 %h40, %f11;", "mov.b16 %h40, %h1;"),
-    "widening of bfloats and back": ("cvt.rn.bf16.f32 %h40, %f14;", "mov.b16 %h40, %h1;"),
-    "a bfloat widened by its bits": ("mov.b32 %f40, {0, %h1};", "cvt.f32.bf16 %f40, %h1;"),
+    "a NaN-propagating maximum with minus infinity": ("max.NaN.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
+    "maxima of widened fp16 values": ("max.f32 %f40, %f11, %f12;", "max.f16 %h5, %h1, %h2; cvt.f32.f16 %f40, %h5;"),
+    "maxima of widened bf16 values": ("max.f32 %f40, %f14, %f15;", "max.bf16 %h5, %h1, %h2; cvt.f32.bf16 %f40, %h5;"),
+    "widening and narrowing": ("cvt.rn.f16.f32 %h40, %f11;", "mov.b16 %h40, %h1;"),
+    "widening and narrowing of bf16": ("cvt.rn.bf16.f32 %h40, %f14;", "mov.b16 %h40, %h1;"),
+    "bf16 widened by its bits": ("mov.b32 %f40, {0, %h1};", "cvt.f32.bf16 %f40, %h1;"),
     "an absolute value": ("mov.b32 %r5, %f1; and.b32 %r40, %r5, 0x7fffffff;", "abs.f32 %f5, %f1; mov.b32 %r40, %f5;"),
     "an absolute value of a negation": ("neg.f32 %f5, %f1; abs.f32 %f40, %f5;", "abs.f32 %f40, %f1;"),
-    "a choice by the opposite": ("selp.f32 %f40, %f3, %f4, %p1;", "setp.geu.f32 %p2, %f1, %f2; selp.f32 %f40, %f4, %f3, %p2;"),
-    "a choice as a branch": (
+    "a select by the negated predicate": ("selp.f32 %f40, %f3, %f4, %p1;", "setp.geu.f32 %p2, %f1, %f2; selp.f32 %f40, %f4, %f3, %p2;"),
+    "a select as a branch": (
         "selp.f32 %f40, %f3, %f4, %p1;", "mov.f32 %f40, %f4; @!%p1 bra J; mov.f32 %f40, %f3; J:"
     ),
     "sums in a packed register": (
         "mov.b32 %r5, {%h1, %h2}; mov.b32 %r6, {%h2, %h3}; add.f16x2 %r40, %r5, %r6;",
         "add.f16 %h5, %h2, %h1; add.f16 %h6, %h3, %h2; mov.b32 %r40, {%h5, %h6};",
     ),
-    "halves exchanged twice": ("mov.b32 %r5, {%h1, %h2}; prmt.b32 %r6, %r5, %r5, 0x1032; prmt.b32 %r40, %r6, %r6, 0x1032;", "mov.b32 %r40, {%h1, %h2};"),
+    "halves swapped twice": ("mov.b32 %r5, {%h1, %h2}; prmt.b32 %r6, %r5, %r5, 0x1032; prmt.b32 %r40, %r6, %r6, 0x1032;", "mov.b32 %r40, {%h1, %h2};"),
     "linear forms": ("add.s32 %r5, %r1, %r2; mul.lo.s32 %r5, %r5, 6; sub.s32 %r40, %r5, %r2;", "mul.lo.s32 %r5, %r2, 5; mad.lo.s32 %r40, %r1, 6, %r5;"),
-    "a byte with its sign in a wider register": (
+    "a sign-extended byte in a wider register": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "shl.b32 %r5, %r1, 0; cvt.s8.s32 %h5, %r5; cvt.s32.s16 %r6, %h5; cvt.rn.f32.s32 %f40, %r6;"
     ),
-    "a byte with zeros in a wider register": (
+    "a zero-extended byte in a wider register": (
         "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.u32.u16 %r6, %h5; cvt.rn.f32.u32 %f40, %r6;"
     ),
-    "a half as a number and then as an integer": (
+    "fp16 bits as a float and then as an integer": (
         "cvt.rzi.s32.f16 %r40, %h1;", "cvt.rzi.s32.f32 %r40, %f11;"
     ),
-    "zeros in a set of bits": ("xor.b32 %r5, %r1, 0; xor.b32 %r40, %r5, %r2;", "xor.b32 %r40, %r2, %r1;"),
+    "zeros in an or of bits": ("xor.b32 %r5, %r1, 0; xor.b32 %r40, %r5, %r2;", "xor.b32 %r40, %r2, %r1;"),
     "the high half of a product": ("mul.hi.u32 %r40, %r1, %r2;", "mul.hi.u32 %r40, %r2, %r1;"),
     "minus one in a linear form": ("add.s64 %d40, %d5, -1;", "sub.s64 %d40, %d5, 1;"),
 }  # fmt: skip
 
 DIFFERENT = {
-    "a byte with its sign and one with zeros": (
+    "a sign-extended and a zero-extended byte": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;"
     ),
-    "a byte and a half with their signs": (
+    "a sign-extended byte and a sign-extended half-word": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "cvt.s16.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;"
     ),
     "the signed and the unsigned high half of a product": ("mul.hi.u32 %r40, %r1, %r2;", "mul.hi.s32 %r40, %r1, %r2;"),
-    "padding of another row": (
+    "padding of a different row": (
         PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f40, %f31, %f34;", PADDED + "add.f32 %f40, %f31, %f33;"
     ),
     "padding of two rows": (
         PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f35, %f31, %f34; add.f32 %f40, %f35, %f33;", PADDED + "add.f32 %f40, %f31, %f33;"
     ),
     "a sum without padding": (PADDED_LAST, PADDED + "add.f32 %f40, %f31, %f32;"),
-    "padding of a sum that a bad maximum does not make NaN": (
+    "padding of a sum that is not NaN for a NaN maximum": (
         PADDED + "add.f32 %f40, %f3, %f33;", PADDED + "add.f32 %f40, %f3, 0f00000000;"
     ),
     "padding with a negative factor": (
@@ -173,19 +173,19 @@ DIFFERENT = {
         "sub.f32 %f5, 0fFF800000, %f1; add.sat.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f3; add.sat.f32 %f40, %f5, %f2;"
     ),
     "the order of sums": ("add.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;", "add.f32 %f5, %f2, %f3; add.f32 %f40, %f1, %f5;"),
-    "the order of products": ("mul.f32 %f5, %f1, %f2; mul.f32 %f40, %f5, %f3;", "mul.f32 %f5, %f2, %f3; mul.f32 %f40, %f1, %f5;"),
+    "the association of products": ("mul.f32 %f5, %f1, %f2; mul.f32 %f40, %f5, %f3;", "mul.f32 %f5, %f2, %f3; mul.f32 %f40, %f1, %f5;"),
     "fusing": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "mul.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;"),
-    "fusing with one half": ("fma.rn.f32 %f40, %f11, %f2, %f3;", "mul.f32 %f5, %f11, %f2; add.f32 %f40, %f5, %f3;"),
-    "fusing products of bfloats": ("fma.rn.f32 %f40, %f14, %f15, %f3;", "mul.f32 %f5, %f14, %f15; add.f32 %f40, %f5, %f3;"),
-    "fusing a half and a number that fp16 does not hold": (
+    "fusing with a factor of one half": ("fma.rn.f32 %f40, %f11, %f2, %f3;", "mul.f32 %f5, %f11, %f2; add.f32 %f40, %f5, %f3;"),
+    "fusing products of bf16 values": ("fma.rn.f32 %f40, %f14, %f15, %f3;", "mul.f32 %f5, %f14, %f15; add.f32 %f40, %f5, %f3;"),
+    "fusing an fp16 value and a constant that is not exact in fp16": (
         "fma.rn.f32 %f40, %f11, 0f3DCCCCCD, %f3;", "mul.f32 %f5, %f11, 0f3DCCCCCD; add.f32 %f40, %f5, %f3;"
     ),
-    "a fused product's place": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f1, %f3, %f2;"),
+    "the position of a fused product": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f1, %f3, %f2;"),
     "zero": ("add.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, %f1;"),
     "zero before a negation": (
         "add.f32 %f5, %f1, 0f00000000; neg.f32 %f40, %f5;", "neg.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;"
     ),
-    "from zero twice": ("sub.f32 %f5, 0f00000000, %f1; sub.f32 %f40, 0f00000000, %f5;", "mov.f32 %f40, %f1;"),
+    "subtraction from zero twice": ("sub.f32 %f5, 0f00000000, %f1; sub.f32 %f40, 0f00000000, %f5;", "mov.f32 %f40, %f1;"),
     "zero before a negated product": (
         "sub.f32 %f5, 0f00000000, %f1; mul.f32 %f40, %f5, %f2;",
         "add.f32 %f5, %f1, 0f00000000; mul.f32 %f6, %f5, %f2; neg.f32 %f40, %f6;",
@@ -194,18 +194,18 @@ DIFFERENT = {
         "sub.f32 %f5, 0f00000000, %f1; cvt.f64.f32 %g1, %f5; mov.b64 %d40, %g1;",
         "add.f32 %f5, %f1, 0f00000000; cvt.f64.f32 %g1, %f5; neg.f64 %g1, %g1; mov.b64 %d40, %g1;",
     ),
-    "a square of halves in fp16": ("mul.f16 %h5, %h1, %h1; mul.f16 %h40, %h5, %h2;", "mul.f16 %h5, %h1, %h2; mul.f16 %h40, %h5, %h1;"),
+    "a square in fp16": ("mul.f16 %h5, %h1, %h1; mul.f16 %h40, %h5, %h2;", "mul.f16 %h5, %h1, %h2; mul.f16 %h40, %h5, %h1;"),
     "a product with zero": ("mul.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, 0f00000000;"),
-    "a value less itself": ("sub.f32 %f40, %f1, %f1;", "mov.f32 %f40, 0f00000000;"),
-    "minus infinity to a dropping maximum": ("max.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
-    "maxima with other numbers": ("max.f32 %f40, %f1, 0f3F800000;", "max.f32 %f40, %f1, 0f40000000;"),
-    "a maximum with a number and with a zero": ("max.f32 %f40, %f1, 0f80000000;", "max.f32 %f40, %f1, 0f00000000;"),
-    "a clamp below minus zero and zero": ("max.f32 %f5, %f1, 0f80000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f80000000;"),
-    "signed and unsigned minima with a number": ("min.s32 %r40, %r1, 7;", "min.u32 %r40, %r1, 7;"),
-    "maxima of other leaves": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),
+    "a value minus itself": ("sub.f32 %f40, %f1, %f1;", "mov.f32 %f40, 0f00000000;"),
+    "a NaN-dropping maximum with minus infinity": ("max.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
+    "maxima with different constants": ("max.f32 %f40, %f1, 0f3F800000;", "max.f32 %f40, %f1, 0f40000000;"),
+    "a maximum with a constant and with a zero": ("max.f32 %f40, %f1, 0f80000000;", "max.f32 %f40, %f1, 0f00000000;"),
+    "a clamp at minus zero plus zero": ("max.f32 %f5, %f1, 0f80000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f80000000;"),
+    "signed and unsigned minima with a constant": ("min.s32 %r40, %r1, 7;", "min.u32 %r40, %r1, 7;"),
+    "maxima of different loads": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),
     "a maximum and a minimum": ("max.f32 %f40, %f1, %f2;", "min.f32 %f40, %f1, %f2;"),
-    "propagating and dropping": ("max.NaN.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f2;"),
-    "propagating inside dropping": (
+    "NaN-propagating and NaN-dropping maxima": ("max.NaN.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f2;"),
+    "a NaN-propagating inside a NaN-dropping maximum": (
         "max.NaN.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f1, %f2; max.NaN.f32 %f40, %f5, %f3;"
     ),
     "flushing a sum": ("add.ftz.f32 %f40, %f1, %f2;", "add.f32 %f40, %f1, %f2;"),
@@ -228,49 +228,49 @@ DIFFERENT = {
     "quotients of three kinds": ("div.full.f32 %f40, %f1, %f2;", "div.approx.f32 %f40, %f1, %f2;"),
     "an exact quotient": ("div.rn.f32 %f40, %f1, %f2;", "div.full.f32 %f40, %f1, %f2;"),
     "an exact root": ("sqrt.rn.f32 %f40, %f1;", "sqrt.approx.f32 %f40, %f1;"),
-    "sides of a choice": ("selp.f32 %f40, %f3, %f4, %p1;", "selp.f32 %f40, %f4, %f3, %p1;"),
-    "a choice and a maximum": ("setp.gt.f32 %p2, %f1, %f2; selp.f32 %f40, %f1, %f2, %p2;", "max.f32 %f40, %f1, %f2;"),
-    "a bound of magnitudes and of numbers": (
+    "exchanged operands of a select": ("selp.f32 %f40, %f3, %f4, %p1;", "selp.f32 %f40, %f4, %f3, %p1;"),
+    "a select and a maximum": ("setp.gt.f32 %p2, %f1, %f2; selp.f32 %f40, %f1, %f2, %p2;", "max.f32 %f40, %f1, %f2;"),
+    "a minimum of magnitudes and a clamp": (
         "min.xorsign.abs.f32 %f40, %f1, 0f42FE0000;", "max.f32 %f5, %f1, 0fC2FE0000; min.f32 %f40, %f5, 0f42FE0000;"
     ),
-    "bounds of magnitudes": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "max.xorsign.abs.f32 %f40, %f1, %f2;"),
-    "a bound of magnitudes and its signs": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "abs.f32 %f5, %f1; min.xorsign.abs.f32 %f40, %f5, %f2;"),
-    "the number of a maximum beside a guarded zero": tuple(
+    "a minimum and a maximum of magnitudes": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "max.xorsign.abs.f32 %f40, %f1, %f2;"),
+    "a minimum of magnitudes and its signs": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "abs.f32 %f5, %f1; min.xorsign.abs.f32 %f40, %f5, %f2;"),
+    "the constant of a maximum next to a guarded zero": tuple(
         f"max.f32 %f5, %f1, {number}; sub.f32 %f6, %f2, %f5; ex2.approx.ftz.f32 %f7, %f6;"
         "sub.f32 %f8, 0fFF800000, %f3; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f40, %f7, %f9;"
         for number in ("0f3F800000", "0f40000000")
     ),
-    "the numbers of maxima of integers beside a guarded zero": tuple(
+    "the constants of integer maxima next to a guarded zero": tuple(
         f"max.s32 %r5, %r1, {number}; cvt.rn.f32.s32 %f7, %r5;"
         "sub.f32 %f8, 0fFF800000, %f3; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f40, %f7, %f9;"
         for number in (1, 2)
     ),
-    "a guard within a maximum beside a guarded zero": tuple(
+    "a guard inside a maximum next to a guarded zero": tuple(
         f"sub.f32 %f8, 0fFF800000, {guard}; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f10, %f1, %f9; max.f32 %f11, %f10, %f2;"
         "sub.f32 %f12, 0fFF800000, %f4; ex2.approx.ftz.f32 %f13, %f12; add.f32 %f40, %f11, %f13;"
         for guard in ("%f2", "%f3")
     ),
     "an unordered comparison": ("setp.ltu.f32 %p2, %f1, %f2; selp.f32 %f40, %f3, %f4, %p2;", "selp.f32 %f40, %f3, %f4, %p1;"),
-    "halves the other way": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
-    "the top bit of one number and of another": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
-    "numbers that meet in their low bits": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
+    "swapped halves": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
+    "the top bits of two values": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
+    "values whose low bits are shifted to the top": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
     "factors modulo the width": ("mul.lo.s64 %d40, %d5, 0x8000000000000001;", "mov.b64 %d40, %d5;"),
     "an atomic sum and a sum": ("red.global.add.f32 [%d0], %f1; // %f40\n ret;", "ld.global.f32 %f5, [%d0]; add.f32 %f40, %f5, %f1;"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("left", "right"), EQUAL.values(), ids=EQUAL.keys())
-def test_one_form(left: str, right: str) -> None:
+def test_equal_canonical_forms(left: str, right: str) -> None:
     assert form(left) == form(right)
 
 
 @pytest.mark.parametrize(("left", "right"), DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_two_forms(left: str, right: str) -> None:
+def test_different_canonical_forms(left: str, right: str) -> None:
     assert form(left) != form(right)
 
 
-def test_two_hundred_top_bits_are_two_hundred_forms() -> None:
-    """A form that kept a few bits of its operand's hash would meet another's."""
+def test_two_hundred_shifts_have_two_hundred_forms() -> None:
+    """A form with only a few bits of its operand's hash would collide with another."""
     body = "".join(
         f"ld.global.b64 %d5, [%d1+{8 * i}]; shl.b64 %d5, %d5, 63; st.global.b64 [%d0+{8 * i}], %d5;" for i in range(200)
     )
@@ -278,7 +278,7 @@ def test_two_hundred_top_bits_are_two_hundred_forms() -> None:
     assert len(set(found.values())) == len(found) == 200
 
 
-def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
+def test_a_square_of_lanes_with_different_nan_flags() -> None:
     body = """
         neg.f32 %f5, %f1; neg.f32 %f5, %f5; setp.lt.u32 %p3, %r0, 2; selp.f32 %f6, %f5, %f2, %p3;
         max.f32 %f7, %f6, %f6; fma.rn.f32 %f8, %f7, %f6, %f3; mul.f32 %f9, %f6, %f6;
@@ -304,15 +304,15 @@ def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
         ("min.ftz.xorsign.abs.f32", 0x80000001, 0x42FE0000, 0x80000000),
     ],
 )
-def test_an_extremum_of_magnitudes_takes_the_signs_exclusive_or(
+def test_an_extremum_of_magnitudes_has_the_exclusive_or_of_the_signs(
     opcode: str, left: int, right: int, result: int
 ) -> None:
     body = f"mov.b32 %f1, {left}; mov.b32 %f2, {right}; {opcode} %f3, %f1, %f2; st.global.b32 [%d0], %f3;"
     assert known(run(body, threads=1)[0]) == {0: (32, result)}
 
 
-def test_a_known_zero_in_one_lane_leaves_the_others_their_rules_where_all_is_finite() -> None:
-    """A masked load gives lanes a zero; products of halves are exact in the others whether fused or not."""
+def test_finite_rules_apply_next_to_a_lane_with_a_known_zero() -> None:
+    """A masked load returns zero in some lanes; in the others, products of fp16 values are exact, fused or not."""
     start = """
         ld.global.b16 %h1, [%d1]; ld.global.b16 %h2, [%d1+2]; ld.global.f32 %f3, [%d1+4]; setp.ne.u32 %p3, %r0, 1;
         cvt.f32.f16 %f1, %h1; cvt.f32.f16 %f2, %h2; selp.f32 %f1, %f1, 0f00000000, %p3; add.f32 %f3, %f3, 0f00000000;
@@ -326,7 +326,7 @@ def test_a_known_zero_in_one_lane_leaves_the_others_their_rules_where_all_is_fin
     assert [len(set(words)) for words in fused] == [2, 2]
 
 
-def test_a_known_factor_of_each_block_enters_its_own_product() -> None:
+def test_a_known_factor_that_differs_between_blocks() -> None:
     body = """
         mov.u32 %r1, %ctaid.x; add.u32 %r2, %r1, 3; cvt.rn.f32.u32 %f1, %r2; neg.f32 %f1, %f1; ld.global.f32 %f2, [%d1]; mul.f32 %f3, %f1, %f2;
         mul.lo.u32 %r3, %r1, 4; cvt.u64.u32 %d5, %r3; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f3;
@@ -339,7 +339,7 @@ def test_a_known_factor_of_each_block_enters_its_own_product() -> None:
     assert [{0: found[4 * block]} for block in range(3)] == single
 
 
-def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
+def test_an_approximation_of_a_loop_counter_raises() -> None:
     body = """
         mov.f32 %f1, 0f3F000000; mov.b32 %r5, 0;
         Q: ex2.approx.ftz.f32 %f2, %f1; add.f32 %f1, %f1, 0f3F000000; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 2; @%p2 bra Q;
@@ -350,7 +350,7 @@ def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
 
 
 def finite_form(body: str) -> object:
-    """The canonical form of %f40 where all is finite."""
+    """Return the canonical form of %f40 under the assumption `finite`."""
     return checked_outputs(*run(LOADS + body + STORES["f"], threads=1, assume=frozenset({"finite"})))[1].words.tolist()
 
 
@@ -366,7 +366,7 @@ PLUS_ZERO = "add.f32 %f40, %f1, 0f00000000;"
         "sub.f32 %f5, 0f00000000, %f2; mul.f32 %f6, %f5, %f5; fma.rn.f32 %f40, %f6, 0f00000000, %f1;",
     ],
 )
-def test_products_that_are_plus_zero_where_all_is_finite(body: str) -> None:
+def test_products_that_are_plus_zero_under_finite(body: str) -> None:
     assert finite_form(body) == finite_form(PLUS_ZERO)
     assert form(body) != form(PLUS_ZERO)
 
@@ -385,7 +385,7 @@ def test_products_that_are_a_zero_of_either_sign(body: str) -> None:
 
 
 @pytest.mark.parametrize("divisor", ["0f20000000", "0f3F800000", "0f5F000000"])
-def test_zero_over_a_known_number(divisor: str) -> None:
+def test_zero_divided_by_a_known_number(divisor: str) -> None:
     assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") == form(PLUS_ZERO)
     assert form(f"div.full.f32 %f5, 0f80000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)
 
@@ -393,5 +393,5 @@ def test_zero_over_a_known_number(divisor: str) -> None:
 @pytest.mark.parametrize(
     "divisor", ["0f1FFFFFFF", "0f5F000001", "0f00000000", "0f7F800000", "0f7FC00000", "0fBF800000", "%f2"]
 )
-def test_zero_over_other_numbers(divisor: str) -> None:
+def test_zero_divided_by_other_numbers(divisor: str) -> None:
     assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)

@@ -42,7 +42,7 @@ $L__BB0_1:
 """
 
 
-def refusal(text: str | bytes) -> AssemblyError:
+def error_of(text: str | bytes) -> AssemblyError:
     with pytest.raises(AssemblyError) as caught:
         parse(text, "bad.ptx")
     assert caught.value.file == "bad.ptx"
@@ -65,18 +65,18 @@ def refusal(text: str | bytes) -> AssemblyError:
         (HEAD + "/* never", 4, "never closed"),
         (HEAD + '.file 1 "abc\n', 4, "string is never closed"),
         (HEAD + '.file 1 "a"\n.file 1 "b"\n', 5, "given twice"),
-        (HEAD + ".section .debug {\n", 4, "no directive"),
+        (HEAD + ".section .debug {\n", 4, "not a directive"),
         (HEAD + ".alias f, g;", 4, "not supported"),
-        (HEAD + ".entry k(\n.param .u32 a,\n.param .u33 b\n){ret;}", 6, ".u33 is not a type"),
+        (HEAD + ".entry k(\n.param .u32 a,\n.param .u33 b\n){ret;}", 6, ".u33 is not a supported type"),
         (HEAD + ".entry k(.param .u32 a, .param .u32 a){ret;}", 4, "a is declared twice"),
         (HEAD + ".entry k(.param .u32 a,){ret;}", 4, "not a parameter"),
-        (HEAD + ".func k(.reg .u32 a){ret;}", 4, "register parameters are not read"),
+        (HEAD + ".func k(.reg .u32 a){ret;}", 4, "register parameters are not supported"),
         (HEAD + ".entry k(.param .b8 a[]){ret;}", 4, "no size"),
-        (HEAD + ".entry k(){ret;}\n.entry k(){ret;}", 5, "k is declared or defined twice"),
-        (HEAD + ".func f(.param .b32 x);\n.func f(.param .b64 x){ret;}", 5, "not alike"),
+        (HEAD + ".entry k(){ret;}\n.entry k(){ret;}", 5, "k is defined twice"),
+        (HEAD + ".func f(.param .b32 x);\n.func f(.param .b64 x){ret;}", 5, "declared differently elsewhere"),
         (HEAD + ".func f();\n.entry k(){ret;}", 4, "f is declared here and never defined"),
-        (HEAD + ".entry k()\n.wide\n{ret;}", 5, "follows the head of k"),
-        (HEAD + ".entry k(){ret;};", 4, "no directive"),
+        (HEAD + ".entry k()\n.wide\n{ret;}", 5, "follows the signature of k"),
+        (HEAD + ".entry k(){ret;};", 4, "not a directive"),
         (HEAD + ".entry k(.param .u32 s){ret;}\n.shared .b8 s[4];", 4, "a name of the module"),
         (HEAD + ".shared .b8 s[4] = {1};", 4, "no initial values"),
         (HEAD + ".shared .b8 s[];", 4, "no size"),
@@ -86,14 +86,14 @@ def refusal(text: str | bytes) -> AssemblyError:
         (HEAD + ".global .f32 s = 1;", 4, "is an integer"),
         (HEAD + ".global .b32 s = 0f3F800000;", 4, "width"),
         (HEAD + ".global .b8 s[99999999999] = {1};", 4, "at most"),
-        (HEAD + '.global .b8 s[3] = "hi";', 4, "no directive"),
+        (HEAD + '.global .b8 s[3] = "hi";', 4, "not a directive"),
         (HEAD + ".shared .align 3 .b8 s[4];", 4, "power of two"),
         (HEAD + ".shared .align 4 .align 4 .b8 s[4];", 4, "twice"),
         (HEAD + ".shared .pred s;", 4, "predicate"),
     ],
 )
-def test_modules(text: str | bytes, line: int, words: str) -> None:
-    error = refusal(text)
+def test_module_errors(text: str | bytes, line: int, words: str) -> None:
+    error = error_of(text)
     assert error.line == line
     assert words in error.reason
 
@@ -110,7 +110,7 @@ def test_modules(text: str | bytes, line: int, words: str) -> None:
         ("ret;; }", "not an instruction"),
         ("ret;", "never closed"),
         ("{ ret; ", "never closed"),
-        ("ret; } }", "no directive"),
+        ("ret; } }", "not a directive"),
         ("mov.b32 %r1, %r10; }", "register '%r10' is not declared"),
         ("mov.b32 %r01, 0; }", "register '%r01' is not declared"),
         ("mov.b32 %x, 0; }", "register '%x' is not declared"),
@@ -132,11 +132,11 @@ def test_modules(text: str | bytes, line: int, words: str) -> None:
         (".reg .b32 %r1; mov.b32 %r1, 0; }", "%r1 is declared twice"),
         (".reg .b32 %r<3>; }", "%r is declared twice"),
         (".reg .b32 t<20>; .reg .b32 t1<3>; mov.b32 t12, 0; }", "t12 is declared twice"),
-        (".reg .b32 %laneid; }", "keeps for itself"),
-        (".reg .b32 %envreg<3>; mov.b32 %envreg1, 0; }", "keeps for itself"),
-        ("_: ret; }", "keeps for itself"),
+        (".reg .b32 %laneid; }", "is reserved by PTX"),
+        (".reg .b32 %envreg<3>; mov.b32 %envreg1, 0; }", "is reserved by PTX"),
+        ("_: ret; }", "is reserved by PTX"),
         (".reg .b32 t$1; }", "'$' in its name"),
-        (".reg .b33 t; }", ".b33 is not a type"),
+        (".reg .b33 t; }", ".b33 is not a supported type"),
         (".reg .b32 ; }", "not the name of a register"),
         (".reg; }", "lists no registers"),
         (".reg .b32 t<; }", "not the name of a register"),
@@ -171,33 +171,33 @@ def test_modules(text: str | bytes, line: int, words: str) -> None:
         ("{" * 70 + "}" * 71, "deeper than 64"),
     ],
 )
-def test_bodies(body: str, words: str) -> None:
-    assert words in refusal(ENTRY + body).reason
+def test_body_errors(body: str, words: str) -> None:
+    assert words in error_of(ENTRY + body).reason
 
 
 def test_the_line_is_that_of_the_instruction() -> None:
-    assert refusal(ENTRY + "\n/*\n*/ ret; L: // x\n{\n mov.b32\n%r1, %r77; } }").line == 9
+    assert error_of(ENTRY + "\n/*\n*/ ret; L: // x\n{\n mov.b32\n%r1, %r77; } }").line == 9
 
 
 def test_the_size_limit_is_checked_first() -> None:
-    assert refusal(b"\xff" * (lexer.LIMIT + 1)).reason == (
+    assert error_of(b"\xff" * (lexer.SIZE_LIMIT + 1)).reason == (
         "the text has 33554433 bytes; the parser reads at most 33554432"
     )
-    assert refusal("x" * (lexer.LIMIT + 1)).line == 1
+    assert error_of("x" * (lexer.SIZE_LIMIT + 1)).line == 1
 
 
-def test_every_cut_is_refused() -> None:
+def test_every_truncation_raises() -> None:
     assert parse(SAMPLE, "sample.ptx").kernel().labels == {"$L__BB0_1": 1, "wait$1": 3}
     end = SAMPLE.rindex("}")
     for length in range(end + 1):
-        refusal(SAMPLE[:length])
+        error_of(SAMPLE[:length])
 
 
-def test_every_missing_semicolon_is_refused() -> None:
+def test_every_missing_semicolon_raises() -> None:
     places = [place for place, character in enumerate(SAMPLE) if character == ";"]
     assert len(places) == 15
     for place in places:
-        refusal(SAMPLE[:place] + SAMPLE[place + 1 :])
+        error_of(SAMPLE[:place] + SAMPLE[place + 1 :])
 
 
 def read(text: str | bytes) -> Module | AssemblyError:
@@ -268,5 +268,5 @@ def test_shuffled_tokens_raise_nothing_else() -> None:
 def test_time_is_linear(unit: str) -> None:
     started = time.perf_counter()
     read(ENTRY + unit * (1_000_000 // len(unit)))
-    # A quadratic reading of a million characters would take hours; this bound only tells the two apart.
+    # Quadratic time for a million characters would be hours; the bound only distinguishes the two.
     assert time.perf_counter() - started < 60

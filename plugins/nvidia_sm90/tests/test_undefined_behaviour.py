@@ -1,6 +1,6 @@
-"""Kernels whose result the machine does not define are never read as if it did.
+"""Kernels with undefined results are Unknown.
 
-Each stands beside one that is defined and would have the same tree.
+Each is paired with a kernel of defined result that would have the same expression DAG.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
 """
 
 
-def reading(body: str, threads: int) -> AnalysisResult:
+def analysis(body: str, threads: int) -> AnalysisResult:
     launch = Launch.model_validate(
         {"file": "k.ptx", "entry": "k", "grid": [1], "block": [threads], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )
@@ -70,22 +70,22 @@ st.global.b32 [%rd5], %r6;"""
         (COPY.format(size=16), 32),
         ("ld.global.b32 %r5, [%rd4+4]; st.global.b32 [%rd5], %r5;", 32),
     ],
-    ids=["every reader is waited for", "in place with a barrier", "a copy of its size", "aligned"],
+    ids=["waits for every reader", "in place with a barrier", "a copy of its whole size", "aligned"],
 )
-def test_the_defined_ones_are_read(body: str, threads: int) -> None:
-    assert reading(body, threads).unknown is None
+def test_defined_kernels_are_analysed(body: str, threads: int) -> None:
+    assert analysis(body, threads).unknown is None
 
 
 def test_a_warp_overwrites_what_another_warp_may_still_read() -> None:
-    assert reading(LAST_READER.format(between="bar.warp.sync -1;"), 64).signature is None
+    assert analysis(LAST_READER.format(between="bar.warp.sync -1;"), 64).signature is None
 
 
 def test_a_thread_overwrites_global_memory_that_another_may_still_read() -> None:
-    assert reading(IN_PLACE.format(between=""), 64).signature is None
+    assert analysis(IN_PLACE.format(between=""), 64).signature is None
 
 
-def test_a_copy_of_more_bytes_than_it_has() -> None:
-    assert reading(COPY.format(size=17), 32).signature is None
+def test_a_copy_with_a_source_size_above_its_size() -> None:
+    assert analysis(COPY.format(size=17), 32).signature is None
 
 
 @pytest.mark.parametrize(
@@ -98,16 +98,16 @@ def test_a_copy_of_more_bytes_than_it_has() -> None:
     ],
     ids=["load", "vector store", "asynchronous copy"],
 )
-def test_an_access_that_is_not_aligned(body: str) -> None:
-    assert reading(body, 32).signature is None
+def test_an_unaligned_access(body: str) -> None:
+    assert analysis(body, 32).signature is None
 
 
-def test_a_shuffle_by_threads_that_its_mask_leaves_out() -> None:
+def test_a_shuffle_by_threads_outside_its_member_mask() -> None:
     body = "ld.global.b32 %r5, [%rd4]; shfl.sync.bfly.b32 %r6, %r5, 1, 31, 3; st.global.b32 [%rd5], %r6;"
-    assert reading(body, 32).signature is None
+    assert analysis(body, 32).signature is None
 
 
-def test_a_wait_that_is_tried_once() -> None:
+def test_a_wait_without_a_retry() -> None:
     body = """setp.eq.s32 %p1, %r1, 0;
 @%p1 mbarrier.init.shared.b64 [%r2], 1;
 bar.sync 0;
@@ -117,4 +117,4 @@ setp.eq.s32 %p2, %r1, 32;
 mbarrier.try_wait.parity.shared.b64 %p3, [%r2], 0;
 selp.b32 %r6, %r5, 0, %p3;
 st.global.b32 [%rd5], %r6;"""
-    assert reading(body, 64).signature is None
+    assert analysis(body, 64).signature is None

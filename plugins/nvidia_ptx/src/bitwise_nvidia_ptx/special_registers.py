@@ -1,0 +1,104 @@
+"""The special registers of PTX: their names, their values in a launch, and which of them a launch fixes.
+
+Source: PTX ISA 8.7, "Special Registers".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.values.symbolic_vector import Array
+
+_WITH_AXES = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+_SCALARS = (
+    "warpid",
+    "nwarpid",
+    "laneid",
+    "smid",
+    "nsmid",
+    "gridid",
+    "is_explicit_cluster",
+    "cluster_ctarank",
+    "cluster_nctarank",
+    "lanemask_eq",
+    "lanemask_le",
+    "lanemask_lt",
+    "lanemask_ge",
+    "lanemask_gt",
+    "clock",
+    "clock_hi",
+    "clock64",
+    "globaltimer",
+    "globaltimer_lo",
+    "globaltimer_hi",
+    "total_smem_size",
+    "aggr_smem_size",
+    "dynamic_smem_size",
+    "current_graph_exec",
+    "reserved_smem_offset_begin",
+    "reserved_smem_offset_end",
+    "reserved_smem_offset_cap",
+    "reserved_smem_offset_0",
+    "reserved_smem_offset_1",
+)
+SPECIAL_REGISTERS = frozenset(
+    [f"%{name}{part}" for name in _WITH_AXES for part in ("", ".x", ".y", ".z", ".w")]
+    + [f"%{name}" for name in _SCALARS]
+    + [f"%envreg{n}" for n in range(32)]
+    + [f"%pm{n}{wide}" for n in range(8) for wide in ("", "_64")]
+)
+"""The names of all special registers."""
+
+_FIXED_PREFIXES = (
+    "%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%lanemask", "WARP_SZ", "%cluster",
+)  # fmt: skip
+"""Prefixes of the special registers that the launch fixes (those of clusters are 0 or 1 without clusters)."""
+
+GRID_DEPENDENT = frozenset(f"{name}.{axis}" for name in ("%clusterid", "%nclusterid") for axis in "xyz")
+"""Special registers that the grid determines, other than the block's coordinates and the grid's extents."""
+
+
+def fixed_by_launch(register: str) -> bool:
+    """Return whether a launch fixes the value of a special register."""
+    return register.startswith(_FIXED_PREFIXES)
+
+
+def fill_special_registers(machine: Machine, launch: Launch) -> None:
+    """Set the special registers that the launch fixes; `machine.special["block"]` holds the linear block indices."""
+    block = machine.special["block"].astype(np.uint32)
+    thread = np.arange(machine.threads, dtype=np.uint32)[None]
+    size = machine.block
+    grid = launch.grid
+    special = machine.special
+    for axis, value in zip("xyz", _coordinates(block, grid), strict=True):
+        special[f"%ctaid.{axis}"] = value
+    for axis, value in zip("xyz", _coordinates(thread, size), strict=True):
+        special[f"%tid.{axis}"] = value
+    for index, axis in enumerate("xyz"):
+        special[f"%ntid.{axis}"] = literal(size[index], 32)
+        special[f"%nctaid.{axis}"] = literal(grid[index], 32)
+        special[f"%cluster_ctaid.{axis}"] = literal(0, 32)
+        special[f"%cluster_nctaid.{axis}"] = literal(1, 32)
+        special[f"%clusterid.{axis}"] = special[f"%ctaid.{axis}"]
+        special[f"%nclusterid.{axis}"] = literal(grid[index], 32)
+    special["%laneid"] = thread & np.uint32(31)
+    special["%warpid"] = thread >> np.uint32(5)
+    special["%nwarpid"] = literal(-(-machine.threads // 32), 32)
+    special["%cluster_ctarank"] = literal(0, 32)
+    special["%cluster_nctarank"] = literal(1, 32)
+    lane = thread & np.uint32(31)
+    special["%lanemask_lt"] = (np.uint32(1) << lane) - np.uint32(1)
+    special["%lanemask_eq"] = np.uint32(1) << lane
+    special["%lanemask_le"] = special["%lanemask_lt"] | special["%lanemask_eq"]
+    special["%lanemask_gt"] = ~special["%lanemask_le"]
+    special["%lanemask_ge"] = ~special["%lanemask_lt"]
+    special["WARP_SZ"] = literal(32, 32)
+
+
+def _coordinates(index: Array, extent: tuple[int, int, int]) -> list[Array]:
+    """Return x, y and z of linear indices; those of an axis of extent 1 are a literal 0."""
+    x, y, _ = (np.uint32(each) for each in extent)
+    values = [index % x, index // x % y, index // (x * y)]
+    return [literal(0, 32) if extent[axis] == 1 else value for axis, value in enumerate(values)]
