@@ -195,7 +195,7 @@ class Known:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise NotCovered("there is no device")
 
-    def explained(self, problem: GEMMProblem, configuration: Any, records: Path | None = None) -> Explanation:
+    def explain(self, problem: GEMMProblem, configuration: Any, records: Path | None = None) -> Explanation:
         if configuration is None:
             raise NotCovered(f"which algorithm runs for {problem.m} is not known; records: {records}")
         if configuration.keys() != {"parts"}:

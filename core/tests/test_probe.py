@@ -20,7 +20,7 @@ from bitwise_core.probing import (
     tree_shape,
 )
 from bitwise_core.probing.elimination import normal_draw, wide_draw
-from bitwise_core.probing.summation_tree import evaluate, in_order, nested
+from bitwise_core.probing.summation_tree import canonical_tree, evaluate, from_nested
 
 Floats = npt.NDArray[np.float32]
 
@@ -78,12 +78,12 @@ def test_orders_that_numpy_was_told_are_read_back(
     found = reveal(reduction_instrument(function, 64, length))
     assert found.tree is not None
     assert describe_shape(tree_shape(found.tree)) == expected
-    assert (found.open, found.dropped) == ((), ())
+    assert (found.unresolved, found.dropped) == ((), ())
 
 
 def test_positions_that_reach_no_output_are_found() -> None:
     found = reveal(reduction_instrument(lambda x: chain(x[:, :-8]), 32, 72))
-    assert found.tree == nested(left_to_right(range(64)))
+    assert found.tree == from_nested(left_to_right(range(64)))
     assert found.dropped == tuple(range(64, 72))
 
 
@@ -107,14 +107,14 @@ def blocked(length: int, span: int, width: int = 1) -> SumTree:
     total = parts[0]
     for part_sum in parts[1:]:
         total = (total, part_sum)
-    return nested(total)
+    return from_nested(total)
 
 
 @pytest.mark.parametrize(("seed", "walk"), [(0, None), (0, "pivots"), (1, "pivots"), (2, "pivots")])
 def test_the_walks_agree(seed: int, walk: str | None) -> None:
     tree = blocked(200, 64, 16)
     found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 64, 200), seed, walk)
-    assert (found.tree, found.walk) == (tree, walk or "neighbours")
+    assert (found.tree, found.method) == (tree, walk or "neighbours")
 
 
 @st.composite
@@ -125,13 +125,13 @@ def trees(draw: st.DrawFn) -> SumTree:
         size = min(len(parts), draw(st.sampled_from([2, 2, 2, 3, 4])))
         low = draw(st.integers(0, len(parts) - size))
         parts[low : low + size] = [tuple(parts[low : low + size])]
-    return nested(parts[0])
+    return from_nested(parts[0])
 
 
 @given(trees())
 def test_any_tree_is_read_back(tree: SumTree) -> None:
     found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 16, len(tree.leaves)))
-    assert (found.tree, found.open) == (tree, ())
+    assert (found.tree, found.unresolved) == (tree, ())
 
 
 @given(trees())
@@ -141,9 +141,9 @@ def test_a_tree_foretells_its_experiments(tree: SumTree) -> None:
         below.append(set().union(*({child} if child >= 0 else below[~child] for child in node)))
     first, second = np.triu_indices(len(tree.leaves), 1)
     expected = [min(len(each) for each in below if {a, b} <= each) for a, b in zip(first, second, strict=True)]
-    assert tree.joined(first, second).tolist() == expected
+    assert tree.common_node_sizes(first, second).tolist() == expected
     assert tree.sizes.tolist() == [len(each) for each in below]
-    assert in_order(tree.nodes, len(tree.nodes) - 1) == tree
+    assert canonical_tree(tree.nodes, len(tree.nodes) - 1) == tree
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_tree_foretells_its_experiments(tree: SumTree) -> None:
 )  # fmt: skip
 def test_what_is_no_plain_sum_stays_open(function: Callable[[Floats], Floats], sentence: str) -> None:
     found = reveal(reduction_instrument(function, 16, 40))
-    assert (found.tree, found.open) == (None, (sentence,))
+    assert (found.tree, found.unresolved) == (None, (sentence,))
 
 
 def test_an_order_that_depends_on_the_row_stays_open() -> None:
@@ -170,7 +170,7 @@ def test_an_order_that_depends_on_the_row_stays_open() -> None:
 
     found = reveal(reduction_instrument(by_row, 16, 40))
     assert found.tree is None
-    assert len(found.open) == 1
+    assert len(found.unresolved) == 1
 
 
 def test_elements_of_a_product_that_disagree_stay_open() -> None:
@@ -185,7 +185,7 @@ def test_elements_of_a_product_that_disagree_stay_open() -> None:
 
     found = reveal(product_instrument(product, 16, 4, 24))
     assert found.tree is None
-    assert "do not return one count from every output" in found.open[0]
+    assert "do not return one count from every output" in found.unresolved[0]
 
 
 @pytest.mark.parametrize(("m", "n"), [(16, 4), (4, 16), (1, 8), (8, 1)])
@@ -245,7 +245,7 @@ def test_candidates_part_on_fresh_draws() -> None:
         lambda random: (normal_draw(random, (8, 96)).astype(np.float32),),
     )
     assert found.survivors == ("spans of 24",)
-    assert found.parted == {"spans of 24": None, "spans of 32": 0}
+    assert found.first_difference == {"spans of 24": None, "spans of 32": 0}
 
 
 def test_draws_are_seeded_and_wide_ones_are_wide() -> None:

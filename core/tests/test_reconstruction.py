@@ -29,7 +29,7 @@ from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.hardware import Hardware, Units
 from bitwise_core.numerics.mma import FlooredSum, FusedSum, MmaSpec
 from bitwise_core.probing.operand_arrays import TYPES, PatternArrays
-from bitwise_core.probing.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same
+from bitwise_core.probing.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same_computation
 
 NAMES = {ours: theirs for theirs, ours in TYPES.items()}
 
@@ -106,18 +106,18 @@ def read_back(desc: GEMMDesc, **options: Any) -> Reconstruction:
 )  # fmt: skip
 def test_descriptors_are_read_back(desc: GEMMDesc) -> None:
     found = read_back(desc)
-    assert found.open == ()
+    assert found.unresolved == ()
     assert isinstance(found.desc, GEMMDesc)
-    assert same(found.desc, desc, UNITS)
+    assert same_computation(found.desc, desc, UNITS)
 
 
 def test_instructions_of_the_same_bits_are_named() -> None:
     found = read_back(single_pass(50, "fp16", MMA))
     assert isinstance(found.desc, GEMMDesc)
     assert found.desc.instruction == WIDE
-    assert found.alike == ("mma_k16_fp32_fp16_fp16_fp32_toy_1",)
-    assert same(found.desc, single_pass(50, "fp16", MMA), UNITS)
-    assert not same(found.desc, single_pass(50, "fp16", MMA8), UNITS)
+    assert found.equivalent_instructions == ("mma_k16_fp32_fp16_fp16_fp32_toy_1",)
+    assert same_computation(found.desc, single_pass(50, "fp16", MMA), UNITS)
+    assert not same_computation(found.desc, single_pass(50, "fp16", MMA8), UNITS)
 
 
 def test_what_the_draws_cannot_part_is_named() -> None:
@@ -125,8 +125,8 @@ def test_what_the_draws_cannot_part_is_named() -> None:
     desc = split_k(40, "fp16", WIDE, slices=2, tile=16, merge_dtype="fp16", output_dtype="fp16")
     found = read_back(desc, draws=0)
     assert found.desc is None
-    assert found.open[0].endswith("descriptors of this order return its bytes on every draw")
-    assert any(isinstance(each, GEMMDesc) and same(each, desc, UNITS) for each in found.survivors)
+    assert found.unresolved[0].endswith("descriptors of this order return its bytes on every draw")
+    assert any(isinstance(each, GEMMDesc) and same_computation(each, desc, UNITS) for each in found.survivors)
 
 
 def test_an_order_without_a_descriptor_is_open() -> None:
@@ -140,7 +140,7 @@ def test_an_order_without_a_descriptor_is_open() -> None:
         return (parts[0] + parts[2] + parts[1]).view(np.uint32)  # fmt: skip
 
     found = reconstruct_product(function, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
-    assert (found.desc, found.open) == (None, ("no descriptor has this order: its form is no nest of cuts",))
+    assert (found.desc, found.unresolved) == (None, ("no descriptor has this order: its form is no nest of cuts",))
 
     def doubled(a: Any, b: Any) -> Any:
         desc = single_pass(a.shape[1], "fp16", WIDE, output_dtype="fp32")
@@ -149,7 +149,7 @@ def test_an_order_without_a_descriptor_is_open() -> None:
 
     found = reconstruct_product(doubled, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
     assert (found.desc, found.survivors) == (None, ())
-    assert found.open == ("no descriptor of this order returns its bytes: 1 were tried",)
+    assert found.unresolved == ("no descriptor of this order returns its bytes: 1 were tried",)
 
 
 def test_values_that_are_left_out_in_the_middle_are_open() -> None:
@@ -159,7 +159,7 @@ def test_values_that_are_left_out_in_the_middle_are_open() -> None:
         return evaluate(desc, np.ascontiguousarray(a[:, kept]), np.ascontiguousarray(b[kept]), hardware=HARDWARE)
 
     found = reconstruct_product(function, 64, 1, 60, "float16", arrays=PatternArrays("float16"), units=UNITS)
-    assert found.open == ("4 positions reach no output and are not the last ones of k",)
+    assert found.unresolved == ("4 positions reach no output and are not the last ones of k",)
 
 
 def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
@@ -170,9 +170,9 @@ def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
     apart = made("fma", zero, pairs, Cut(layout="strided", count=2))
     twice = made("mul_add", pairs)
     fused = made("fma", zero, pairs)
-    assert same(apart, twice, UNITS)
-    assert not same(apart, made("fma", pairs, Cut(layout="strided", count=2)), UNITS)
-    assert not same(apart, fused, UNITS)
+    assert same_computation(apart, twice, UNITS)
+    assert not same_computation(apart, made("fma", pairs, Cut(layout="strided", count=2)), UNITS)
+    assert not same_computation(apart, fused, UNITS)
     # Any signs of the least products, of halves of them, and of zeros: 0x1A00 is 2^-75.
     random = np.random.default_rng(1)
     a = random.choice(np.array([0, 0x8000, 0x1A00, 0x9A00, 0x1A80, 0x9A80, 0x0001, 0x8001], np.uint16), (400, 8))
@@ -184,7 +184,7 @@ def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
 
 def test_computations_are_told_apart_by_their_roundings() -> None:
     base = split_k(300, "fp16", WIDE, slices=3, tile=64)
-    assert same(base, split_k(300, "fp16", MMA, slices=3, tile=32, remainder="spread").model_copy(
+    assert same_computation(base, split_k(300, "fp16", MMA, slices=3, tile=32, remainder="spread").model_copy(
         update={"k_cuts": (Cut(span=128),)}), UNITS)  # fmt: skip
     for other in (
         split_k(300, "fp16", WIDE, slices=3, tile=64, partial_dtype="fp16"),
@@ -192,11 +192,11 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
         split_k(300, "fp16", WIDE, slices=3, tile=64, k_dropped=1),
         split_k(300, "fp16", MMA8, slices=3, tile=64), single_pass(300, "fp16", WIDE),
     ):  # fmt: skip
-        assert not same(base, other, UNITS)
+        assert not same_computation(base, other, UNITS)
     chain = GEMMDesc(k=9, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path="fma", k_cuts=(Cut(span=4),))
     # An fma may round a negative product to -0, which a chain from +0 returns as +0: of fp16 no product is lost.
     started = chain.model_copy(update={"k_cuts": (Cut(span=4, start="zero"),)})
-    assert not same(chain, started, UNITS)
+    assert not same_computation(chain, started, UNITS)
     # Where +0 is added among additions decides nothing; before a rounding to fewer digits it does.
     inner = Cut(layout="strided", count=2, merge="halves")
     for cuts, others, equal in (
@@ -209,15 +209,15 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
         ),
     ):  # fmt: skip
         found = [chain.model_copy(update={"k": 8, "k_cuts": each}) for each in (cuts, others)]
-        assert same(found[0], found[1], UNITS) is equal
+        assert same_computation(found[0], found[1], UNITS) is equal
         outputs = [
             [evaluate(each, np.full((1, 8), 0x8001, dtype=np.uint16), np.full((8, 1), tiny, dtype=np.uint16)).item()
              for tiny in (0x0001, 0x3C00)] for each in found
         ]  # fmt: skip
         assert (outputs[0] == outputs[1]) is equal
     half = {"left_dtype": "fp16", "right_dtype": "fp16"}
-    assert same(chain.model_copy(update=half), started.model_copy(update=half), UNITS)
-    assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}), UNITS)
+    assert same_computation(chain.model_copy(update=half), started.model_copy(update=half), UNITS)
+    assert same_computation(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}), UNITS)
 
 
 SUMS: dict[str, ReductionDesc] = {
@@ -243,7 +243,7 @@ def test_sums_are_read_back(name: str) -> None:
     found = reconstruct_sum(
         lambda x: evaluate(desc, x), 64, desc.length, NAMES[desc.dtype], arrays=PatternArrays(NAMES[desc.output_dtype])
     )
-    assert found.open == ()
+    assert found.unresolved == ()
     assert isinstance(found.desc, ReductionDesc)
     assert bits_of(found.desc) == bits_of(desc)
 
@@ -272,4 +272,4 @@ def bits_of(desc: ReductionDesc) -> bytes:
 )  # fmt: skip
 def test_sums_without_a_descriptor_are_open(function: Callable[[Any], Any], sentence: str) -> None:
     found = reconstruct_sum(function, 16, 40)
-    assert (found.desc, found.open) == (None, (sentence,))
+    assert (found.desc, found.unresolved) == (None, (sentence,))

@@ -15,7 +15,7 @@ from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.lock_command import app
-from bitwise_torch.locks import locked, read_lock
+from bitwise_torch.locks import lock_of, read_lock
 from bitwise_torch.locks.shape_file import problem_of_line
 
 
@@ -36,7 +36,7 @@ class Toy:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise AssertionError
 
-    def answered(
+    def describe_problem(
         self, problem: GEMMProblem, *, alignment: Any = None, library: str | None = None, device: Any = None
     ) -> GEMMDesc:
         if problem.a != "fp16" or problem.batch:
@@ -91,8 +91,8 @@ def test_shapes_are_locked_shown_and_compared() -> None:
 
 def test_descriptors_are_compared_by_what_they_compute() -> None:
     problems = [GEMMProblem(m=m, n=2, k=30, a="fp16", b="fp16", out="fp16") for m in (1, 2, 3)]
-    locked([(problems[0], descriptor(30, Cut(count=3))), (problems[1], "no row")], {}).write("a.json")
-    locked([(problems[0], descriptor(30, Cut(span=10))), (problems[1], descriptor(30)), (problems[2], descriptor(30))],
+    lock_of([(problems[0], descriptor(30, Cut(count=3))), (problems[1], "no row")], {}).write("a.json")
+    lock_of([(problems[0], descriptor(30, Cut(span=10))), (problems[1], descriptor(30)), (problems[2], descriptor(30))],
            {}).write("b.json")  # fmt: skip
     said = "2x2x30 fp16 NN to fp16: unknown\n3x2x30 fp16 NN to fp16: only in a\n1 only in a, 1 same, 1 unknown\n"
     assert ran("diff", "b.json", "a.json") == (3, said, "")
@@ -183,7 +183,7 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     lock = read_lock("lock.json")
     assert [each.problem.words for each in lock.entries] == ["2x2x4 fp16 NT to fp16"]
     dropping = descriptor(4).model_copy(update={"k_dropped": 1})
-    locked([(lock.entries[0].problem, dropping)], {}).write("lock.json")
+    lock_of([(lock.entries[0].problem, dropping)], {}).write("lock.json")
     said = "bitwise: 1 products of 1 problems ran as locked, 0 as the library runs them here\n"
     said += "bitwise: 1 of these problems leave the last values of k out, as the library did\n"
     assert ran("apply", "lock.json", "script.py", "one") == (0, "['one'] [[5.0, 17.0], [17.0, 77.0]]\n", said)

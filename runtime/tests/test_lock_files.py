@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
-from bitwise_torch.locks import Entry, Lock, LockError, differences, locked, read_lock
+from bitwise_torch.locks import Entry, Lock, LockError, differences, lock_of, read_lock
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:
@@ -23,7 +23,7 @@ def problem(m: int, n: int, k: int, **more: Any) -> GEMMProblem:
 
 
 def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Path) -> None:
-    lock = locked(
+    lock = lock_of(
         [(problem(4, 5, 20, batch=2, stride_a=100), descriptor(20)), (problem(1, 1, 7), "no row")], {"library": "toy"}
     )
     path = tmp_path / "lock.json"
@@ -57,10 +57,10 @@ def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Pa
 def test_when_a_sum_is_rounded_is_part_of_an_entry() -> None:
     biased = problem(4, 5, 20, epilogue="bias")
     once, twice = (
-        locked([(biased, BiasedGEMM(product=descriptor(20), rounded_first=each))], {}) for each in (False, True)
+        lock_of([(biased, BiasedGEMM(product=descriptor(20), rounded_first=each))], {}) for each in (False, True)
     )
     assert Lock.from_text(twice.to_text()) == twice
-    assert once == locked([(biased, descriptor(20))], {})
+    assert once == lock_of([(biased, descriptor(20))], {})
     assert [each.change for each in differences(once, twice)] == ["moved"]
     with pytest.raises(LockError, match="rounded_first goes with a descriptor of a problem with a bias"):
         Lock.from_text(twice.to_text().replace(',"epilogue":"bias"', ""))
@@ -75,7 +75,7 @@ def test_a_vector_is_no_transpose() -> None:
 
 
 def test_a_problem_that_ran_in_two_ways_is_declined() -> None:
-    lock = locked([(problem(1, 2, 9), descriptor(9)), (problem(1, 2, 9), descriptor(9, 4))], {})
+    lock = lock_of([(problem(1, 2, 9), descriptor(9)), (problem(1, 2, 9), descriptor(9, 4))], {})
     assert [each.descriptor for each in lock.entries] == [None]
     with pytest.raises(LockError, match="it ran with several descriptors"):
         lock.described(problem(1, 2, 9))

@@ -13,7 +13,7 @@ from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 from bitwise_torch import NotCovered, ProductError, locked_products, matmul, recorded_products
-from bitwise_torch.locks import LockError, locked
+from bitwise_torch.locks import LockError, lock_of
 from bitwise_torch.tensor_problems import problem_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -34,9 +34,9 @@ class Toy:
         return None
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
-        return self.answered(problem_of(a, b, out.dtype))
+        return self.describe_problem(problem_of(a, b, out.dtype))
 
-    def answered(
+    def describe_problem(
         self, problem: GEMMProblem, *, alignment: Any = None, library: str | None = None, device: Any = None
     ) -> GEMMDesc:
         assert device is None or device.type == "cpu"
@@ -103,7 +103,7 @@ def test_every_form_of_a_product_is_taken_over(toy: None) -> None:
     a, b, batch = drawn(4, 20), drawn(20, 5, seed=1), drawn(3, 20, 5, seed=2)
     bias, out = drawn(5, seed=3), torch.empty(4, 5).half()
     rows = drawn(20)[:1].expand(4, 20)
-    lock = locked(
+    lock = lock_of(
         [(problem(4, 5, 20), descriptor(20)), (problem(4, 5, 20, batch=3), descriptor(20, 7)),
          (problem(4, 5, 20, batch=1), descriptor(20, 8)), (problem(4, 5, 20, epilogue="bias"), descriptor(20, 9))], {},
     )  # fmt: skip
@@ -130,7 +130,7 @@ def test_a_bias_is_added_where_the_lock_says(toy: None) -> None:
     desc, found = descriptor(40), {}
     for rounded_first in (False, True):
         what = BiasedGEMM(product=desc, rounded_first=rounded_first)
-        lock = locked([(problem(9, 33, 40, epilogue="bias"), what)], {})
+        lock = lock_of([(problem(9, 33, 40, epilogue="bias"), what)], {})
         with locked_products(lock):
             found[rounded_first] = torch.nn.functional.linear(a, b.t(), bias)
     sums = {each: torch.from_numpy(owed(desc.model_copy(update={"output_dtype": each}), a, b).view(f"f{size}")).float()
@@ -143,7 +143,7 @@ def test_a_bias_is_added_where_the_lock_says(toy: None) -> None:
 def test_what_is_compiled_runs_from_the_lock_too(toy: None) -> None:
     a, b = drawn(4, 20), drawn(20, 5, seed=1)
     dropping = descriptor(20).model_copy(update={"k_dropped": 8})
-    lock = locked([(problem(4, 5, 20), dropping)], {})
+    lock = lock_of([(problem(4, 5, 20), dropping)], {})
     compiled = torch.compile(lambda x, y: torch.relu(x @ y), backend="aot_eager")
     compiled(a, b)
     with locked_products(lock) as replayed:
@@ -158,7 +158,7 @@ def test_what_is_compiled_runs_from_the_lock_too(toy: None) -> None:
 
 def test_what_is_not_locked_is_an_error_or_passes_by_choice(toy: None) -> None:
     a, b = drawn(4, 20), drawn(20, 5, seed=1)
-    lock = locked([(problem(9, 5, 20), "nobody measured it")], {"library": "toy 1.0", "device": "one"})
+    lock = lock_of([(problem(9, 5, 20), "nobody measured it")], {"library": "toy 1.0", "device": "one"})
     refused = [
         (r"torch\.mm: 4x5x20 fp16 NN to fp16 is not in the lock \(1 products of toy 1\.0, one\): record it",
          lambda: a @ b),
@@ -216,7 +216,7 @@ def test_a_recording_says_what_it_could_not_note(toy: None) -> None:
 
 def test_matmul_takes_a_lock(toy: None) -> None:
     a, b = drawn(4, 20), drawn(20, 5, seed=1)
-    lock = locked([(problem(4, 5, 20), descriptor(20)), (problem(4, 5, 20, ld_a=40), descriptor(20, 6))], {})
+    lock = lock_of([(problem(4, 5, 20), descriptor(20)), (problem(4, 5, 20, ld_a=40), descriptor(20, 6))], {})
     for _ in range(2):
         assert (patterns(matmul(a, b, lock=lock)) == owed(descriptor(20), a, b)).all()
         gapped = drawn(4, 40)[:, :20]

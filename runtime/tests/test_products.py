@@ -39,7 +39,7 @@ class Toy:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(registry.default(), profiles=(Toy(),))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._told", set())
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", set())
 
 
 def drawn(rows: int, columns: int, seed: int = 0) -> Any:
@@ -145,10 +145,10 @@ def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
 
 
 def test_a_trace_holds_one_operation() -> None:
-    from bitwise_torch.products import operation
+    from bitwise_torch.products import torch_operator
 
     a, b = drawn(5, 40), drawn(40, 7, 1)
-    torch.library.opcheck(operation(), (a, b, DESC.to_text(), "", "fp16"))
+    torch.library.opcheck(torch_operator(), (a, b, DESC.to_text(), "", "fp16"))
     graphs = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -217,7 +217,7 @@ def recorder(toy: None, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     made = Recorder()
     found = replace(registry.default(), launchers=(made,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.dispatch_cache._kept", {})
+    monkeypatch.setattr("bitwise_torch.dispatch_cache._calls", {})
     return made
 
 
@@ -244,7 +244,7 @@ def test_a_library_is_asked_in_every_call(recorder: Recorder, monkeypatch: pytes
         matmul(a, b, like="toy")
     matmul(a, b, like="toy")
     assert (len(recorder.ran), recorder.served) == (2, 1)
-    monkeypatch.setattr("bitwise_torch.products._told", set())
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", set())
     with pytest.warns(DroppedWarning):
         matmul(a, b, like="toy")
     other = DESC.model_copy(update={"k_dropped": 0})
@@ -264,7 +264,7 @@ def test_what_an_earlier_call_does_not_decide_is_refused_in_a_later_one(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder, "serves", lambda self, desc, device: True)
-    monkeypatch.setattr("bitwise_torch.products._evaluated", None)
+    monkeypatch.setattr("bitwise_torch.products._evaluate_on_cpu", None)
 
     class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
         """Memory of the CPU that calls itself another device's."""
@@ -323,7 +323,7 @@ def test_a_launcher_measures_its_ways_to_run_what_matmul_runs(monkeypatch: pytes
     ways = Ways()
     found = replace(registry.default(), profiles=(Toy(),), launchers=(ways,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
     a, b = drawn(5, 40), drawn(40, 7, 1)
     assert tune(a, b, like="toy", most=3) == ("the second way", 2e-6)
     assert tune(a, b, desc=DESC.to_text()) == ("the second way", 2e-6)
@@ -348,7 +348,7 @@ class Marked(Toy):
         self.asked += 1
         return DESC
 
-    def mark(self, a: Any, b: Any, out: Any) -> int:
+    def cache_token(self, a: Any, b: Any, out: Any) -> int:
         return next(self.given)
 
     @property
@@ -372,11 +372,11 @@ def test_a_product_like_an_earlier_one_is_asked_for_again_where_its_mark_is_anot
     library, launcher = Marked(), Here()
     found = replace(registry.default(), profiles=(library,), launchers=(launcher,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
     a, b, out = drawn(5, 40), drawn(40, 7, 1), torch.empty(5, 7, dtype=torch.float16)
     key = dispatch_cache.key_of(a, b, None, "toy", None, out)
     assert key is not None
-    earlier = dispatch_cache.Earlier(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
+    earlier = dispatch_cache.CachedCall(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
     monkeypatch.setattr(dispatch_cache, "_kept", {key: earlier})
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5

@@ -86,9 +86,10 @@ def partition(
         Path | None, typer.Option("--html", metavar="FILE", help="Also write an HTML report to this file.")
     ] = None,
 ) -> None:
-    """Partition the kernels of a folder into equivalence classes that are proved to return the same bits.
+    """Partition the kernels of a folder by equal bits.
 
-    Without manifest.json the classes hold for every launch.
+    Kernels of one class are proved to return the same bits.  Without manifest.json this holds for every launch.
+
     Exit status: 0 done (each Unknown kernel is a class by itself), 2 a file or an argument is wrong.
     """
     with as_errors():
@@ -118,7 +119,9 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two kernels: prove that they return the same bits, or show where they diverge and on which input.
+    """Prove that two kernels return the same bits.
+
+    Otherwise show where they diverge, and search for an input on which their bytes differ.
 
     Exit status: 0 equal, 1 different (both kernels were run on a counterexample), 2 a file or an argument is wrong,
     3 unknown (a kernel could not be analysed), 4 unproved (the canonical forms differ).
@@ -144,7 +147,9 @@ def tree(
     output_format: Annotated[TreeFormat, typer.Option("--format", help="The output format.")] = TreeFormat.TEXT,
     whole: Annotated[bool, typer.Option("--whole", help="Print the whole tree, however large it is.")] = False,
 ) -> None:
-    """Print how one output element is computed: its dependence tree over the initial content of memory.
+    """Print how one output element is computed.
+
+    The output is the element's dependence tree over the initial content of memory.
 
     Exit status: 0 printed, 2 a file or an argument is wrong, 3 the kernel cannot be analysed.
     """
@@ -167,9 +172,10 @@ def run(
     no_contraction_audit: NoContractionAudit = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a kernel on the CPU, bit for bit: every buffer holds the bytes that the GPU returns.
+    """Run a kernel on the CPU with the GPU's exact bits.
 
     The arrays have the names of the manifest's buffers; types that NumPy lacks (bf16, fp8) are unsigned integers.
+
     Exit status: 0 written, 2 a file or an argument is wrong, 3 the kernel cannot be run exactly.
     """
     with as_errors():
@@ -184,6 +190,9 @@ app.command(name="gemm", no_args_is_help=True)(gemm_command.command)
 
 @app.command(name="plugins")
 def list_plugins(as_json: AsJson = False) -> None:
-    """List the installed plugins with what each provides, and the plugins that could not be loaded."""
+    """List the installed plugins and what they provide.
+
+    Plugins that could not be loaded are listed with the reason.
+    """
     with as_errors():
         plugins_command.run(as_json)

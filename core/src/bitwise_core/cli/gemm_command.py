@@ -11,7 +11,7 @@ import typer
 
 from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli import library_descriptors
-from bitwise_core.cli.common import print_json
+from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import (
     DescriptorError,
     GEMMDesc,
@@ -203,7 +203,9 @@ def command(
     settings: list[str] = typer.Option(  # noqa: B008
         [], "--with", metavar="NAME=VALUE", help="A parameter of the plan, such as slices=4."
     ),
-    line: str | None = typer.Option(None, "--desc", metavar="TEXT", help="The text of a descriptor, instead of a plan."),
+    line: str | None = typer.Option(
+        None, "--desc", metavar="TEXT", help="The text of a descriptor, instead of a plan."
+    ),
     element: str | None = typer.Option(
         None, "--element", metavar="ROW,COLUMN", help="Also print the expression tree of this element of C."
     ),
@@ -229,12 +231,12 @@ def command(
     width: int = typer.Option(72, "--width", min=40, max=400, help="The width of the picture in characters."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Explain the bits of a matrix product: its descriptor in words, and a picture of the K axis.  No GPU is needed.
+    """Explain the bits of a matrix product.
+
+    The output is the product's descriptor in words and a picture of the K axis.  No GPU is needed.
 
     Exit status: 0 explained, 2 an argument is wrong.
     """
-    from bitwise_core.cli.common import as_errors
-
     with as_errors():
         if len(sizes) != 3:
             raise InputError(f"give three sizes, M N K; {len(sizes)} are given")
@@ -244,7 +246,7 @@ def command(
             if line is not None or settings or plan != "single-pass":
                 raise InputError("--library determines what is computed: omit --plan, --with and --desc")
             folder = records if records.is_dir() else None
-            found = library_descriptors.described(
+            found = library_descriptors.explain_product(
                 library, architecture, (m, n, k), (dtype, right or dtype), output, transposes, configuration, folder
             )
             assert isinstance(found.desc, GEMMDesc)

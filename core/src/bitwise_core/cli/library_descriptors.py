@@ -17,7 +17,7 @@ from bitwise_core.plugins.profiles import ExplainableProfile, Explanation, NotCo
 _EIGHT_BITS = frozenset({"e4m3", "e5m2"})
 
 
-def described(
+def explain_product(
     library: str, architecture: str | None, sizes: tuple[int, int, int], dtypes: tuple[str, str], output: str | None,
     transposes: str | None, configuration: Iterable[str], records: Path | None,
 ) -> Explanation:  # fmt: skip
@@ -41,7 +41,7 @@ def described(
             m=m, n=n, k=k, a=dtypes[0], b=dtypes[1], out=output or ("bf16" if narrow else dtypes[0]),
             transpose_a=letters[0] == "T", transpose_b=letters[1] == "T",
         )  # fmt: skip
-        found = profile.explained(problem, settings, records)
+        found = profile.explain(problem, settings, records)
     except (DescriptorError, NotCovered) as error:
         raise InputError(str(error)) from None
     if not isinstance(found.desc, GEMMDesc):

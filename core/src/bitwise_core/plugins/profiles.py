@@ -50,7 +50,7 @@ class ProductProfile(Profile, Protocol):
 class CacheableProfile(ProductProfile, Protocol):
     """A profile that says quickly whether its answer is still the same."""
 
-    def mark(self, a: Any, b: Any, out: Any) -> Hashable:
+    def cache_token(self, a: Any, b: Any, out: Any) -> Hashable:
         """What decides the answer of `product` beside types, shapes, strides and device.
 
         Where these and the mark are those of an earlier answer, `product` would give that answer again.
@@ -61,7 +61,7 @@ class CacheableProfile(ProductProfile, Protocol):
 class LockableProfile(ProductProfile, Protocol):
     """A profile that is asked of problems without tensors, so that its answers can be written down."""
 
-    def answered(
+    def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
     ) -> Descriptor:  # fmt: skip
@@ -95,7 +95,7 @@ class ExplainableProfile(ProductProfile, Protocol):
     def architecture(self) -> str:
         """The architecture, as descriptors name it."""
 
-    def explained(
+    def explain(
         self, problem: GEMMProblem, configuration: Mapping[str, Any] | None, records: Path | None = None
     ) -> Explanation:
         """The descriptor of what the library runs for a problem in an algorithm configuration, attributes by name.
