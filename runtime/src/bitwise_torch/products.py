@@ -127,9 +127,10 @@ def _locked_descriptor(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: 
 def run_product(
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | None, like: str | None
 ) -> tuple[ProductProfile | None, GEMMDesc, ProductLauncher] | None:
-    """Compute out = a b for checked operands by `desc`, or by `like` where `desc` is None.  Raises what `matmul` raises.
+    """Compute out = a b for checked operands by `desc`, or by `like` where `desc` is None.
 
-    Return the profile (None with `desc`), the descriptor and the launcher; None for operands on the CPU.
+    Return the profile (None with `desc`), the descriptor and the launcher; None for operands on the CPU.  Raises what
+    `matmul` raises.
     """
     profile = None
     if desc is None:

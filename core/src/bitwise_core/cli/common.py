@@ -16,11 +16,11 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.plugins import registry
 
-WRONG_INPUT = 2
-"""The exit status for a wrong file or argument."""
-
 UNKNOWN = 3
 """The exit status of an Unknown result: a kernel cannot be analysed or run, or a descriptor is not determined."""
+
+WRONG_INPUT = 2
+"""The exit status of an error of any kind."""
 
 
 @contextmanager

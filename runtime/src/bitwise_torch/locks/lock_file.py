@@ -99,8 +99,9 @@ class Lock(BaseModel):
         entry = self.by_problem.get(problem)
         if entry is None:
             origin = ", ".join(self.provenance[name] for name in ("library", "device") if name in self.provenance)
+            size = f"{len(self.entries)} products{f' of {origin}' if origin else ''}"
             raise LockError(
-                f"{problem.words} is not in the lock ({len(self.entries)} products{f' of {origin}' if origin else ''}): "
+                f"{problem.words} is not in the lock ({size}): "
                 'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)'
             )
         return entry

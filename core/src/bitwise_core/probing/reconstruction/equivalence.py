@@ -172,7 +172,7 @@ def _merged(numbering: _ValueNumbering, cut: Cut, parts: list[tuple[str, int]]) 
         return target, numbering.added((target, total), right, target)
 
     if cut.running_sum and wider(cut.partial_dtype, target) == target:
-        # Additions without narrowing return -0 only if all operands are -0: a +0 anywhere in the chain has the same effect.
+        # Additions without narrowing return -0 only if all terms are -0: +0 anywhere in the chain has the same effect.
         values = [*parts, zero]
         order = [values[part] for part in steps.sequence]
         if any(value == ZERO for _, value in order):

@@ -134,7 +134,7 @@ def typed_descriptors(
 
 
 def _typed_cuts(cuts: tuple[Cut, ...], wide_type: str, output: str) -> Iterator[tuple[Cut, ...]]:
-    """Yield the cuts with types: all in the accumulator's type, then one cut with partial sums or merges in the output's.
+    """Yield the cuts with types: all in the accumulator's, then one with partial sums or merges in the output's.
 
     A running sum may start from +0.  The last candidate adds the whole sum to +0.
     """
@@ -155,8 +155,8 @@ def _typed_cuts(cuts: tuple[Cut, ...], wide_type: str, output: str) -> Iterator[
 
 
 def eliminate_descriptors(
-    revealed: RevealedOrder, candidates: Sequence[tuple[GEMMDesc, KLoop]], call: Callable[..., Bits], shape: tuple[int, int],
-    dtypes: tuple[str, str], units: Units, seed: int, draws: int,
+    revealed: RevealedOrder, candidates: Sequence[tuple[GEMMDesc, KLoop]], call: Callable[..., Bits],
+    shape: tuple[int, int], dtypes: tuple[str, str], units: Units, seed: int, draws: int,
 ) -> Reconstruction:  # fmt: skip
     """Compare the candidates with the callable on random inputs; reject one at the first byte that differs."""
     (m, n), hardware = shape, Hardware(units)

@@ -47,8 +47,11 @@ def reconstruct_sum(
     if output is None:
         raise ProbeError("descriptors do not support the output's type")
     candidates = list(_typed_descriptors(folds, length, TYPES[dtype], output))
-    return _eliminate_descriptors(revealed, candidates, lambda x: arrays.to_patterns(function(arrays.of_doubles(x, dtype))),
-                      (rows, length), dtype, seed, draws)  # fmt: skip
+
+    def call(x: npt.NDArray[np.float64]) -> Bits:
+        return arrays.to_patterns(function(arrays.of_doubles(x, dtype)))
+
+    return _eliminate_descriptors(revealed, candidates, call, (rows, length), dtype, seed, draws)
 
 
 def folds_of(tree: SumTree) -> tuple[Fold, ...] | None:
@@ -181,10 +184,12 @@ def _eliminate_descriptors(
     chosen = np.unique(np.linspace(0, shape[0] - 1, COMPARED_ROWS).astype(int))
     kinds = [(kind, number) for number in range(draws) for kind in ("flat", "wide")]
     for kind, number in [*kinds, ("minus zeros", 0)]:
-        x = (
-            np.full(shape, -0.0) if kind == "minus zeros"
-            else normal_draw(random, shape) if kind == "flat" else wide_draw(random, shape, SPREAD_BINADES[TYPES[dtype]])
-        )  # fmt: skip
+        if kind == "minus zeros":
+            x = np.full(shape, -0.0)
+        elif kind == "flat":
+            x = normal_draw(random, shape)
+        else:
+            x = wide_draw(random, shape, SPREAD_BINADES[TYPES[dtype]])
         expected = call(x)[chosen].tobytes()
         for desc in list(remaining):
             if evaluate_reduction(desc, patterns_of(x[chosen], dtype)).tobytes() != expected:
