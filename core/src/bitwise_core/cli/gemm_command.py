@@ -207,7 +207,7 @@ def command(
         None, "--desc", metavar="TEXT", help="The text of a descriptor, instead of a plan."
     ),
     element: str | None = typer.Option(
-        None, "--element", metavar="ROW,COLUMN", help="Also print the expression tree of this element of C."
+        None, "--element", metavar="ROW,COLUMN", help="Also print the dependence tree of this element of C."
     ),
     library: str | None = typer.Option(
         None, "--library", metavar="NAME:VERSION", help="Explain what this version of a library runs."

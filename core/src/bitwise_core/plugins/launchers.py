@@ -20,7 +20,7 @@ class Launcher(Protocol):
         """Return what this machine lacks to run it, as the end of a sentence; None where it can run."""
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
-        """Return the output's bit patterns from the device, equal to `descriptors.evaluation.evaluate(desc, *operands)`.
+        """Run a descriptor on the device and return the output's bit patterns, those of `evaluate(desc, *operands)`.
 
         Raises DescriptorError for a descriptor that it does not support.
         """
