@@ -18,5 +18,5 @@ ADD = "add.f32 %r10, %r4, %r2;"
 
 
 def kernel(*lines: str) -> str:
-    """A kernel whose first given line is line FIRST; %r0 to %r3 are loaded floats, %r10 may be stored by STORE."""
+    """Return a kernel whose first given line is line FIRST; %r0 to %r3 are loaded floats, STORE stores %r10."""
     return HEAD + "\n".join(lines) + "\nret;\n}\n"

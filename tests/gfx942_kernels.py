@@ -1,4 +1,4 @@
-"""Small kernels of gfx942 for tests: a text around a few instructions, run on bit patterns."""
+"""Small gfx942 kernels for tests: a kernel around a few instructions, run on bit patterns."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ PROLOGUE = """\ts_load_dwordx8 s[8:15], s[0:1], 0x0
 \tglobal_load_dword v4, v1, s[14:15]
 \ts_waitcnt vmcnt(0)
 """
-"""v0: the lane; v1: its offset in bytes; v2, v3, v4: its words of a, b and c; s[8:9]: the output, which v5 goes to."""
+"""v0 is the lane, v1 its byte offset, v2, v3 and v4 its words of a, b and c; s[8:9] is the output, which gets v5."""
 
 EPILOGUE = "\ts_waitcnt vmcnt(0) lgkmcnt(0)\n\tglobal_store_dword v1, v5, s[8:9]\n"
 
 
 def text_of(body: str, denormals: int = 3) -> str:
-    """A kernel with the buffers out, a, b, c, whose body leaves its result in v5."""
+    """Return a kernel with the buffers out, a, b and c; the body writes its result to v5."""
     arguments = "".join(
         f"      - .address_space:  global\n        .offset:         {8 * index}\n        .size:           8\n"
         "        .value_kind:     global_buffer\n"
@@ -84,15 +84,15 @@ def text_of(body: str, denormals: int = 3) -> str:
 
 
 def launch_of(threads: int = 64) -> Launch:
-    """One block of so many threads."""
+    """Return a launch of one block."""
     buffers = tuple(Argument(kind="buffer", buffer=name, dtype="i32") for name in ("out", "a", "b", "c"))
     return Launch(file="kernel.amdgcn", grid=(1, 1, 1), block=(threads, 1, 1), args=buffers)
 
 
 def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, threads: int = 64) -> Array:
-    """The words that the kernel leaves, one for each thread; operands are repeated to as many.
+    """Run a kernel and return the words of its output, one for each thread; operands are repeated to as many words.
 
-    Every step is held to what its opcode declares.
+    Every step is checked against the declaration of its opcode.
     """
     module = GFX942.parse(text_of(body), "kernel.amdgcn")
     contents = {"out": np.zeros(4 * threads, dtype=np.uint8)}
@@ -101,12 +101,12 @@ def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, t
         contents[name] = words.view(np.uint8).copy()
     prepared, found = observed(prepare_launch(module, GFX942, launch_of(threads)))
     after = simulate(prepared, contents).after["out"].view(np.uint32)
-    assert not found.wrong, "an instruction does other than it declares"
+    assert not found.wrong, "an instruction reads or writes operands that it does not declare"
     return after
 
 
 def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> AnalysisResult:
-    """What is read of the kernel, its launch known."""
+    """Return the concrete analysis of the kernel."""
     source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
     return analyse(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
 
@@ -122,4 +122,4 @@ v_fmac_f32_e32 v9, v10, v7
 v_fma_f32 v6, -v6, v9, v8
 v_div_fmas_f32 v6, v6, v7, v9
 v_div_fixup_f32 v5, v6, v3, v2"""
-"""What LLVM writes for v2 / v3 in fp32."""
+"""The instructions that LLVM emits for v2 / v3 in fp32."""

@@ -1,4 +1,4 @@
-"""What PTX's integer instructions return, in plain Python integers, written from the PTX ISA's own definitions."""
+"""Reference results of PTX's integer instructions in Python integers, after the definitions of the PTX ISA."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 
 def signed(value: int, bits: int) -> int:
-    """The number that the pattern means in two's complement."""
+    """Return the two's complement number of a pattern."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def reading(kind: str) -> Callable[[int], int]:
-    """How a type reads a pattern."""
+    """Return the function from a pattern to the number of a type."""
     bits = int(kind[1:])
     return (lambda value: signed(value, bits)) if kind[0] == "s" else (lambda value: value & ((1 << bits) - 1))
 
 
 @dataclass(frozen=True)
 class Case:
-    """One instruction: its opcode, its sources' widths, its result's width, and its meaning on patterns."""
+    """One instruction: its opcode, the widths of its sources and its result, and its function on patterns."""
 
     opcode: str
     sources: tuple[int, ...]
@@ -106,7 +106,7 @@ def logic() -> Iterator[Case]:
 
 
 def by_table(a: int, b: int, c: int, table: int) -> int:
-    """Bit by bit, the entry of the table at the number that the three bits form, a's the highest."""
+    """Return for each bit the table's entry at the index that the three bits form, a's the highest."""
     result = 0
     for place in range(32):
         index = (a >> place & 1) * 4 + (b >> place & 1) * 2 + (c >> place & 1)
@@ -164,7 +164,7 @@ def shifts() -> Iterator[Case]:
 
 
 def extracted(a: int, position: int, length: int, kind: str) -> int:
-    """The ISA's loop over the bits of bfe."""
+    """Return bfe by the ISA's loop over bits."""
     bits = int(kind[1:])
     position, length, top = position & 255, length & 255, bits - 1
     sign = 0 if kind[0] == "u" or length == 0 else a >> min(position + length - 1, top) & 1
@@ -175,7 +175,7 @@ def extracted(a: int, position: int, length: int, kind: str) -> int:
 
 
 def inserted(a: int, b: int, position: int, length: int, bits: int) -> int:
-    """The ISA's loop over the bits of bfi."""
+    """Return bfi by the ISA's loop over bits."""
     position, length = position & 255, length & 255
     result = b
     for place in range(length):
@@ -251,7 +251,7 @@ def clamped(value: int, kind: str) -> int:
 
 
 def packed(a: int, b: int, c: int, kind: str) -> int:
-    """Two clamped numbers, a's above b's, and above them c's low bits."""
+    """Return the concatenation of c's low bits, a clamped and b clamped, from high to low."""
     bits = int(kind[1:])
     mask = (1 << bits) - 1
     low = clamped(signed(b, 32), kind) & mask | (clamped(signed(a, 32), kind) & mask) << bits
@@ -259,13 +259,13 @@ def packed(a: int, b: int, c: int, kind: str) -> int:
 
 
 def cases() -> Iterator[Case]:
-    """Every instruction."""
+    """Yield the cases of all instructions."""
     for family in (arithmetic, logic, shifts, counts, choices, conversions):
         yield from family()
 
 
 def edges(bits: int) -> tuple[int, ...]:
-    """Numbers of that width at which instructions go wrong."""
+    """Return edge cases of a width."""
     top = 1 << (bits - 1)
     mask = (1 << bits) - 1
     return (

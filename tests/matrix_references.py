@@ -1,4 +1,4 @@
-"""What a row of a matrix unit says, one element at a time, with exact rational numbers: the oracle of the tests."""
+"""The reference model of matrix units: one element at a time, in exact rational numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bitwise_core.numerics.mma import FlooredSum, FusedSum, IntegerSum, MmaSpec,
 Number: TypeAlias = Fraction | float
 """An exact number, or an infinity or NaN as a float."""
 Term: TypeAlias = tuple[Number, int | None]
-"""A number and the exponent it is aligned with, None where it takes no part."""
+"""A number and the exponent it is aligned with, None for a term that is not aligned."""
 
 
 def read(pattern: int, form: FloatFormat) -> tuple[Number, int]:
-    """The number of a pattern, and the exponent of its leading place (the smallest one for zeros and subnormals)."""
+    """Return the number of a pattern and the exponent of its leading bit (the smallest for zeros and subnormals)."""
     if form.is_nan(pattern):
         return math.nan, 0
     sign = -1 if pattern >> (form.bits - 1) else 1
@@ -83,7 +83,7 @@ def product(left: Number, right: Number) -> Number:
 
 
 def aligned(term: Number, top: int, bits: int, to_integer: object) -> Number:
-    """A term cut at `bits` below 2**top."""
+    """Return a term rounded to a multiple of 2**(top - bits) by `to_integer`."""
     assert callable(to_integer)
     if isinstance(term, float):
         return term

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a line of PTX or of a table is read as one
-"""Small PTX kernels run through the reading, for tests of what each opcode does."""
+"""Small PTX kernels and their analysis, for tests of the semantics of each opcode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 
 
 def text(body: str, *, threads: int = 32, before: str = "", shared: str = "") -> str:
-    """A kernel k(out, in): %d0 holds the first buffer's address, %d1 the second's, %r0 the thread's number."""
+    """Return a kernel k(out, in): %d0 holds the address of out, %d1 that of in, %r0 the thread index."""
     return f"""{HEAD}{before}
 .visible .entry k(.param .u64 out, .param .u64 in) .reqntid {threads}
 {{ {REGISTERS} {shared}
@@ -46,7 +46,7 @@ def run(
     arch: Arch = ARCH,
     assume: frozenset[str] = frozenset(),
 ) -> tuple[GlobalMemory, frozenset[int]]:
-    """Runs the kernel over all its blocks, and holds every step to what its opcode declares."""
+    """Run the kernel over all blocks, and check every step against the declaration of its opcode."""
     module = arch.parse(text(body, threads=threads, before=before, shared=shared), "k.ptx")
     launch = Launch(
         file="k.ptx",
@@ -56,15 +56,15 @@ def run(
         args=(Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in")),
     )
     prepared, found = observed(prepare_launch(module, arch, launch))
-    left = run_blocks(prepared, TermDomain(assume), {"out": 1, "in": 2})
-    assert not found.wrong, "an instruction does other than it declares"
-    return left
+    result = run_blocks(prepared, TermDomain(assume), {"out": 1, "in": 2})
+    assert not found.wrong, "an instruction reads or writes operands that it does not declare"
+    return result
 
 
 def hashes(
     body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH
 ) -> dict[int, tuple[int, int, int]]:
-    """Offset in the first buffer -> width in bytes and the hash of what the launch leaves there."""
+    """Return a map from offsets in the first buffer to the width in bytes and the hash of the final value."""
     found = checked_outputs(*run(body, threads=threads, blocks=blocks, before=before, shared=shared, arch=arch))[1]
     return {
         int(where) & ((1 << POINTER_SHIFT) - 1): (int(size), int(low), int(high))
@@ -73,7 +73,7 @@ def hashes(
 
 
 def known(memory: GlobalMemory) -> dict[int, tuple[int, int]]:
-    """Offset in the first buffer -> width in bits and the known number stored there last; other values are left out."""
+    """Return a map from offsets in the first buffer to the width in bits and the final constant; others are omitted."""
     found: dict[int, tuple[int, int]] = {}
     for access in memory.stores.get(1, ()):
         assert access.value is not None
@@ -93,14 +93,14 @@ def known(memory: GlobalMemory) -> dict[int, tuple[int, int]]:
 def stored(
     body: str, *, bits: int = 32, threads: int = 32, blocks: int = 1, before: str = "", shared: str = ""
 ) -> list[int]:
-    """What each thread stores at its own place of the first buffer, all of which must be known numbers."""
+    """Return the constant that each thread stores at its element of the first buffer."""
     found = known(run(body, threads=threads, blocks=blocks, before=before, shared=shared)[0])
     size = bits // 8
     return [found[index * size][1] for index in range(threads * blocks)]
 
 
 def store(register: str, bits: int, slot: int = 0, count: int = 1) -> str:
-    """Stores a register at element thread * count + slot of the first buffer."""
+    """Return instructions that store a register at element thread * count + slot of the first buffer."""
     size = bits // 8
     return (
         f"mul.lo.u32 %r80, %r0, {size * count}; cvt.u64.u32 %d80, %r80; add.s64 %d80, %d0, %d80; "
@@ -109,7 +109,7 @@ def store(register: str, bits: int, slot: int = 0, count: int = 1) -> str:
 
 
 def table(values: Sequence[int], bits: int, register: str, predicate: str = "%p30") -> str:
-    """Puts values[thread] into a register, one known number a thread."""
+    """Return instructions that set a register to values[thread]."""
     kind = f"b{bits}"
     lines = [f"mov.{kind} {register}, {values[0]};"]
     for index, value in enumerate(values[1:], start=1):

@@ -1,4 +1,4 @@
-"""Kernels of several architectures in one folder: what is Equal, what is not, and that NaNs keep their own bits."""
+"""Comparison of kernels of several architectures, and the architecture-specific bits of NaNs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_same_operations_are_equal() -> None:
     assert found.verdict.outcome is Outcome.EQUAL
 
 
-def test_a_product_rounded_on_one_side_is_the_node_that_differs() -> None:
+def test_a_separately_rounded_product_is_the_divergence() -> None:
     sources = pair(TOY, ROUNDED)
     found = compare(*sources, (TOY1, SM90), Options(audit_contraction=False))
     assert found.verdict.outcome is Outcome.UNPROVED
@@ -99,7 +99,7 @@ def test_a_product_rounded_on_one_side_is_the_node_that_differs() -> None:
     assert isinstance(shown, Counterexample)
 
 
-def test_bits_of_a_nan_are_each_architectures_own() -> None:
+def test_nan_bits_differ_between_architectures() -> None:
     found = compare(*pair(TOY, PTX, "i32"), (TOY1, SM90), Options(audit_contraction=False))
     assert found.verdict.outcome is Outcome.UNPROVED
     assert found.verdict.divergence is not None
@@ -108,14 +108,14 @@ def test_bits_of_a_nan_are_each_architectures_own() -> None:
     assert copies.verdict.outcome is Outcome.EQUAL
 
 
-def test_kernels_of_several_architectures_have_one_launch() -> None:
+def test_kernels_of_several_architectures_need_a_launch() -> None:
     found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(audit_contraction=False, every_launch=True))
     assert found.verdict.outcome is Outcome.UNKNOWN
     assert "are compared for given launches only, not for every launch" in found.verdict.reason
 
 
 def both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes toy1 and sm_90 the architectures that are installed."""
+    """Make toy1 and sm_90 the installed architectures."""
     loaded = registry.load(["sm90"])
     arches = MappingProxyType({"sm_90": SM90, "toy1": TOY1})
     monkeypatch.setattr(registry, "default", lambda: replace(loaded, arches=arches))

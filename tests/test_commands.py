@@ -1,4 +1,4 @@
-"""The two commands of the README, and the script that runs one of them word for word."""
+"""The two commands of the README, and the script that runs one of them verbatim."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def command(name: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "session"), [("demo", "demo"), ("test", "tests")])
-def test_each_is_one_line_that_sets_up_all_it_needs(name: str, session: str) -> None:
+def test_each_command_is_one_line_that_creates_its_environment(name: str, session: str) -> None:
     assert command(name).count("\n") == 1
     assert command(name).startswith("python3 -m venv --without-pip .venv && ")
     assert command(name).endswith(f" && .venv/bin/nox -s {session}\n")
 
 
 def run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
-    """Run the script in a folder with that README, from elsewhere."""
+    """Run the script in a folder with this README, from another working directory."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(SCRIPT, tmp_path / ".ci" / "run")
     nox = tmp_path / ".venv" / "bin" / "nox"

@@ -1,4 +1,4 @@
-"""Dependencies between the distributions point one way, and each declares what it imports."""
+"""Dependencies between distributions follow the allowed arrows, and every import is declared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from workspace import KERNELS, Distribution, Import, distribution, distributions, imports, package_of
 
-# What each may depend on: an arrow that is missing here is a decision, not an oversight.
+# The allowed dependencies of each distribution.
 ALLOWED = {
     "bitwise-core": set[str](),
     "bitwise-torch": {"bitwise-core"},
@@ -43,19 +43,19 @@ ALLOWED = {
     },
 }
 
-# No distribution brings torch: its user chose a build for the machine. Triton is an extra, and so is hip-python, `hip`.
+# No distribution requires torch: the user chooses a build for the machine. Triton and hip-python (`hip`) are extras.
 OPTIONAL = {"torch", "triton", "hip"}
 
 ALL = pytest.mark.parametrize("name", ALLOWED)
 
 
 def declared(found: Distribution) -> set[str]:
-    """Return the names of the distributions that an installation brings without extras."""
+    """Return the names of the required distributions."""
     return {_name(requirement) for requirement in found.pyproject["project"].get("dependencies", [])}
 
 
 def extras(found: Distribution) -> set[str]:
-    """Return the names of the distributions that only its extras bring."""
+    """Return the names of the distributions that its extras require."""
     groups = found.pyproject["project"].get("optional-dependencies", {}).values()
     return {_name(requirement) for group in groups for requirement in group}
 
@@ -87,7 +87,7 @@ def fault(record: Import, found: Distribution, *, kernels: bool = False) -> str 
 
 
 @ALL
-def test_declared_dependencies_point_one_way(name: str) -> None:
+def test_declared_dependencies_are_allowed(name: str) -> None:
     found = distribution(name)
     ours = {dependency for dependency in declared(found) | extras(found) if dependency.startswith("bitwise-")}
     assert ours <= ALLOWED[name]
@@ -107,7 +107,7 @@ def test_imports_are_declared(name: str) -> None:
     assert sentences == []
 
 
-def test_no_distribution_is_without_its_rule() -> None:
+def test_every_distribution_has_a_rule() -> None:
     assert {found.name for found in distributions()} == set(ALLOWED)
 
 
@@ -152,7 +152,7 @@ def test_kernels_may_import_their_compiler() -> None:
         ("bitwise-bench", "import bitwise_triton", None),
     ],
 )
-def test_the_rule_sees_what_it_forbids(name: str, source: str, sentence: str | None) -> None:
+def test_a_forbidden_import_is_found(name: str, source: str, sentence: str | None) -> None:
     found = distribution(name)
     sentences = [fault(record, found) for record in imports(source, found.package or "")]
     bare = [text.split(": ", 1)[1] for text in sentences if text is not None]
@@ -167,13 +167,13 @@ def test_the_metadata_is_the_same_everywhere(name: str) -> None:
     assert project["requires-python"] == ">=3.11"
     assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
     assert (found.folder / "LICENSE").read_bytes() == distribution_root_license()
-    # Sister distributions are released together, and a release of one line may meet any other of it.
+    # The distributions are released together; any two releases of one minor version are compatible.
     ours = [text for text in project["dependencies"] if text.startswith("bitwise-")]
     assert [text for text in ours if not text.endswith("~=0.1.0")] == []
 
 
 def distribution_root_license() -> bytes:
-    """Return the license of the repository: a wheel can only hold a copy from its own folder."""
+    """Return the license of the repository; each folder has a copy, since a wheel includes only its own files."""
     return (distribution("bitwise-core").folder.parent / "LICENSE").read_bytes()
 
 

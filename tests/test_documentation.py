@@ -1,4 +1,4 @@
-"""What the pages list is what there is."""
+"""Lists in the documentation agree with the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_every_distribution_is_documented() -> None:
     assert sorted(documented) == sorted((found.name, str(found.folder.relative_to(ROOT))) for found in distributions())
 
 
-def test_the_opcode_that_is_shown_is_there() -> None:
+def test_the_example_of_an_opcode_is_in_the_code() -> None:
     shown = re.search(r"<!-- opcode-diff -->\n```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     assert shown is not None
     _, *files = re.split(r"^--- (.*)\n", shown[1], flags=re.MULTILINE)
@@ -33,6 +33,6 @@ def test_every_session_is_documented() -> None:
         r"^\| `\.venv/bin/nox(?: -s)? ?([^`]*)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
     )
     named = {name.replace("-", "_") for command in commands for name in command.split()}
-    # `tests` is what runs without a name, and `build` is a part of `install`.
+    # `tests` is the default session, and `build` is part of `install`.
     assert sessions - named == {"tests", "build"}
     assert named - sessions == set()

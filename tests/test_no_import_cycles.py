@@ -1,4 +1,4 @@
-"""No module of a distribution imports itself by way of others, wherever the import statements are."""
+"""No distribution has an import cycle, including imports inside functions and for type checking."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def modules_of(distribution: Distribution) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("distribution", PACKAGES, ids=[each.name for each in PACKAGES])
-def test_no_module_imports_itself_by_way_of_others(distribution: Distribution) -> None:
+def test_there_is_no_import_cycle(distribution: Distribution) -> None:
     found = cycle(import_graph(modules_of(distribution)))
-    assert not found, "import cycle: " + " -> ".join(found) + "; move what both need below them, or join the modules"
+    assert not found, "import cycle: " + " -> ".join(found) + "; move shared code into a module below them, or "
+    "merge the modules"
 
 
 @pytest.mark.parametrize(

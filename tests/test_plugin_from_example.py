@@ -1,4 +1,4 @@
-"""The commands that make a plugin of the example make one: it passes the suite under its new name."""
+"""The commands of CONTRIBUTING.md that copy the example create a plugin that passes the conformance suite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workspace import ROOT
 
 
 def commands() -> str:
-    """The block of CONTRIBUTING.md that copies the example."""
+    """Return the commands of CONTRIBUTING.md that copy the example."""
     blocks = re.findall(r"<!-- copy-commands -->\n```sh\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     assert len(blocks) == 1
     return str(blocks[0])

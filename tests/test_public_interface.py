@@ -1,4 +1,4 @@
-"""The names of `bitwise_core` itself as a user's program has them: their types are checked, and they run on the toy."""
+"""The public functions of `bitwise_core`: their static types, and their results on kernels of toy1."""
 
 from __future__ import annotations
 

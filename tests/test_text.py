@@ -1,4 +1,4 @@
-"""The tree as a reader finds it: nothing unfinished, nothing of one person's machine."""
+"""The text of the repository: no unfinished work, no paths of one machine, no issue numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORBIDDEN = {
 
 
 def tracked() -> list[str]:
-    """Return the files of the repository; outside a checkout, those that no tool made."""
+    """Return the files of the repository; outside a checkout, all files except generated ones."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False, text=True)
     if listed.returncode == 0:
         return [name for name in listed.stdout.split("\0") if (ROOT / name).is_file()]
@@ -35,7 +35,7 @@ def test_the_files_are_found() -> None:
 
 
 def faults(text: str) -> list[str]:
-    """Return what a text mentions that it should not, with the line."""
+    """Return a sentence for each forbidden mention in a text, with its line."""
     return [
         f"line {number}: {what}: {line.strip()[:80]}"
         for number, line in enumerate(text.splitlines(), 1)
@@ -44,7 +44,7 @@ def faults(text: str) -> list[str]:
     ]
 
 
-def test_the_text_stands_on_its_own() -> None:
+def test_no_file_mentions_what_is_forbidden() -> None:
     found = {}
     for name in FILES:
         if name == "tests/test_text.py" or name.endswith("LICENSE"):
@@ -70,10 +70,10 @@ def test_the_text_stands_on_its_own() -> None:
         "TO" + "DO later",
     ],
 )
-def test_the_rules_see_what_they_forbid(line: str) -> None:
+def test_a_forbidden_mention_is_found(line: str) -> None:
     assert len(faults(line)) == 1
 
 
 @pytest.mark.parametrize("line", ["a/home/b", "https://example.org/work/x", "#include", "&#39;", "mov.u32 %r1, 0x1;"])
-def test_the_rules_leave_the_rest_alone(line: str) -> None:
+def test_other_text_is_allowed(line: str) -> None:
     assert faults(line) == []

@@ -1,4 +1,4 @@
-"""Readings in several threads at once: what each makes is what it makes alone."""
+"""Analyses in several threads at once return the same results as alone."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ OPTIONS = Options(audit_contraction=False)
 
 
 def across() -> list[bytes | None]:
-    """The signatures of two kernels that are compared across architectures: one stores what may be a NaN's bits."""
+    """Return the signatures of two kernels under cross-architecture comparison; one may store the bits of a NaN."""
     sources = pair(TOY, PTX, "i32")
     session = Session({"x": 1, "y": 2, "z": 3}, Options(audit_contraction=False, cross_architecture=True))
     return [session.analyse(source, arch).signature for source, arch in zip(sources, (TOY1, SM90), strict=True)]
 
 
 def within() -> object:
-    """The signature of one of them among kernels of its own architecture."""
+    """Return the signature of one of them for comparison within its architecture."""
     return Session({"x": 1, "y": 2, "z": 3}, OPTIONS).analyse(pair(TOY, PTX, "i32")[1], SM90).signature
 
 
-def recorded() -> object:
-    """The tree of an element, whose provenance is recorded."""
+def traced() -> object:
+    """Return the tree of an element from a trace with provenance."""
     source = pair(TOY, ROUNDED)[1]
     session, prepared = session_of((source,), OPTIONS), prepare(source, SM90, OPTIONS)
     element = find_element(source, prepared, session, session.buffers["z"], 3)
@@ -42,30 +42,30 @@ def recorded() -> object:
 
 
 def summarised() -> object:
-    """The block classes of a grid."""
+    """Return the parts of a grid by block symmetry."""
     source = pair(TOY, PTX)[1]
     session = session_of((source,), OPTIONS)
     found = session.summary(source, SM90)
     return [each.blocks.tolist() for each in found.classes], sorted(found.owners)
 
 
-def test_what_threads_read_at_once_is_what_they_read_alone() -> None:
-    readers: list[Callable[[], object]] = [across, recorded, within, summarised]
-    alone = [reader() for reader in readers]
-    barrier = Barrier(len(readers))
+def test_concurrent_analyses_equal_single_ones() -> None:
+    analyses: list[Callable[[], object]] = [across, traced, within, summarised]
+    alone = [analysis() for analysis in analyses]
+    barrier = Barrier(len(analyses))
 
-    def repeated(reader: Callable[[], object]) -> list[object]:
+    def repeated(analysis: Callable[[], object]) -> list[object]:
         found = []
         for _ in range(TIMES):
             barrier.wait()
-            found.append(reader())
+            found.append(analysis())
         return found
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        with ThreadPoolExecutor(len(readers)) as pool:
-            together = list(pool.map(repeated, readers))
+        with ThreadPoolExecutor(len(analyses)) as pool:
+            together = list(pool.map(repeated, analyses))
     finally:
         sys.setswitchinterval(interval)
     assert together == [[each] * TIMES for each in alone]

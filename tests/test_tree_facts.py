@@ -1,4 +1,4 @@
-"""Facts read from trees, held against the values that the trees take."""
+"""Facts about trees, compared with values of the trees."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ COUNT = PAIRS + 512
 
 
 def column(name: str, offset: int) -> np.ndarray:
-    """All pairs of edges in the loads at offsets 0 and 4, then random patterns, some the negatives of others."""
+    """Return patterns of a load: all pairs of edge cases at offsets 0 and 4, then random ones, some of them "
+    "negations."""
     generator = np.random.default_rng(offset)
     form = FLOAT_FORMATS[name]
     kind = f"uint{form.bits}"
@@ -111,7 +112,7 @@ def trees(draw: st.DrawFn) -> Node:
 
 @settings(max_examples=400)
 @given(tree=trees())
-def test_what_is_certain_is_true(tree: Node) -> None:
+def test_every_fact_holds(tree: Node) -> None:
     found = facts(tree, WIDE)
     for pattern in np.unique(evaluate_many(tree, memory)).tolist():
         assert found.hold(pattern, WIDE), f"{found} does not hold for {pattern:#x}"
@@ -206,7 +207,7 @@ H, G = (Operation("convert.fp32.fp16", (Load("fp16", offset, 16),)) for offset i
         (Operation("add.b32", (CLOSED, ZERO)), set()),
     ],
 )
-def test_what_is_found(node: Node, known: set[str]) -> None:
+def test_the_facts_of_a_tree(node: Node, known: set[str]) -> None:
     assert claims(node) == known
 
 
@@ -223,8 +224,8 @@ def test_deep_chains() -> None:
     assert claims(total) == {"never_minus_zero"}
 
 
-def test_a_wrong_fact_is_noticed() -> None:
-    """The underflow that a fused sum with a square can end in, which is why it proves nothing of -0."""
+def test_a_wrong_fact_is_detected() -> None:
+    """A fused sum with a square may underflow to -0, so it has no fact about -0."""
     tiny = 0x1A3504F4  # its square is a little more than 2**-151
     result = int(operation("fma.rn.fp32").evaluate(*(np.array([p], np.uint32) for p in (0x80000001, 0x3E800000, 0)))[0])
     assert result == 0x80000000

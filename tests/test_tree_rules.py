@@ -1,4 +1,4 @@
-"""Every canonical rule on random patterns and special values; without its condition, a counterexample."""
+"""Every canonical rule on random and special bit patterns; without its condition a counterexample exists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def specials(form: FloatFormat) -> list[int]:
 
 
 def variable_form(family: Family, name: str) -> FloatFormat | None:
-    """How a variable is read; None for an integer."""
+    """Return the format of a variable; None for an integer."""
     return FLOAT_FORMATS.get(family.narrow[name]) if name in family.narrow else family.form
 
 
@@ -43,7 +43,7 @@ def width(family: Family, name: str) -> int:
 
 
 def draw(family: Family, variables: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Columns of patterns: all pairs of special values, then random patterns, related ones among them."""
+    """Return columns of patterns: all pairs of special values, then random patterns, some of them related."""
     generator = np.random.default_rng(sum(map(ord, family.name)))
     columns: dict[str, np.ndarray] = {}
     square = 32 * 32
@@ -67,7 +67,7 @@ def draw(family: Family, variables: tuple[str, ...]) -> dict[str, np.ndarray]:
 def counterexamples(
     one: Rule, family: Family, *, condition: bool = True, assumption: bool = True, nan: bool | None = None
 ) -> int:
-    """How many drawn inputs, of those that the rule admits, give different bits on both sides."""
+    """Return on how many admissible inputs the two sides have different bits."""
     variables = tuple(dict.fromkeys((*one.left.variables, *one.right.variables)))
     columns = draw(family, variables)
     admitted = np.ones(len(next(iter(columns.values()))), dtype=bool)
@@ -100,7 +100,7 @@ def test_both_sides_are_equal(one: Rule, family: Family) -> None:
 
 
 @pytest.mark.parametrize(("one", "family"), REFUTED, ids=[f"{one.name}-{family.name}" for one, family in REFUTED])
-def test_the_rule_fails_where_it_is_said_to(one: Rule, family: Family) -> None:
+def test_the_rule_fails_in_its_excluded_families(one: Rule, family: Family) -> None:
     translated = dataclasses.replace(family, operations={**family.operations})
     if "max" in one.left.text and "op" in family.operations:
         translated = dataclasses.replace(family, operations={"max": family.operations["op"]})
@@ -147,7 +147,7 @@ UP_TO_NAN = [one for one in SCALAR if one.up_to_nan and one.name not in CANONICA
 
 @pytest.mark.parametrize("one", UP_TO_NAN, ids=[one.name for one in UP_TO_NAN])
 def test_rules_up_to_nan_do_change_nan_patterns(one: Rule) -> None:
-    """Negation returns the canonical NaN here, so some are exact; hardware may turn the sign of a NaN."""
+    """Negation returns the canonical NaN here, so some are exact; hardware may flip the sign of a NaN."""
     assert counterexamples(one, one.families[0], nan=False) > 0
 
 
@@ -208,7 +208,7 @@ def add(left: Node, right: Node) -> Node:
         ("neg_neg", X, None),
     ],
 )
-def test_rules_apply_where_they_are_certain(name: str, node: Node, expected: Node | str | None) -> None:
+def test_rules_apply_where_their_condition_is_proved(name: str, node: Node, expected: Node | str | None) -> None:
     if name == "integers_associate":
         expected = Operation("add.b32", (X, Operation("add.b32", (Y, X))))
     if expected == "concat":
@@ -313,7 +313,7 @@ def test_a_long_sum_of_integers_may_be_clamped() -> None:
     assert integer_unit(family.operations["clamped"], 4094 << 19, (0x80,) * 32, (0x80,) * 32) == 4095 << 19
 
 
-def test_patterns_are_read_or_refused() -> None:
+def test_patterns_are_parsed_or_refused() -> None:
     assert Pattern("add(add(x, +0), y)").variables == ("x", "y")
     assert Pattern("x").variables == ("x",)
     assert Pattern("matrix(c, a*, b*)").variables == ("c", "a*", "b*")

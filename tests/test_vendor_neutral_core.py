@@ -1,4 +1,4 @@
-"""The core and the suite name no vendor: no identifier and no string of their code; a docstring may give an example."""
+"""No identifier and no string of core or the suite names a vendor; docstrings may give examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workspace import ROOT, distribution
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Vendors, their tools and their instruction sets. Short words count where a word starts: "streamdata" names nobody.
+# Vendors, their tools and their instruction sets. Short words match at the start of a word only, not in "streamdata".
 ANYWHERE = ["nvidia", "cuda", "cublas", "cudnn", "ptxas", "wgmma", "tcgen05", "ldmatrix", "nvgpu", "rocm", "rocblas"]
 AT_START = [
     "amd", "ptx", "sass", r"sm_?(?=\d|$|_|\W)", "gfx", "hip", "mfma", "wmma", "hopper", "blackwell", "ampere", "cdna",
@@ -23,13 +23,13 @@ WORD = re.compile("|".join([*ANYWHERE, rf"(?<![a-z])(?:{'|'.join(AT_START)})"]))
 
 
 def vendor_words(text: str) -> list[str]:
-    """Return the vendor words of an identifier or a string, capitals inside it starting a word."""
+    """Return the vendor words of an identifier or a string; an inner capital starts a word."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text)
     return WORD.findall(split.lower())
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
-    """Yield every identifier and string of a module with its line, its docstrings left out."""
+    """Yield every identifier and string of a module with its line, except docstrings."""
     tree = ast.parse(source)
     documentation = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -65,18 +65,18 @@ def test_no_vendor_is_named(module: str) -> None:
     ["sm_90", "sm90", "SM_COUNT", "sm", "readPtx", "PTXParser", "parse_ptx", "is_amd", "AMDKernel", "gfx942",
      "kernel.ptx", "wgmma.mma_async", "CudaGraph", "with_cuda12", "HIP", "on NVIDIA only"],
 )  # fmt: skip
-def test_vendor_words_are_seen(text: str) -> None:
+def test_vendor_words_are_found(text: str) -> None:
     assert len(vendor_words(text)) == 1
 
 
 @pytest.mark.parametrize(
     "text", ["streamdata", "prism_9", "chip", "relationship", "smallest", "smoke", "warp", "wavefront", "campus"]
 )
-def test_other_words_are_not(text: str) -> None:
+def test_other_words_are_not_found(text: str) -> None:
     assert vendor_words(text) == []
 
 
-def test_identifiers_and_strings_are_read_and_docstrings_are_not() -> None:
+def test_identifiers_and_strings_are_checked_and_docstrings_are_not() -> None:
     source = (
         '"""module"""\nimport a.b as c\ndef f(d, *, e=b"g"):\n    """function"""\n    return f"h{i.j}" + k(l="m")\n'
     )

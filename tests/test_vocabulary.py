@@ -1,4 +1,4 @@
-"""Plugins and the vocabulary of operations: what their kernels use, and what becomes of a name that is misspelt."""
+"""Plugins and the vocabulary of operations: the operations of the samples, and the error for a misspelt name."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ SUITES = (
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=("toy1", "sm_90", "gfx942"))
-def test_every_operation_of_a_sample_is_in_the_vocabulary_and_makes_a_node(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_operation_of_a_sample_is_in_the_vocabulary(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     used: set[Operation] = set()
     floating, integer = TermDomain.floating, TermDomain.integer
 

@@ -1,4 +1,4 @@
-"""The reader of imports itself: an import that it overlooks is a rule that nobody checks."""
+"""The parser of imports that the structure tests use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ except ImportError:
 """
 
 
-def test_every_import_is_seen_where_it_stands() -> None:
+def test_every_import_is_found_with_its_line() -> None:
     assert imports(SOURCE, "top.sub") == [
         Import("one.two", 2, in_function=False, for_types=False),
         Import("three.four", 3, in_function=False, for_types=False),
@@ -52,7 +52,7 @@ def test_every_import_is_seen_where_it_stands() -> None:
     ("in_function", "for_types", "at_load"),
     [(False, False, True), (True, False, False), (False, True, False), (True, True, False)],
 )
-def test_what_loading_a_module_carries_out(in_function: bool, for_types: bool, at_load: bool) -> None:
+def test_which_imports_run_at_load(in_function: bool, for_types: bool, at_load: bool) -> None:
     assert Import("x", 1, in_function, for_types).at_load is at_load
 
 

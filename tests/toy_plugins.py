@@ -1,4 +1,4 @@
-"""The example plugin, and faulty variants of it, for tests of the suite."""
+"""The example plugin and faulty variants of it, for tests of the conformance suite."""
 
 from __future__ import annotations
 

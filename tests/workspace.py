@@ -1,4 +1,4 @@
-"""What the tests of structure read: the distributions of this repository, and who imports what."""
+"""The distributions of this repository and the imports of their modules, for the structure tests."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Distribution:
     pyproject: dict[str, Any]
 
     def modules(self) -> list[Path]:
-        """Return the files of its package; none while it has not been written."""
+        """Return the files of its package; empty without a package."""
         return sorted((self.folder / "src").rglob("*.py"))
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module, as a dotted name: where it stands, and whether it is carried out when its module loads."""
+    """One imported module by dotted name: its line, and whether it is inside a function or for types only."""
 
     target: str
     line: int

@@ -30,7 +30,7 @@ class Library:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise AssertionError
 
-    def answered(self, problem: GEMMProblem, **options: Any) -> Any:
+    def describe_problem(self, problem: GEMMProblem, **options: Any) -> Any:
         if problem.n == 7:
             raise NotCovered(f"{problem.words} is not described: it is odd (algorithm 1)")
         types = {"left_dtype": problem.a, "right_dtype": problem.b, "output_dtype": problem.out}

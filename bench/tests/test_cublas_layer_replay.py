@@ -31,7 +31,7 @@ class Library:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise AssertionError
 
-    def answered(self, problem: GEMMProblem, **options: Any) -> GEMMDesc:
+    def describe_problem(self, problem: GEMMProblem, **options: Any) -> GEMMDesc:
         types = {"left_dtype": problem.a, "right_dtype": problem.b, "output_dtype": problem.out}
         return GEMMDesc(k=problem.k, **types, path="fma", k_cuts=(Cut(span=5),), k_dropped=1)
 

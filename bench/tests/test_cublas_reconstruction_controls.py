@@ -12,7 +12,7 @@ import pytest
 from bitwise_bench.cublas.reconstruction_controls import FAMILIES, TESTS, _bytes, _draws, _wrong, read
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
 from bitwise_core.plugins import registry
-from bitwise_core.probing.reconstruction import same
+from bitwise_core.probing.reconstruction import same_computation
 
 UNITS = registry.default().matrix_units
 RECORD = Path(__file__).parents[2] / "records" / "probe-controls.json"
@@ -34,7 +34,7 @@ def test_controls_compute_something_else(family: str) -> None:
     source = random.Random(f"{family}:0")
     desc = FAMILIES[family](source)
     for change, wrong in _wrong(desc, source):
-        assert not same(desc, wrong, UNITS), change
+        assert not same_computation(desc, wrong, UNITS), change
         assert wrong.k == desc.k
 
 
@@ -66,7 +66,7 @@ def variants(desc: GEMMDesc) -> list[GEMMDesc]:
 @pytest.mark.parametrize("family", [name for name in FAMILIES if not name.startswith("fp8")])
 def test_equivalent_descriptors_return_the_same_bytes(family: str) -> None:
     desc = FAMILIES[family](random.Random(f"{family}:variants"))
-    alike = [each for each in variants(desc) if same(each, desc, UNITS)]
+    alike = [each for each in variants(desc) if same_computation(each, desc, UNITS)]
     for _, a, b in _draws(desc, 3, 2):
         assert {_bytes(each, a, b) for each in alike} <= {_bytes(desc, a, b)}
 

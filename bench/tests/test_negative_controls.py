@@ -16,7 +16,7 @@ from bitwise_core.probing.summation_tree import evaluate
 def test_every_family_is_revealed(name: str) -> None:
     tree = FAMILIES[name].tree()
     found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 64, FAMILIES[name].length))
-    assert (found.tree, found.open) == (tree, ())
+    assert (found.tree, found.unresolved) == (tree, ())
 
 
 def test_every_control_is_a_different_tree() -> None:

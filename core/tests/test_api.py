@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return write(tmp_path, {"a.ptx": PLAIN, "b.ptx": SWAPPED, "c.ptx": NEIGHBOURS}, [launch(f"{n}.ptx") for n in "abc"])
 
 
-def test_kernels_are_compared_by_texts_paths_and_sources(folder: Path) -> None:
+def test_compare_takes_texts_paths_and_sources(folder: Path) -> None:
     found = assert_type(bitwise_core.compare(PLAIN, SWAPPED, LAUNCH), Verdict)
     assert (found.outcome, found.scope) == (Outcome.EQUAL, "launch")
     by_path = bitwise_core.compare(folder / "a.ptx", str(folder / "b.ptx"), folder / "manifest.json")
@@ -84,7 +84,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
         bitwise_core.compared  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_the_package_is_light() -> None:
+def test_importing_the_package_loads_nothing_else() -> None:
     code = "import sys, bitwise_core; print([m for m in sys.modules if m == 'numpy' or m.startswith('bitwise_core.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -92,23 +92,25 @@ def test_the_package_is_light() -> None:
 
 WITHOUT_MEANING = PLAIN.replace("mov.u32 %r1", "frobnicate.u32 %r1")
 BUFFERS = {"X": np.zeros(256, np.float32), "Y": np.zeros(4, np.float32)}
-MISTAKES: dict[str, Callable[[], object]] = {
+ERRORS: dict[str, Callable[[], object]] = {
     "gone.ptx: there is no such file": lambda: bitwise_core.compare("gone.ptx", PLAIN, LAUNCH),
-    "a: a int is no kernel: give a path, a text or a Source": lambda: bitwise_core.compare(3, PLAIN),  # type: ignore[arg-type]
-    "a and b: one has a launch": lambda: bitwise_core.compare(Source("a", PLAIN, Launch.model_validate(LAUNCH)), PLAIN),
+    "a: a int is not a kernel: give a path, a text or a Source": lambda: bitwise_core.compare(3, PLAIN),  # type: ignore[arg-type]
+    "a and b: only one of them has a launch": lambda: bitwise_core.compare(
+        Source("a", PLAIN, Launch.model_validate(LAUNCH)), PLAIN
+    ),
     "a: launch: grid.0: Input should be greater": lambda: bitwise_core.compare(PLAIN, PLAIN, {"grid": [0]}),
-    "a: the manifest has 0 launches of it": lambda: bitwise_core.compare(PLAIN, PLAIN, {"kernels": []}),
+    "a: the manifest has 0 launches of this kernel": lambda: bitwise_core.compare(PLAIN, PLAIN, {"kernels": []}),
     "assume: unknown assumption": lambda: bitwise_core.compare(PLAIN, PLAIN, assume="sunshine"),
     "b:": lambda: bitwise_core.compare(PLAIN, PLAIN[:400]),
-    "there are no kernels to partition": lambda: bitwise_core.partition([]),
+    "kernels: the sequence is empty": lambda: bitwise_core.partition([]),
     "kernel: has no launch; a kernel is run for one": lambda: bitwise_core.run(PLAIN, {}),
     "kernel: buffers: X is missing; the launch's": lambda: bitwise_core.run(PLAIN, {}, LAUNCH),
-    "kernel is not run: the instruction frobnicate.u32": lambda: bitwise_core.run(WITHOUT_MEANING, BUFFERS, LAUNCH),
+    "kernel cannot be run: the instruction frobnicate.u32": lambda: bitwise_core.run(WITHOUT_MEANING, BUFFERS, LAUNCH),
 }
 
 
-@pytest.mark.parametrize(("sentence", "call"), MISTAKES.items(), ids=MISTAKES)
-def test_mistakes_are_sentences(sentence: str, call: Callable[[], object]) -> None:
+@pytest.mark.parametrize(("sentence", "call"), ERRORS.items(), ids=ERRORS)
+def test_errors_are_sentences(sentence: str, call: Callable[[], object]) -> None:
     with pytest.raises(BitwiseError) as found:
         call()
     assert str(found.value).startswith(sentence)

@@ -1,4 +1,4 @@
-"""`bitwise diff` and `bitwise tree` on kernels written by hand: where trees part, and the trees themselves."""
+"""`bitwise diff` and `bitwise tree` on hand-written kernels: divergences and trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def line_of(text: str, begin: str) -> int:
-    """The line of the first instruction that begins so."""
+    """Return the line number of the first instruction that starts with `begin`."""
     return next(number for number, line in enumerate(text.split("\n"), 1) if line.startswith(begin))
 
 
@@ -42,7 +42,7 @@ def test_equal(folder: Path) -> None:
     assert (status, found["outcome"], found["scope"], found["divergence"]) == (0, "equal", "launch", None)
 
 
-def test_unproved_names_the_element_the_node_and_the_lines(folder: Path) -> None:
+def test_an_unproved_verdict_has_the_element_the_node_and_the_lines(folder: Path) -> None:
     status, found = diff(folder, "a.ptx", "c.ptx")
     line = line_of(PLAIN, "add.rn.f32")
     assert (status, found["outcome"], found["counterexample"]) == (4, "unproved", None)
@@ -69,7 +69,7 @@ def test_unproved_names_the_element_the_node_and_the_lines(folder: Path) -> None
     }
 
 
-def test_another_operation_is_the_node(folder: Path) -> None:
+def test_the_divergence_shows_different_operations(folder: Path) -> None:
     maximum = PLAIN.replace("add.rn.f32 %f5, %f1, %f2;", "max.f32 %f5, %f1, %f2;")
     write(folder, {"c.ptx": maximum}, LAUNCHES)
     _, found = diff(folder, "a.ptx", "c.ptx")
@@ -79,7 +79,7 @@ def test_another_operation_is_the_node(folder: Path) -> None:
     assert found["divergence"]["depth"] == 5
 
 
-def test_the_first_element_that_differs_is_named(folder: Path) -> None:
+def test_the_first_element_that_differs_is_reported(folder: Path) -> None:
     # Only the last row's block takes another second element.
     line = "ld.global.f32 %f2, [%rd4+128];"
     own = f"setp.eq.u32 %p2, %r2, 3;\n{line}\n@%p2 ld.global.f32 %f2, [%rd4+64];"
@@ -97,7 +97,7 @@ def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
     assert found["divergence"]["why_not"] == "b.ptx does not store an element of that width there"
 
 
-def test_people_read_where_the_trees_part(folder: Path) -> None:
+def test_the_text_output_shows_the_divergence(folder: Path) -> None:
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "c.ptx"), "--no-search"])
     line = line_of(PLAIN, "add.rn.f32")
     assert done.exit_code == 4
@@ -116,7 +116,7 @@ def test_unknown(folder: Path) -> None:
     assert found["reason"] == f"c.ptx: the instruction frobnicate.b32 is not modelled at line {line}"
 
 
-def test_a_manifest_may_be_named(folder: Path, tmp_path: Path) -> None:
+def test_the_option_manifest(folder: Path, tmp_path: Path) -> None:
     (folder / "manifest.json").rename(tmp_path / "launches.json")
     assert diff(folder, "a.ptx", "b.ptx", "--manifest", str(tmp_path / "launches.json"))[0] == 0
 
@@ -128,31 +128,31 @@ def test_without_a_manifest_the_verdict_is_for_every_launch(folder: Path) -> Non
     assert (status, found["outcome"], found["scope"]) == (0, "equal", "every launch")
 
 
-def test_a_launch_may_be_named_by_its_number(folder: Path) -> None:
+def test_a_launch_is_chosen_by_its_number(folder: Path) -> None:
     write(folder, {}, [launch("a.ptx"), launch("a.ptx", grid=[2]), launch("b.ptx", grid=[2])])
     assert diff(folder, "a.ptx#2", "b.ptx")[0] == 0
     assert diff(folder, "a.ptx#1", "b.ptx")[0] == 4
 
 
-def wrong(*arguments: str) -> str:
-    """The one line that a command prints about a mistake."""
+def error_of(*arguments: str) -> str:
+    """Return the one line that a command prints about an error."""
     done = CliRunner().invoke(app, list(arguments))
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     return done.stderr.removeprefix("bitwise: ").removesuffix("\n")
 
 
-def test_mistakes(folder: Path) -> None:
+def test_errors(folder: Path) -> None:
     a, manifest = str(folder / "a.ptx"), folder / "manifest.json"
     write(folder, {"bad.ptx": PLAIN[:400]}, [launch("a.ptx"), launch("a.ptx"), launch("b.ptx"), launch("bad.ptx")])
     b = str(folder / "b.ptx")
-    assert wrong("diff", a, b) == f"{manifest}: has 2 launches of a.ptx; name one by its number from 1, as in FILE#2"
-    assert wrong("diff", f"{a}#{3}", b) == f"{manifest}: has 2 launches of a.ptx, so there is no a.ptx#3"
-    assert wrong("diff", str(folder / "gone.ptx"), b) == f"{folder / 'gone.ptx'}: there is no such file"
-    assert wrong("diff", str(folder), b) == f"{folder}: is a folder; name a file"
-    assert wrong("diff", b, str(folder / "bad.ptx")).startswith("bad.ptx:")
-    assert wrong("diff", b, str(folder / "c.ptx")).startswith("c.ptx: has no launch and the other kernel has")
+    assert error_of("diff", a, b) == f"{manifest}: has 2 launches of a.ptx; name one by its number from 1, as in FILE#2"
+    assert error_of("diff", f"{a}#{3}", b) == f"{manifest}: has 2 launches of a.ptx, so there is no a.ptx#3"
+    assert error_of("diff", str(folder / "gone.ptx"), b) == f"{folder / 'gone.ptx'}: there is no such file"
+    assert error_of("diff", str(folder), b) == f"{folder}: is a folder; name a file"
+    assert error_of("diff", b, str(folder / "bad.ptx")).startswith("bad.ptx:")
+    assert error_of("diff", b, str(folder / "c.ptx")).startswith("c.ptx: has no launch and the other kernel has one")
     assert (
-        wrong("diff", b, b, "--entry", "other")
+        error_of("diff", b, b, "--entry", "other")
         == f"{manifest}: has no launch of the entry 'other' of b.ptx, only of row_sum"
     )
 
@@ -164,18 +164,18 @@ def tree(folder: Path, element: str, form: str = "text") -> str:
 
 
 def butterfly(lane: int, base: int, distance: int = 1) -> list[str]:
-    """The lines of the tree of one lane's sum after the rounds down to a distance."""
+    """Return the lines of the tree of one lane's sum after the butterfly rounds down to a distance."""
     if distance == 32:
         return ["add.rn.fp32", f"  load X+{base + 4 * lane} b32", f"  load X+{base + 4 * lane + 128} b32"]
     sides = [butterfly(each, base, 2 * distance) for each in (lane, lane ^ distance)]
     return ["add.rn.fp32", *(f"  {line}" for side in sides for line in side)]
 
 
-def test_the_tree_is_the_real_one(folder: Path) -> None:
+def test_the_tree_as_text(folder: Path) -> None:
     assert tree(folder, "Y[2]").split("\n") == [*butterfly(0, 512), ""]
 
 
-def test_the_tree_as_json_names_lines(folder: Path) -> None:
+def test_the_tree_as_json_has_source_lines(folder: Path) -> None:
     found = json.loads(tree(folder, "Y[0]", "json"))
     root = found["nodes"][found["root"]]
     assert (found["element"], found["complete"], len(found["nodes"])) == ("Y[0]", True, 127)
@@ -186,22 +186,24 @@ def test_the_tree_as_json_names_lines(folder: Path) -> None:
     assert all(operand < number for number, node in enumerate(found["nodes"]) for operand in node.get("operands", ()))
 
 
-def test_the_tree_as_a_picture(folder: Path) -> None:
+def test_the_tree_as_svg(folder: Path) -> None:
     picture = ElementTree.fromstring(tree(folder, "Y[0]", "svg"))
     titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0] == "add.rn.fp32: 127 nodes"
 
 
-def test_mistakes_in_elements(folder: Path) -> None:
+def test_errors_in_elements(folder: Path) -> None:
     a = str(folder / "a.ptx")
-    assert wrong("tree", a, "--element", "Y") == (
-        "--element: 'Y' is not of the form Y[0], a buffer and the index of a stored element"
+    assert error_of("tree", a, "--element", "Y") == (
+        "--element: 'Y' is not of the form BUFFER[INDEX]; give a stored element, such as 'Y[0]'"
     )
-    assert wrong("tree", a, "--element", "Z[0]") == "--element: a.ptx has no buffer 'Z'; its buffers: X, Y"
-    assert wrong("tree", a, "--element", "X[0]") == "--element: a.ptx does not store X[0]; nothing is stored there"
-    assert wrong("tree", a, "--element", "Y[4]") == "--element: a.ptx does not store Y[4]; the last element stored is 3"
+    assert error_of("tree", a, "--element", "Z[0]") == "--element: a.ptx has no buffer 'Z'; its buffers are X, Y"
+    assert error_of("tree", a, "--element", "X[0]") == "--element: a.ptx does not store X[0]; nothing is stored there"
+    assert (
+        error_of("tree", a, "--element", "Y[4]") == "--element: a.ptx does not store Y[4]; the last element stored is 3"
+    )
     (folder / "manifest.json").unlink()
-    assert wrong("tree", a, "--element", "Y[0]").startswith("a.ptx: has no launch")
+    assert error_of("tree", a, "--element", "Y[0]").startswith("a.ptx: has no launch")
 
 
 def test_a_verdict_without_the_contraction_audit_says_so(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The search of `bitwise diff`: a counterexample, which is run, and a sentence where none is found."""
+"""The counterexample search of `bitwise diff`: inputs that are found and run, and the notes where none is found."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ NARROW = "\ncvt.rn.f16.f32 %h1, %f5;\ncvt.f32.f16 %f5, %h1;"
 
 
 def one_way(instructions: str) -> str:
-    """PLAIN with instructions between the first two loads and their sum."""
+    """Return PLAIN with instructions between the first two loads and their sum."""
     assert LOADED in PLAIN
     return PLAIN.replace(LOADED, LOADED + instructions)
 
 
 def summed(instructions: str) -> str:
-    """PLAIN with other instructions in the place of the first sum."""
+    """Return PLAIN with other instructions in place of the first sum."""
     assert ADD in PLAIN
     return PLAIN.replace(ADD, instructions).replace(".reg .f32", ".reg .b16 %h<2>;\n.reg .f32")
 
@@ -43,8 +43,8 @@ def summed(instructions: str) -> str:
 DIFFERENT = {
     "another order": (PLAIN, row_sum(neighbours=True)),
     "another operation": (PLAIN, summed("max.f32 %f5, %f1, %f2;")),
-    "maxima that part at a NaN": (row_sum(combine="max.f32"), row_sum(combine="max.NaN.f32")),
-    "sums that part at a subnormal": (PLAIN, row_sum(combine="add.rn.ftz.f32")),
+    "maxima that differ at a NaN": (row_sum(combine="max.f32"), row_sum(combine="max.NaN.f32")),
+    "sums that differ at a subnormal": (PLAIN, row_sum(combine="add.rn.ftz.f32")),
     "minus zero": (
         row_sum(combine="max.f32"),
         row_sum(combine="max.f32").replace(LOADED, LOADED + "".join(POSITIVE_ZERO)),
@@ -57,8 +57,8 @@ DIFFERENT = {
         summed("fma.rn.f32 %f5, %f1, 0f3EBD70A4, %f2;" + NARROW),
         summed("mul.rn.f32 %f7, %f1, 0f3EBD70A4;\nadd.rn.f32 %f5, %f7, %f2;" + NARROW),
     ),
-    "a bound that only the largest numbers reach": (PLAIN, one_way("min.f32 %f2, %f2, 0f7E800000;\n")),
-    "one that stores the first row only": (PLAIN, PLAIN.replace(STORING, "add.u32 %r6, %r6, %r2;\n" + STORING)),
+    "a clamp that only the largest numbers reach": (PLAIN, one_way("min.f32 %f2, %f2, 0f7E800000;\n")),
+    "a kernel that stores the first row only": (PLAIN, PLAIN.replace(STORING, "add.u32 %r6, %r6, %r2;\n" + STORING)),
 }  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def diff(folder: Path, *options: str, seconds: int = 20) -> tuple[int, dict[str,
 
 
 def replayed(folder: Path, name: str) -> dict[str, Any]:
-    """The buffers that `bitwise run` leaves after the input that was found."""
+    """Return the buffers after `bitwise run` on the input of the counterexample."""
     out = folder / f"{name}.npz"
     done = CliRunner().invoke(
         app, ["run", str(folder / name), "--inputs", str(folder / "found.npz"), "--out", str(out)]
@@ -104,7 +104,7 @@ def _nan(patterns: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_equals_are_never_told_apart(folder: Path, seed: int) -> None:
+def test_equal_kernels_have_no_counterexample(folder: Path, seed: int) -> None:
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
     found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.5, seed)
     assert isinstance(found, NotFound)
@@ -112,13 +112,13 @@ def test_equals_are_never_told_apart(folder: Path, seed: int) -> None:
     assert found.sentence.startswith("no input was found on which the bytes differ, in ")
 
 
-def test_nothing_is_searched_for_equals(folder: Path) -> None:
+def test_equal_kernels_are_not_searched(folder: Path) -> None:
     status, found = diff(folder)
     assert (status, found["outcome"], found["counterexample"]) == (0, "equal", None)
     assert not (folder / "found.npz").exists()
 
 
-def test_trees_that_part_and_are_one_function(tmp_path: Path) -> None:
+def test_different_trees_of_one_function_have_no_counterexample(tmp_path: Path) -> None:
     # Four times a number, at once or by two doublings: both are exact, and both overflow alike.
     doubled = one_way("add.rn.f32 %f2, %f2, %f2;\nadd.rn.f32 %f2, %f2, %f2;\n")
     folder = write(tmp_path, {"a.ptx": one_way("mul.rn.f32 %f2, %f2, 0f40800000;\n"), "b.ptx": doubled}, LAUNCHES)
@@ -128,7 +128,7 @@ def test_trees_that_part_and_are_one_function(tmp_path: Path) -> None:
     assert not (folder / "found.npz").exists()
 
 
-def test_a_counterexample_as_people_read_it(tmp_path: Path) -> None:
+def test_a_counterexample_in_the_text_output(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
     out = folder / "found.npz"
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--out", str(out)])
@@ -157,7 +157,7 @@ def test_a_counterexample_as_people_read_it(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_run(tmp_path: Path, instruction: str, status: int, sentence: str) -> None:
+def test_a_kernel_that_cannot_be_run(tmp_path: Path, instruction: str, status: int, sentence: str) -> None:
     text = summed(instruction)
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": text}, LAUNCHES)
     line = next(n for n, each in enumerate(text.split("\n"), 1) if each == instruction)
@@ -165,8 +165,8 @@ def test_what_cannot_be_run(tmp_path: Path, instruction: str, status: int, sente
     assert (found[0], found[1]["counterexample"], found[1]["notes"][-1]) == (status, None, sentence.format(line=line))
 
 
-def test_what_is_not_read_may_be_run(tmp_path: Path) -> None:
-    # A loop whose length depends on data: up to four rounds.
+def test_an_unknown_kernel_may_be_run(tmp_path: Path) -> None:
+    # A loop whose length depends on data: up to four iterations.
     loop = "mov.f32 %f3, 0f00000000;\nmin.f32 %f4, %f1, 0f40800000;\nAGAIN:\nadd.rn.f32 %f3, %f3, 0f3F800000;\n"
     loop += "setp.lt.f32 %p2, %f3, %f4;\n@%p2 bra AGAIN;\nadd.rn.f32 %f2, %f2, %f3;\n"
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": one_way(loop)}, LAUNCHES)
@@ -178,14 +178,14 @@ def test_what_is_not_read_may_be_run(tmp_path: Path) -> None:
     assert (after[0] != after[1]).any()
 
 
-def test_without_a_launch_there_is_nothing_to_run(tmp_path: Path) -> None:
+def test_without_a_launch_no_input_is_tried(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, None)
     status, found = diff(folder)
     assert (status, found["scope"], found["counterexample"]) == (3, "every launch", None)
     assert found["notes"][-1] == "no input was tried: a kernel has no launch"
 
 
-def test_under_a_condition_the_input_meets_it(tmp_path: Path) -> None:
+def test_the_input_satisfies_the_assumed_condition(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
     status, found = diff(folder, "--assume", "finite")
     assert (status, found["conditions"], found["counterexample"]["input"]) == (1, ["finite"], str(folder / "found.npz"))
@@ -193,7 +193,7 @@ def test_under_a_condition_the_input_meets_it(tmp_path: Path) -> None:
         assert all(np.isfinite(arrays[name]).all() for name in ("X", "Y"))
 
 
-def test_what_only_an_overflow_tells_apart(tmp_path: Path) -> None:
+def test_a_difference_by_overflow_is_none_for_finite_values(tmp_path: Path) -> None:
     halved = one_way("mul.rn.f32 %f2, %f2, 0f40000000;\nmul.rn.f32 %f2, %f2, 0f3F000000;\n")
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": halved}, LAUNCHES)
     assert diff(folder)[1]["counterexample"]["input"] == str(folder / "found.npz")
@@ -210,9 +210,7 @@ def test_launches_that_state_different_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["MAXIMUM_WHOLE_LANES", "MAXIMUM_RUN_SHARE"])
-def test_a_large_launch_is_run_where_the_trees_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
+def test_a_large_launch_is_run_at_the_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(kernel_pair, "LANES_PER_BATCH", 1)
     monkeypatch.setattr(kernel_pair, limit, 0)
     # Only the last row's block takes another second element.
@@ -235,10 +233,10 @@ def test_a_launch_too_large_without_a_divergence(folder: Path, monkeypatch: pyte
     assert found == NotFound(f"no input was tried: {sentence}")
 
 
-def test_a_file_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
+def test_an_output_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
     out = folder / "gone" / "found.npz"
     arguments = ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--out", str(out)]
     done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"bitwise: {out}: cannot be written (there is no folder {out.parent})\n"
+    assert done.stderr == f"bitwise: --out {out}: cannot be written (there is no folder {out.parent})\n"

@@ -45,7 +45,7 @@ def test_a_split_in_words_and_as_a_picture() -> None:
     done = CliRunner().invoke(app, ["gemm", "1", "8", *SPLIT, "--with", "k_dropped=8", "--width", "46"])
     assert done.stderr == ""
     assert done.stdout == (
-        "(1, 8648) times (8648, 8); every element of C is computed alike.\n"
+        "(1, 8648) times (8648, 8); every element of C is computed in the same way.\n"
         "C = A B over k = 8648: fp16 times fp16, accumulated in fp32, stored as fp16.\n"
         "The last 8 of k are dropped: the sum is over 8640 products.\n"
         "Matrix instruction wide of toy_1, k 16.\n"
@@ -107,7 +107,7 @@ def test_a_strided_cut_is_drawn_from_its_first_k() -> None:
     ]
 
 
-def test_of_many_parts_the_first_are_drawn() -> None:
+def test_only_the_first_of_many_parts_are_drawn() -> None:
     assert picture(three_level_chain(3000, "fp16", chunks=100), 40) == [
         "k         0                                   3000",
         "k         0                                    150",
@@ -137,7 +137,7 @@ def test_merges_in_a_line(cut: Cut, count: int, text: str) -> None:
     assert merge_text(cut, count) == text
 
 
-def test_what_is_stored_in_a_line() -> None:
+def test_the_stored_value_in_a_line() -> None:
     desc = three_level_chain(10, "fp16", chunks=1, output_dtype="fp32")
     assert stored_text(desc) == "fp32 as it is"
     assert stored_text(desc.model_copy(update={"alpha": 0.5})) == "times 0.5, fp32 as it is"
@@ -181,11 +181,11 @@ def test_the_drawing_shows_parts_additions_and_what_is_dropped(tmp_path: Path) -
     assert "loop over the first innermost part: 60 steps from +0, wide k 16 of toy_1" in drawing
     done = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "none" / "axis.svg")])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.endswith("axis.svg: it cannot be written (No such file or directory)\n")
+    assert done.stderr.endswith("axis.svg: cannot be written (No such file or directory)\n")
 
 
-class Known:
-    """A library of one version whose descriptor is the configuration's number of parts."""
+class ToyLibrary:
+    """A library of one version; its configuration is the number of parts of the descriptor."""
 
     name, library, version, architecture = "toy_2_toy_1", "toy", "2", "toy_1"
 
@@ -195,7 +195,7 @@ class Known:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise NotCovered("there is no device")
 
-    def explained(self, problem: GEMMProblem, configuration: Any, records: Path | None = None) -> Explanation:
+    def explain(self, problem: GEMMProblem, configuration: Any, records: Path | None = None) -> Explanation:
         if configuration is None:
             raise NotCovered(f"which algorithm runs for {problem.m} is not known; records: {records}")
         if configuration.keys() != {"parts"}:
@@ -209,12 +209,12 @@ TOY2 = ["gemm", "4", "4", "16", "--arch", "toy_1", "--library", "toy:2"]
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = replace(registry.default(), profiles=(Known(),))
+def toy_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(registry.default(), profiles=(ToyLibrary(),))
     monkeypatch.setattr(registry, "default", lambda: found)
 
 
-def test_what_a_library_runs_is_explained(known: None) -> None:
+def test_the_product_of_a_library_is_explained(toy_library: None) -> None:
     done = CliRunner().invoke(app, [*TOY2, "--config", "parts=2"])
     assert done.stderr == ""
     assert done.stdout.endswith(
@@ -230,20 +230,24 @@ def test_what_a_library_runs_is_explained(known: None) -> None:
     [
         ([*TOY2, "--records", "/nowhere"], "which algorithm runs for 4 is not known; records: None"),
         ([*TOY2, "--config", "parts=1,tile=3"], "the configuration lacks parts"),
-        ([*TOY2, "--config", "parts"], "--config parts: give NAME=NUMBER pairs, as algorithm=66, or an object of JSON"),
-        ([*TOY2, "--config", "{"], "--config: this is no JSON (Expecting property name enclosed in double quotes: "
+        ([*TOY2, "--config", "parts"], "--config parts: give NAME=NUMBER pairs, such as algorithm=66, or a JSON "
+         "object"),
+        ([*TOY2, "--config", "{"], "--config: this is not JSON (Expecting property name enclosed in double quotes: "
          "line 1 column 2 (char 1))"),
-        ([*TOY2, "--plan", "split-k"], "--library says itself what is computed: leave --plan, --with and --desc out"),
-        ([*TOY2, "--config", "parts=2", "--transposes", "X"], "--transposes: 'X' is none of NN, NT, TN and TT"),
-        ([*TOY2, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; there are fp64, "
+        ([*TOY2, "--plan", "split-k"], "--library determines what is computed: omit --plan, --with and --desc"),
+        ([*TOY2, "--config", "parts=2", "--transposes", "X"], "--transposes: 'X' is not a pair of layouts: give NN, "
+         "NT, TN or TT"),
+        ([*TOY2, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; choose one of "
+         "fp64, "
          "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
-        ([*TOY2[:-1], "toy:3"], "toy 3 on toy_1 is not measured: there are toy:2 on toy_1"),
-        ([*TOY2[:-1], "toy"], "--library takes a library and its version, and --arch where it runs: there are toy:2 on "
+        ([*TOY2[:-1], "toy:3"], "--library: toy 3 on toy_1 has not been measured; available: toy:2 on toy_1"),
+        ([*TOY2[:-1], "toy"], "--library takes NAME:VERSION and needs the architecture, --arch; available: toy:2 on "
          "toy_1"),
-        ([*TOY2[:4], "--config", "parts=2"], "--config is the configuration of a library: name it with --library"),
+        ([*TOY2[:4], "--config", "parts=2"], "--config is the algorithm configuration of a library: name the "
+         "library with --library"),
     ],
 )  # fmt: skip
-def test_mistakes_about_libraries(known: None, arguments: list[str], sentence: str) -> None:
+def test_errors_about_libraries(toy_library: None, arguments: list[str], sentence: str) -> None:
     done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"bitwise: {sentence}\n")
 
@@ -251,7 +255,8 @@ def test_mistakes_about_libraries(known: None, arguments: list[str], sentence: s
 def test_without_a_plugin_no_library_is_known() -> None:
     done = CliRunner().invoke(app, TOY2)
     assert (done.exit_code, done.stdout, done.stderr) == (
-        2, "", "bitwise: toy 2 on toy_1 is not measured: no installed plugin knows a library's products\n"
+        2, "", "bitwise: --library: toy 2 on toy_1 has not been measured; no installed plugin has measurements of a "
+        "library\n"
     )  # fmt: skip
 
 
@@ -292,36 +297,41 @@ def test_iterations_in_the_summary() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["4", "4"], "give three sizes, M N K, not 2"),
-        (["4", "4", "16"], "--arch ARCH names the matrix unit; there are toy_1"),
-        (["4", "4", "16", "--arch", "toy_2"], "no plugin knows 'toy_2'; there are toy_1"),
-        (["4", "4", "16", "--dtype", "half"], "there is no floating-point type 'half'; there are fp64, fp32, tf32, "
+        (["4", "4"], "give three sizes, M N K; 2 are given"),
+        (["4", "4", "16"], "this plan runs on a matrix unit: name its architecture with --arch; known "
+         "architectures: toy_1"),
+        (["4", "4", "16", "--arch", "toy_2"], "--arch: no installed plugin has matrix units of 'toy_2'; known "
+         "architectures: toy_1"),
+        (["4", "4", "16", "--dtype", "half"], "there is no floating-point type 'half'; choose one of fp64, fp32, tf32, "
          "fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
         (["4", "4", "16", "--arch", "toy_1", "--dtype", "e4m3"],
-         "toy_1 takes e4m3 times e4m3 in fp32 by mma, wide, whose bits differ: say which with --family"),
+         "toy_1 multiplies e4m3 by e4m3 in fp32 with mma, wide, whose bits differ: choose one with --family"),
         (["4", "4", "16", "--arch", "toy_1", "--family", "tall"],
-         "toy_1 has no unit of fp16 times fp16 in fp32 by 'tall', but by mma, wide"),
+         "--family: toy_1 has no instruction 'tall' for fp16 times fp16 in fp32; choose one of mma, wide"),
         (["4", "4", "16", "--arch", "toy_1", "--dtype", "bf16"],
-         "toy_1 has no unit of bf16 times bf16 in fp32; it has e4m3 times e4m3 in fp32, fp16 times fp16 in fp32"),
-        (["4", "4", "16", "--arch", "toy_1", "--plan", "split"], "there is no plan 'split'; there are single-pass, "
+         "toy_1 has no matrix unit for bf16 times bf16 in fp32; it has units for e4m3 times e4m3 in fp32, fp16 "
+         "times fp16 in fp32"),
+        (["4", "4", "16", "--arch", "toy_1", "--plan", "split"], "--plan: there is no plan 'split'; choose one of "
+         "single-pass, "
          "split-k, per-mma, split-k-per-mma, three-level-chain, lane-tree-gemv, contiguous-slice-gemv, workspace-gemv"),
-        (["4", "4", "16", "--arch", "toy_1", "--plan", "split-k"], "the plan split-k needs --with slices=VALUE"),
+        (["4", "4", "16", "--arch", "toy_1", "--plan", "split-k"], "--plan: the plan split-k needs --with "
+         "slices=VALUE"),
         (["4", "4", "16", "--plan", "three-level-chain", "--with", "lanes=4"],
-         "--with lanes=4: the plan three-level-chain takes NAME=VALUE with chunks, span, tile, fused"),
+         "--with lanes=4: give NAME=VALUE; the parameters of the plan three-level-chain are chunks, span, tile, fused"),
         (["4", "4", "16", "--plan", "three-level-chain", "--with", "chunks=four"],
          "Cut: count: input should be a valid integer, not 'four'"),
         (["4", "4", "16", "--plan", "three-level-chain", "--with", "chunks=2", "--element", "4,0"],
-         "--element 4,0: C is (4, 4)"),
+         "--element 4,0: C has 4 rows and 4 columns, counted from 0"),
         (["4", "4", "16", "--plan", "three-level-chain", "--with", "chunks=2", "--element", "4"],
          "--element 4: give a row and a column, as in --element 0,0"),
         (["4", "4", "16", "--desc", "gemm(k=32 left_dtype=fp32 right_dtype=fp32 output_dtype=fp32 path=fma)"],
-         "the descriptor is of k = 32, and K is 16: make them one"),
+         "--desc: the descriptor has k = 32, and K is 16: give the same number"),
         (["4", "4", "600", "--desc", "gemm(k=600 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=fma "
           "k_cuts=[cut(span=192 count=3)])"],
          "GEMMDesc: k_cuts[0] does not cover k: the cut's 3 parts of 192 k cover 576 of 600: give span = 200, or "
          "count = 4, or leave count out"),
     ],
 )  # fmt: skip
-def test_mistakes(arguments: list[str], sentence: str) -> None:
+def test_errors(arguments: list[str], sentence: str) -> None:
     done = CliRunner().invoke(app, ["gemm", *arguments])
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"bitwise: {sentence}\n")

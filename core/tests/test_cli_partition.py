@@ -1,4 +1,4 @@
-"""`bitwise partition` on kernels written by hand: exact classes, reasons, statuses and words."""
+"""`bitwise partition` on hand-written kernels: classes, reasons, exit statuses and messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def partition(folder: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_the_same_tree_is_one_class_whatever_the_layout(tmp_path: Path) -> None:
+def test_kernels_of_equal_trees_are_one_class(tmp_path: Path) -> None:
     found = partition(write(tmp_path, dict(TEXTS), LAUNCHES))
     assert found["classes"] == [["a.ptx", "b.ptx", "d.ptx"], ["c.ptx"]]
     assert (found["unknown"], found["scope"], found["target"]) == ({}, "launch", "sm_90")
@@ -46,7 +46,7 @@ def test_the_order_of_a_maximum_does_not_matter(tmp_path: Path) -> None:
     assert found["classes"] == [["a.ptx", "b.ptx"]]
 
 
-def test_several_processes_find_the_same(tmp_path: Path) -> None:
+def test_several_processes_return_the_same_classes(tmp_path: Path) -> None:
     found = partition(write(tmp_path, dict(TEXTS), LAUNCHES), "--workers", "2")
     assert found["classes"] == [["a.ptx", "b.ptx", "d.ptx"], ["c.ptx"]]
 
@@ -57,7 +57,7 @@ def test_several_launches_of_a_file_are_numbered(tmp_path: Path) -> None:
     assert found["classes"] == [["a.ptx", "b.ptx"], ["a.ptx#2"]]
 
 
-def test_an_instruction_that_is_not_modelled_is_unknown_and_its_line_named(tmp_path: Path) -> None:
+def test_an_unmodelled_instruction_is_unknown_with_its_line(tmp_path: Path) -> None:
     line = PLAIN.split("\n").index("ld.param.u64 %rd1, [x];") + 1
     strange = PLAIN.replace("ld.param.u64 %rd1, [x];", "frobnicate.b32 %r1, %r1;")
     found = partition(write(tmp_path, {"a.ptx": PLAIN, "b.ptx": strange}, LAUNCHES[:2]))
@@ -71,19 +71,19 @@ def test_a_file_without_a_launch_is_unknown(tmp_path: Path) -> None:
     assert found["unknown"] == {"b.ptx": "the manifest has no launch of it"}
 
 
-def test_without_a_manifest_the_reading_is_for_every_launch(tmp_path: Path) -> None:
+def test_without_a_manifest_the_classes_hold_for_every_launch(tmp_path: Path) -> None:
     renamed = PLAIN.replace("%f5", "%f8").replace("row_sum", "another_name")
     found = partition(write(tmp_path, {"a.ptx": PLAIN, "b.ptx": renamed, "c.ptx": NEIGHBOURS}, None))
     assert found["scope"] == "every launch"
     assert found["classes"] == [["a.ptx", "b.ptx"], ["c.ptx"]]
 
 
-def test_every_launch_may_be_asked_for(tmp_path: Path) -> None:
+def test_the_option_every_launch(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN}, LAUNCHES[:2])
     assert partition(folder, "--every-launch")["scope"] == "every launch"
 
 
-def test_people_get_a_table_and_what_the_proofs_rest_on(tmp_path: Path) -> None:
+def test_the_text_output_has_classes_reasons_and_notes(tmp_path: Path) -> None:
     strange = PLAIN.replace("mov.u32 %r1, %tid.x;", "frobnicate.b32 %r1, %r1;")
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": SWAPPED, "c.ptx": strange}, LAUNCHES[:3])
     done = CliRunner().invoke(app, ["partition", str(folder), "--workers", "1"])
@@ -95,7 +95,7 @@ def test_people_get_a_table_and_what_the_proofs_rest_on(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_the_report_is_one_page_that_needs_nothing_beside_it(tmp_path: Path) -> None:
+def test_the_html_report_is_self_contained(tmp_path: Path) -> None:
     folder = write(tmp_path, dict(TEXTS), LAUNCHES)
     page = tmp_path / "page.html"
     partition(folder, "--html", str(page))
@@ -116,7 +116,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_file_that_cannot_be_read_is_named_in_one_line(what: str, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_in_one_line(what: str, tmp_path: Path) -> None:
     content, sentence = BAD[what]
     folder = write(tmp_path, {"a.ptx": PLAIN, "bad.ptx": content}, None)
     done = CliRunner().invoke(app, ["partition", str(folder), "--json"])
@@ -153,7 +153,7 @@ def test_a_text_that_cannot_be_parsed_is_an_error(what: str, tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_every_bad_file_has_a_line(tmp_path: Path) -> None:
+def test_every_unreadable_file_is_reported(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": "", "b.ptx": b"\0", "c.ptx": PLAIN}, None)
     done = CliRunner().invoke(app, ["partition", str(folder)])
     assert (done.exit_code, done.stderr.count("\n")) == (2, 2)
@@ -189,7 +189,7 @@ MANIFESTS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", MANIFESTS)
-def test_what_is_wrong_in_a_manifest_is_said_in_one_line(what: str, tmp_path: Path) -> None:
+def test_an_error_in_a_manifest_is_reported_in_one_line(what: str, tmp_path: Path) -> None:
     text, sentence = MANIFESTS[what]
     folder = write(tmp_path, {"a.ptx": PLAIN, "manifest.json": text}, None)
     done = CliRunner().invoke(app, ["partition", str(folder), "--workers", "1"])
@@ -213,7 +213,7 @@ def test_files_for_different_targets_are_not_compared(tmp_path: Path) -> None:
     assert done.stderr == "bitwise: b.ptx: is for the target sm_80, but the requested architecture is sm_90\n"
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
+def test_a_folder_without_kernels(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write(tmp_path, {"a.ptx": PLAIN}, None)
     endings = ", ".join(extensions(registry.default().arches.values()))
@@ -230,7 +230,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
 def test_an_unknown_condition(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["partition", str(tmp_path), "--assume", "sunshine"])
     assert done.exit_code == 2
-    assert done.stderr == "bitwise: --assume: nobody knows the condition 'sunshine'; there are: finite\n"
+    assert done.stderr == "bitwise: --assume: the condition 'sunshine' is unknown; known conditions: finite\n"
 
 
 def test_plugins_are_listed() -> None:

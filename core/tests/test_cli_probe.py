@@ -16,7 +16,7 @@ def test_a_function_of_one_argument() -> None:
     assert done.stderr == "bitwise: numpy:add.accumulate: the callable returned the shape (8, 16), not (8,)\n"
 
 
-def test_a_product_of_doubles_is_a_tree_or_open() -> None:
+def test_a_product_of_doubles_is_a_tree_or_unresolved() -> None:
     done = CliRunner().invoke(app, ["probe", "numpy:matmul", "16", "4", "24", "--json"])
     found = json.loads(done.stdout)
     assert done.exit_code == (3 if found["descriptor"] is None else 0)
@@ -33,7 +33,7 @@ def test_a_sum_in_words_and_as_a_descriptor() -> None:
         "reduction(length=40 dtype=fp32 folds=[fold(stride=1 count=40)])\n"
     )
     assert done.exit_code == 0
-    assert done.stderr.startswith("1 other descriptors of this order returned other bytes\n")
+    assert done.stderr.startswith("1 other descriptors of this order return other bytes\n")
 
 
 def last_of_sums(x: Any) -> Any:
@@ -68,16 +68,16 @@ def test_a_product_in_words_and_as_a_descriptor() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["numpy", "4", "4"], "'numpy' is not of the form module:function, as in numpy:matmul"),
-        (["numpy:nothing", "4", "4"], "numpy:nothing: numpy has no nothing"),
-        (["numpy:pi", "4", "4"], "numpy:pi: pi is no function"),
+        (["numpy", "4", "4"], "'numpy' is not of the form MODULE:FUNCTION, such as numpy:matmul"),
+        (["numpy:nothing", "4", "4"], "numpy:nothing: the module numpy has no nothing"),
+        (["numpy:pi", "4", "4"], "numpy:pi: pi is not callable; name a function"),
         (["no_such_module:f", "4", "4"],
          "no_such_module:f: the module no_such_module cannot be imported (No module named 'no_such_module')"),
-        (["numpy:matmul", "4"], "give three sizes, M N K, for f(a, b), or two, ROWS LENGTH, for f(x); not 1"),
-        (["numpy:matmul", "4", "4", "4", "--dtype", "int7"], "numpy:matmul: operands of int7 are not probed; there "
-         "are float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2"),
+        (["numpy:matmul", "4"], "give three sizes, M N K, for f(a, b), or two, ROWS LENGTH, for f(x); 1 are given"),
+        (["numpy:matmul", "4", "4", "4", "--dtype", "int7"], "numpy:matmul: operands of int7 cannot be probed; the "
+         "supported types are float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2"),
     ],
 )  # fmt: skip
-def test_mistakes(arguments: list[str], sentence: str) -> None:
+def test_errors(arguments: list[str], sentence: str) -> None:
     done = CliRunner().invoke(app, ["probe", *arguments])
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"bitwise: {sentence}\n")

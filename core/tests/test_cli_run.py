@@ -1,4 +1,4 @@
-"""`bitwise run`: the bytes that a kernel leaves, and one sentence for each mistake in what it is run on."""
+"""`bitwise run`: the bytes after a launch, and one sentence for each error in the input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, arrays: Mapping[str, npt.NDArray[Any]] | bytes, *options: str) -> tuple[int, str, str]:
-    """Status, standard output and standard error of a run on arrays, or on a file of some other content."""
+    """Return status, standard output and standard error of a run on arrays, or on an input file with given bytes."""
     path = folder / "in.npz"
     if isinstance(arrays, bytes):
         path.write_bytes(arrays)
@@ -42,8 +42,8 @@ def run(folder: Path, arrays: Mapping[str, npt.NDArray[Any]] | bytes, *options: 
     return done.exit_code, done.stdout, done.stderr
 
 
-def mistake(folder: Path, arrays: Mapping[str, npt.NDArray[Any]] | bytes, *options: str) -> list[str]:
-    """The sentences about a mistake, one a line; nothing was written."""
+def errors(folder: Path, arrays: Mapping[str, npt.NDArray[Any]] | bytes, *options: str) -> list[str]:
+    """Return the error sentences of a run that fails and writes nothing."""
     status, out, sentences = run(folder, arrays, *options)
     assert (status, out, (folder / "out.npz").exists()) == (2, "", False)
     assert "Traceback" not in sentences
@@ -63,14 +63,14 @@ def test_bytes_after_a_run(folder: Path) -> None:
         assert file["X"].tolist() == X.tolist()
 
 
-def test_shapes_and_patterns_are_kept(folder: Path) -> None:
+def test_shapes_are_kept_and_bit_patterns_are_accepted(folder: Path) -> None:
     assert run(folder, {"X": X.view(np.uint32).reshape(4, 64), "Y": Y.reshape(2, 2)})[0] == 0
     with np.load(folder / "out.npz") as file:
         assert (file["X"].shape, file["Y"].shape) == ((4, 64), (2, 2))
         assert (file["X"].dtype, file["Y"].dtype) == (np.float32, np.float32)
 
 
-def test_a_buffer_may_be_called_as_a_parameter_of_numpy(folder: Path) -> None:
+def test_a_buffer_may_have_the_name_of_a_numpy_parameter(folder: Path) -> None:
     arguments = [{"buffer": "X", "dtype": "fp32"}, {"buffer": "file", "dtype": "fp32"}]
     write(folder, {}, [launch("a.ptx", args=arguments)])
     with zipfile.ZipFile(folder / "named.npz", "w") as archive:
@@ -83,8 +83,8 @@ def test_a_buffer_may_be_called_as_a_parameter_of_numpy(folder: Path) -> None:
 
 
 WRONG: dict[str, tuple[Mapping[str, npt.NDArray[Any]] | bytes, str]] = {
-    "missing": ({"X": X}, "FILE: has no array for the buffer Y of the launch; its arrays: X"),
-    "none": ({}, "FILE: has no array for the buffer X of the launch; its arrays: none"),
+    "missing": ({"X": X}, "FILE: has no array for the buffer Y of the launch; the file's arrays: X"),
+    "none": ({}, "FILE: has no array for the buffer X of the launch; the file's arrays: none"),
     "other type": (
         {"X": X.astype(np.float64), "Y": Y},
         "FILE: the array X holds float64, and the launch says fp32: store float32 (or uint32, its patterns)",
@@ -100,16 +100,16 @@ WRONG: dict[str, tuple[Mapping[str, npt.NDArray[Any]] | bytes, str]] = {
         "FILE: the array X is stored column by column (Fortran order); store it row by row, as"
         " numpy.ascontiguousarray does",
     ),
-    "objects": ({"X": np.array([None]), "Y": Y}, "FILE: is no .npz file of plain arrays"),
-    "no file of arrays": (b"not an archive", "FILE: is no .npz file of plain arrays"),
-    "empty file": (b"", "FILE: is no .npz file of plain arrays"),
-    "cut": (b"PK\x03\x04" + bytes(40), "FILE: is no .npz file of plain arrays"),
+    "objects": ({"X": np.array([None]), "Y": Y}, "FILE: is not an .npz file of plain arrays"),
+    "no file of arrays": (b"not an archive", "FILE: is not an .npz file of plain arrays"),
+    "empty file": (b"", "FILE: is not an .npz file of plain arrays"),
+    "cut": (b"PK\x03\x04" + bytes(40), "FILE: is not an .npz file of plain arrays"),
 }
 
 
 @pytest.mark.parametrize(("arrays", "sentence"), WRONG.values(), ids=WRONG)
-def test_mistakes_in_the_arrays(folder: Path, arrays: Mapping[str, npt.NDArray[Any]] | bytes, sentence: str) -> None:
-    found = mistake(folder, arrays)
+def test_errors_in_the_arrays(folder: Path, arrays: Mapping[str, npt.NDArray[Any]] | bytes, sentence: str) -> None:
+    found = errors(folder, arrays)
     assert found[0].startswith(sentence)
     if not sentence.endswith("plain arrays"):
         assert found[0] == sentence
@@ -119,8 +119,8 @@ def test_mistakes_in_the_arrays(folder: Path, arrays: Mapping[str, npt.NDArray[A
 def test_a_single_array_has_no_name(folder: Path) -> None:
     with (folder / "one.npy").open("wb") as file:
         np.save(file, X)
-    found = mistake(folder, (folder / "one.npy").read_bytes())
-    assert found == ["FILE: holds one array without a name; write it with numpy.savez, by buffer names"]
+    found = errors(folder, (folder / "one.npy").read_bytes())
+    assert found == ["FILE: holds one array without a name; write it with numpy.savez, one array for each buffer name"]
 
 
 def test_a_damaged_array(folder: Path) -> None:
@@ -128,32 +128,30 @@ def test_a_damaged_array(folder: Path) -> None:
         np.savez_compressed(file, X=X, Y=Y)
     content = bytearray((folder / "good.npz").read_bytes())
     content[120:160] = bytes(40)
-    (sentence,) = mistake(folder, bytes(content))
-    assert sentence.startswith("FILE: is no .npz file of plain arrays")
+    (sentence,) = errors(folder, bytes(content))
+    assert sentence.startswith("FILE: is not an .npz file of plain arrays")
 
 
 @pytest.mark.parametrize(
-    ("arrays", "reached"),
+    ("arrays", "fault"),
     [
         ({"X": X[:255], "Y": Y}, "the buffer X holds 1020 bytes and is read at byte 1020 (4 bytes wide)"),
         ({"X": X, "Y": Y[:3]}, "the buffer Y holds 12 bytes and is written at byte 12 (4 bytes wide)"),
     ],
 )
-def test_an_array_that_is_too_small(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], reached: str) -> None:
+def test_an_array_that_is_too_small(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], fault: str) -> None:
     status, out, sentence = run(folder, arrays)
     assert (status, out, sentence.count("\n")) == (3, "", 1)
-    assert f"a.ptx is not run: {reached}, out of its bounds at line " in sentence
+    assert f"a.ptx cannot be run: {fault}, out of its bounds at line " in sentence
 
 
-def test_mistakes_in_the_launch(folder: Path) -> None:
+def test_errors_in_the_launch(folder: Path) -> None:
     good: dict[str, npt.NDArray[Any]] = {"X": X, "Y": Y}
     write(folder, {}, [launch("a.ptx", args=[{"buffer": "X", "dtype": "fp32"}, {"buffer": "Z", "dtype": "fp32"}])])
-    assert mistake(folder, good) == ["FILE: has no array for the buffer Z of the launch; its arrays: X, Y"]
+    assert errors(folder, good) == ["FILE: has no array for the buffer Z of the launch; the file's arrays: X, Y"]
     (folder / "manifest.json").unlink()
-    assert mistake(folder, good) == [
-        "a.ptx: has no launch; a kernel is run for the launch of a manifest: give --manifest"
-    ]
-    assert mistake(folder, good, "--manifest", str(folder / "gone.json")) == [
+    assert errors(folder, good) == ["a.ptx: has no launch; a kernel is run for one launch: give --manifest"]
+    assert errors(folder, good, "--manifest", str(folder / "gone.json")) == [
         f"{folder / 'gone.json'}: there is no such file"
     ]
 
@@ -168,16 +166,16 @@ def test_mistakes_in_the_launch(folder: Path) -> None:
         ),
     ],
 )
-def test_a_refused_instruction_is_named_with_its_line(folder: Path, instruction: str, reason: str) -> None:
+def test_an_unsupported_instruction_is_reported_with_its_line(folder: Path, instruction: str, reason: str) -> None:
     text = PLAIN.replace("add.rn.f32 %f5, %f1, %f2;", instruction)
     line = next(number for number, each in enumerate(text.split("\n"), 1) if each == instruction)
     write(folder, {"a.ptx": text}, None)
-    expected = f"bitwise: a.ptx is not run: {reason.format(line=line)}\n"
+    expected = f"bitwise: a.ptx cannot be run: {reason.format(line=line)}\n"
     assert run(folder, {"X": X, "Y": Y}) == (3, "", expected)
     assert not (folder / "out.npz").exists()
 
 
-def test_where_nothing_can_be_written(folder: Path) -> None:
+def test_an_output_file_that_cannot_be_written(folder: Path) -> None:
     run(folder, {"X": X, "Y": Y})
     arguments = ["run", str(folder / "a.ptx"), "--inputs", str(folder / "in.npz"), "--out", str(folder)]
     done = CliRunner().invoke(app, arguments)
@@ -185,7 +183,7 @@ def test_where_nothing_can_be_written(folder: Path) -> None:
     assert done.stderr == f"bitwise: {folder}: cannot be written (Is a directory)\n"
 
 
-def test_numbers_of_a_scalar_reach_the_kernel(folder: Path) -> None:
+def test_a_floating_point_scalar_is_passed_to_the_kernel(folder: Path) -> None:
     scaled = PLAIN.replace(".param .u64 y)", ".param .u64 y, .param .f32 s)").replace(
         "add.rn.f32 %f5, %f1, %f2;", "ld.param.f32 %f3, [s];\nfma.rn.f32 %f5, %f1, %f3, %f2;"
     )

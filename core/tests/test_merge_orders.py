@@ -36,8 +36,8 @@ from bitwise_core.numerics import Bits
 from bitwise_core.probing import describe_shape as form_words
 from bitwise_core.probing import tree_shape
 from bitwise_core.probing.operand_arrays import PatternArrays
-from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same
-from bitwise_core.probing.summation_tree import nested
+from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same_computation
+from bitwise_core.probing.summation_tree import from_nested
 
 
 def _ends(count: int) -> list[Addition]:
@@ -187,11 +187,11 @@ def test_an_added_order_is_evaluated_on_patterns_and_as_a_tree(added: MergeOrder
 def test_an_added_order_has_a_structure_of_its_own(added: MergeOrder) -> None:
     chain = MERGE_ORDERS["chain"]
     for count in (2, 3, 6):
-        alike = same(product(added, count), product(chain, count), {})
+        alike = same_computation(product(added, count), product(chain, count), {})
         bits = [evaluate(product(order, count), *operands(9)).tolist() for order in (added, chain)]
         assert alike == (count == 2) == (bits[0] == bits[1])
-    assert same(product(added, 6), product(added, 6, tile=25), {})
-    assert not same(product(added, 6), product(added, 5), {})
+    assert same_computation(product(added, 6), product(added, 6, tile=25), {})
+    assert not same_computation(product(added, 6), product(added, 5), {})
 
 
 def operands(seed: int) -> tuple[Bits, Bits]:
@@ -228,7 +228,7 @@ def test_a_product_of_an_added_order_is_reconstructed(added: MergeOrder, number:
         units=UNITS,
     )
     assert isinstance(found.desc, GEMMDesc)
-    assert same(found.desc, desc, UNITS)
+    assert same_computation(found.desc, desc, UNITS)
     assert added.name in [cut.merge for cut in found.desc.k_cuts]
 
 
@@ -266,7 +266,7 @@ def test_an_added_order_is_summarised_and_drawn(added: MergeOrder) -> None:
 def test_a_revealed_order_that_was_added_is_named(added: MergeOrder) -> None:
     parts = [tuple(range(low, low + 4)) for low in range(0, 24, 4)]
     made = MERGE_ORDERS[added.name].steps(6).run(parts, None, lambda one, other: (one, other))  # type: ignore[arg-type]
-    form = tree_shape(nested(made))
+    form = tree_shape(from_nested(made))
     assert form.order == added.name
     start = "a tree of outer pairs of 6 contiguous parts" if added is ENDS else (
         "a chain of 6 contiguous parts, one after the other, the odd ones last"

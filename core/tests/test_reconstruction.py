@@ -1,4 +1,4 @@
-"""Descriptors that are run as black boxes and read back from their outputs."""
+"""Descriptors that are evaluated as black boxes and reconstructed from their outputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.hardware import Hardware, Units
 from bitwise_core.numerics.mma import FlooredSum, FusedSum, MmaSpec
 from bitwise_core.probing.operand_arrays import TYPES, PatternArrays
-from bitwise_core.probing.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same
+from bitwise_core.probing.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same_computation
 
 NAMES = {ours: theirs for theirs, ours in TYPES.items()}
 
@@ -49,16 +49,17 @@ UNITS: Units = {row.name: row for row in ROWS}
 HARDWARE = Hardware(UNITS)
 
 
-def called(family: str, k: int) -> Instruction:
+def instruction(family: str, k: int) -> Instruction:
     return Instruction(architecture="toy_1", family=family, k=k)
 
 
 WIDE, MMA, MMA8, FLOOR, EIGHT, PAIRS = (
-    called("wide", 16), called("mma", 16), called("mma", 8), called("floor", 8), called("wide", 32), called("pairs", 32)
-)  # fmt: skip
+    instruction(family, k)
+    for family, k in (("wide", 16), ("mma", 16), ("mma", 8), ("floor", 8), ("wide", 32), ("pairs", 32))
+)
 
 
-def read_back(desc: GEMMDesc, **options: Any) -> Reconstruction:
+def reconstructed(desc: GEMMDesc, **options: Any) -> Reconstruction:
     m, n = (24, 24) if desc.left_dtype in ("e4m3", "e5m2") else (128, 1)
     return reconstruct_product(
         lambda a, b: evaluate(desc, a, b, hardware=HARDWARE), m, n, desc.k, NAMES[desc.left_dtype],
@@ -104,32 +105,31 @@ def read_back(desc: GEMMDesc, **options: Any) -> Reconstruction:
         split_k(300, "e4m3", EIGHT, slices=2, tile=128, block=64, output_dtype="bf16"),
     ],
 )  # fmt: skip
-def test_descriptors_are_read_back(desc: GEMMDesc) -> None:
-    found = read_back(desc)
-    assert found.open == ()
+def test_descriptors_are_reconstructed(desc: GEMMDesc) -> None:
+    found = reconstructed(desc)
+    assert found.unresolved == ()
     assert isinstance(found.desc, GEMMDesc)
-    assert same(found.desc, desc, UNITS)
+    assert same_computation(found.desc, desc, UNITS)
 
 
-def test_instructions_of_the_same_bits_are_named() -> None:
-    found = read_back(single_pass(50, "fp16", MMA))
+def test_equivalent_instructions_are_listed() -> None:
+    found = reconstructed(single_pass(50, "fp16", MMA))
     assert isinstance(found.desc, GEMMDesc)
     assert found.desc.instruction == WIDE
-    assert found.alike == ("mma_k16_fp32_fp16_fp16_fp32_toy_1",)
-    assert same(found.desc, single_pass(50, "fp16", MMA), UNITS)
-    assert not same(found.desc, single_pass(50, "fp16", MMA8), UNITS)
+    assert found.equivalent_instructions == ("mma_k16_fp32_fp16_fp16_fp32_toy_1",)
+    assert same_computation(found.desc, single_pass(50, "fp16", MMA), UNITS)
+    assert not same_computation(found.desc, single_pass(50, "fp16", MMA8), UNITS)
 
 
-def test_what_the_draws_cannot_part_is_named() -> None:
-    # Of a single part of three products the order is the tree of three: a matrix unit's, or nothing.
+def test_candidates_that_the_draws_do_not_distinguish_survive() -> None:
     desc = split_k(40, "fp16", WIDE, slices=2, tile=16, merge_dtype="fp16", output_dtype="fp16")
-    found = read_back(desc, draws=0)
+    found = reconstructed(desc, draws=0)
     assert found.desc is None
-    assert found.open[0].endswith("descriptors of this order return its bytes on every draw")
-    assert any(isinstance(each, GEMMDesc) and same(each, desc, UNITS) for each in found.survivors)
+    assert found.unresolved[0].endswith("descriptors of this order return its bytes on every draw")
+    assert any(isinstance(each, GEMMDesc) and same_computation(each, desc, UNITS) for each in found.survivors)
 
 
-def test_an_order_without_a_descriptor_is_open() -> None:
+def test_an_order_without_a_descriptor_is_unresolved() -> None:
     def function(a: Any, b: Any) -> Any:
         parts = [
             evaluate(
@@ -140,7 +140,10 @@ def test_an_order_without_a_descriptor_is_open() -> None:
         return (parts[0] + parts[2] + parts[1]).view(np.uint32)  # fmt: skip
 
     found = reconstruct_product(function, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
-    assert (found.desc, found.open) == (None, ("no descriptor has this order: its form is no nest of cuts",))
+    assert (found.desc, found.unresolved) == (
+        None,
+        ("no descriptor has this order: it is not a nest of cuts of the k axis",),
+    )
 
     def doubled(a: Any, b: Any) -> Any:
         desc = single_pass(a.shape[1], "fp16", WIDE, output_dtype="fp32")
@@ -149,20 +152,20 @@ def test_an_order_without_a_descriptor_is_open() -> None:
 
     found = reconstruct_product(doubled, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
     assert (found.desc, found.survivors) == (None, ())
-    assert found.open == ("no descriptor of this order returns its bytes: 1 were tried",)
+    assert found.unresolved == ("none of the 1 descriptors of this order returns its bytes",)
 
 
-def test_values_that_are_left_out_in_the_middle_are_open() -> None:
+def test_dropped_values_in_the_middle_of_k_are_unresolved() -> None:
     def function(a: Any, b: Any) -> Any:
         kept = np.r_[0:20, 24:60]
         desc = single_pass(56, "fp16", WIDE)
         return evaluate(desc, np.ascontiguousarray(a[:, kept]), np.ascontiguousarray(b[kept]), hardware=HARDWARE)
 
     found = reconstruct_product(function, 64, 1, 60, "float16", arrays=PatternArrays("float16"), units=UNITS)
-    assert found.open == ("4 positions reach no output and are not the last ones of k",)
+    assert found.unresolved == ("4 positions reach no output and are not the last ones of k",)
 
 
-def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
+def test_products_with_separate_rounding_are_sums_of_two_accumulators() -> None:
     def made(path: str, *cuts: Cut) -> GEMMDesc:
         return GEMMDesc(k=8, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path=path, k_cuts=cuts)
 
@@ -170,10 +173,10 @@ def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
     apart = made("fma", zero, pairs, Cut(layout="strided", count=2))
     twice = made("mul_add", pairs)
     fused = made("fma", zero, pairs)
-    assert same(apart, twice, UNITS)
-    assert not same(apart, made("fma", pairs, Cut(layout="strided", count=2)), UNITS)
-    assert not same(apart, fused, UNITS)
-    # Any signs of the least products, of halves of them, and of zeros: 0x1A00 is 2^-75.
+    assert same_computation(apart, twice, UNITS)
+    assert not same_computation(apart, made("fma", pairs, Cut(layout="strided", count=2)), UNITS)
+    assert not same_computation(apart, fused, UNITS)
+    # Operands of both signs whose products are fp32's smallest subnormal, halves of it, or zeros: 0x1A00 is 2^-75.
     random = np.random.default_rng(1)
     a = random.choice(np.array([0, 0x8000, 0x1A00, 0x9A00, 0x1A80, 0x9A80, 0x0001, 0x8001], np.uint16), (400, 8))
     b = random.choice(np.array([0x1A00, 0x1A80, 0x0001, 0x8000, 0], np.uint16), (8, 20))
@@ -182,9 +185,9 @@ def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
     assert (first != third).any()
 
 
-def test_computations_are_told_apart_by_their_roundings() -> None:
+def test_computations_are_distinguished_by_their_roundings() -> None:
     base = split_k(300, "fp16", WIDE, slices=3, tile=64)
-    assert same(base, split_k(300, "fp16", MMA, slices=3, tile=32, remainder="spread").model_copy(
+    assert same_computation(base, split_k(300, "fp16", MMA, slices=3, tile=32, remainder="spread").model_copy(
         update={"k_cuts": (Cut(span=128),)}), UNITS)  # fmt: skip
     for other in (
         split_k(300, "fp16", WIDE, slices=3, tile=64, partial_dtype="fp16"),
@@ -192,12 +195,12 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
         split_k(300, "fp16", WIDE, slices=3, tile=64, k_dropped=1),
         split_k(300, "fp16", MMA8, slices=3, tile=64), single_pass(300, "fp16", WIDE),
     ):  # fmt: skip
-        assert not same(base, other, UNITS)
+        assert not same_computation(base, other, UNITS)
     chain = GEMMDesc(k=9, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path="fma", k_cuts=(Cut(span=4),))
-    # An fma may round a negative product to -0, which a chain from +0 returns as +0: of fp16 no product is lost.
+    # An fma may underflow to -0, which a chain from +0 returns as +0; no product of fp16 operands underflows.
     started = chain.model_copy(update={"k_cuts": (Cut(span=4, start="zero"),)})
-    assert not same(chain, started, UNITS)
-    # Where +0 is added among additions decides nothing; before a rounding to fewer digits it does.
+    assert not same_computation(chain, started, UNITS)
+    # The place of an added +0 among additions does not matter; before a rounding to fewer digits it does.
     inner = Cut(layout="strided", count=2, merge="halves")
     for cuts, others, equal in (
         ((Cut(span=4, start="zero"), inner), (Cut(span=4), inner, Cut(count=1, start="zero")), True),
@@ -209,15 +212,15 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
         ),
     ):  # fmt: skip
         found = [chain.model_copy(update={"k": 8, "k_cuts": each}) for each in (cuts, others)]
-        assert same(found[0], found[1], UNITS) is equal
+        assert same_computation(found[0], found[1], UNITS) is equal
         outputs = [
             [evaluate(each, np.full((1, 8), 0x8001, dtype=np.uint16), np.full((8, 1), tiny, dtype=np.uint16)).item()
              for tiny in (0x0001, 0x3C00)] for each in found
         ]  # fmt: skip
         assert (outputs[0] == outputs[1]) is equal
     half = {"left_dtype": "fp16", "right_dtype": "fp16"}
-    assert same(chain.model_copy(update=half), started.model_copy(update=half), UNITS)
-    assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}), UNITS)
+    assert same_computation(chain.model_copy(update=half), started.model_copy(update=half), UNITS)
+    assert same_computation(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}), UNITS)
 
 
 SUMS: dict[str, ReductionDesc] = {
@@ -238,18 +241,18 @@ SUMS: dict[str, ReductionDesc] = {
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_are_read_back(name: str) -> None:
+def test_sums_are_reconstructed(name: str) -> None:
     desc = SUMS[name]
     found = reconstruct_sum(
         lambda x: evaluate(desc, x), 64, desc.length, NAMES[desc.dtype], arrays=PatternArrays(NAMES[desc.output_dtype])
     )
-    assert found.open == ()
+    assert found.unresolved == ()
     assert isinstance(found.desc, ReductionDesc)
     assert bits_of(found.desc) == bits_of(desc)
 
 
 def bits_of(desc: ReductionDesc) -> bytes:
-    """Its sums of other numbers than were drawn to find it, zeros of either sign among them."""
+    """Return its sums of other numbers than the draws of the reconstruction, including zeros of both signs."""
     random = np.random.default_rng(5)
     values = random.standard_normal((200, desc.length)) * 2.0 ** random.integers(-9, 9, (200, desc.length))
     values[-1] = -0.0
@@ -262,14 +265,14 @@ def bits_of(desc: ReductionDesc) -> bytes:
 @pytest.mark.parametrize(
     ("function", "sentence"),
     [
-        (lambda x: x[:, :30].sum(axis=1), "a sum of some of the values only has no descriptor"),
+        (lambda x: x[:, :30].sum(axis=1), "no descriptor omits values: the sum is over some of the positions only"),
         (lambda x: (x[:, 0::3].cumsum(axis=1)[:, -1] + x[:, 1::3].cumsum(axis=1)[:, -1])
          + x[:, 2::3].cumsum(axis=1)[:, -1] * np.float32(1 + 2**-20),
-         "single small values do not come back as one count from every output"),
+         "a single small value does not return the same count in every output"),
         (lambda x: x[:, :7].cumsum(axis=1)[:, -1] + x[:, 7:].cumsum(axis=1)[:, -1],
-         "no descriptor has this order: it is no folding of index digits"),
+         "no descriptor has this order: it is not a sequence of folds over index digits"),
     ],
 )  # fmt: skip
-def test_sums_without_a_descriptor_are_open(function: Callable[[Any], Any], sentence: str) -> None:
+def test_sums_without_a_descriptor_are_unresolved(function: Callable[[Any], Any], sentence: str) -> None:
     found = reconstruct_sum(function, 16, 40)
-    assert (found.desc, found.open) == (None, (sentence,))
+    assert (found.desc, found.unresolved) == (None, (sentence,))

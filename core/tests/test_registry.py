@@ -1,4 +1,4 @@
-"""Loading plugins: from real metadata of distributions that exist only in the test's folder."""
+"""The loading of plugins from metadata of distributions that exist only in the test's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bitwise_core.plugins.hookspecs import hookimpl
 
 
 def arches(*names: str) -> str:
-    """Return a plugin module that hands over architectures of these names."""
+    """Return the source of a plugin module that provides architectures of these names."""
     listed = ", ".join(f"SimpleNamespace(name={name!r})" for name in names)
     return f"{PLUGIN}\n@hookimpl\ndef bitwise_arches():\n    return [{listed}]\n"
 
@@ -102,7 +102,7 @@ def test_every_kind_is_collected(install: Install) -> None:
     assert [[item.name for item in kind] for kind in kinds] == [[f"from_{hook}"] for hook in hooks]
 
 
-def test_a_matrix_unit_is_asked_for_by_its_name(install: Install) -> None:
+def test_a_matrix_unit_is_found_by_its_name(install: Install) -> None:
     rows = "[SimpleNamespace(name='mma_k16_toy_1'), SimpleNamespace(name='mma_k8_toy_1'), SimpleNamespace(name='x')]"
     install("rows", rows=f"{PLUGIN}\n@hookimpl\ndef bitwise_matrix_units():\n    return {rows}\n")
     loaded = registry.load()
@@ -143,7 +143,7 @@ def test_the_table_of_arches_cannot_be_changed(install: Install) -> None:
         (arches("toy", "toy"), "bitwise_arches returned 'toy' twice"),
     ],
 )
-def test_a_broken_plugin_is_reported_and_harms_no_other(install: Install, source: str, reason: str) -> None:
+def test_a_broken_plugin_is_reported_and_affects_no_other(install: Install, source: str, reason: str) -> None:
     install("mended", good=arches("good_1"))
     install("faulty", bad=source)
     loaded = registry.load()
@@ -160,7 +160,7 @@ def test_a_broken_plugin_is_reported_and_harms_no_other(install: Install, source
     )
 
 
-def test_nothing_is_kept_of_a_plugin_whose_later_hook_fails(install: Install) -> None:
+def test_a_plugin_whose_later_hook_fails_provides_nothing(install: Install) -> None:
     install(
         "half", half=arches("half_1") + "\n@hookimpl\ndef bitwise_patchsets():\n    raise ValueError('no patches')\n"
     )
@@ -185,13 +185,13 @@ def test_an_optional_hook_of_another_specification_is_tolerated(install: Install
     assert manager.hook.bitwise_samples(arch="toy") == [["toy"]]
 
 
-def test_one_arch_of_two_distributions_names_both(install: Install) -> None:
+def test_an_arch_of_two_distributions_is_an_error_that_names_both(install: Install) -> None:
     install("first", one=arches("toy"))
     install("second", two=arches("toy"))
     with pytest.raises(registry.DuplicateNameError) as raised:
         registry.load()
     assert str(raised.value) == (
-        "first and second both hand over the architecture 'toy'; "
+        "first and second both provide the architecture 'toy'; "
         "uninstall one, or name the plugins to load in BITWISE_PLUGINS"
     )
     assert dict(registry.load(["two"]).owners) == {"toy": "second"}
@@ -210,23 +210,23 @@ def test_other_kinds_are_unique_too(install: Install, hook: str, kind: str) -> N
     source = f"{PLUGIN}\n@hookimpl\ndef {hook}():\n    return [SimpleNamespace(name='same')]\n"
     install("first", one=source)
     install("second", two=source)
-    with pytest.raises(registry.DuplicateNameError, match=f"^first and second both hand over the {kind} 'same'; "):
+    with pytest.raises(registry.DuplicateNameError, match=f"^first and second both provide the {kind} 'same'; "):
         registry.load()
 
 
-def test_one_entry_point_of_two_distributions_names_both(install: Install) -> None:
+def test_an_entry_point_of_two_distributions_is_an_error_that_names_both(install: Install) -> None:
     install("first", same=arches("toy_1"))
     install("second", same=arches("toy_2"), other=arches("toy_3"))
     with pytest.raises(registry.DuplicateNameError) as raised:
         registry.load()
-    assert str(raised.value) == "first and second both offer a plugin 'same'; uninstall one"
+    assert str(raised.value) == "first and second both provide a plugin 'same'; uninstall one"
     assert list(registry.load(["other"]).arches) == ["toy_3"]
 
 
 @pytest.mark.parametrize(
     ("value", "loaded"), [("b", ["b"]), ("c, a", ["a", "c"]), ("a,,a,", ["a"]), ("", []), (" , ", [])]
 )
-def test_the_environment_restricts(
+def test_the_environment_restricts_the_plugins(
     install: Install, monkeypatch: pytest.MonkeyPatch, value: str, loaded: list[str]
 ) -> None:
     install("one", a=arches("a"), b=arches("b"))
@@ -236,22 +236,22 @@ def test_the_environment_restricts(
     assert sorted([p.name for p in result.plugins] + [p.name for p in result.broken]) == loaded
 
 
-def test_names_win_over_the_environment(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_override_the_environment(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("one", a=arches("a"), b=arches("b"))
     monkeypatch.setenv("BITWISE_PLUGINS", "a")
     assert list(registry.load(["b"]).arches) == ["b"]
     assert list(registry.load([]).arches) == []
 
 
-def test_a_plugin_asked_for_by_name_must_be_installed(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_plugin_must_be_installed(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("one", a=arches("a"), b=arches("b"))
     with pytest.raises(registry.UnknownPluginError) as raised:
         registry.load(["d", "a", "c"])
-    assert str(raised.value) == "the caller asks for plugins that are not installed: c, d; installed: a, b"
+    assert str(raised.value) == "the caller requests plugins that are not installed: c, d; installed plugins: a, b"
     monkeypatch.setenv("BITWISE_PLUGINS", "A")
     with pytest.raises(registry.UnknownPluginError) as raised:
         registry.load()
-    assert str(raised.value) == "BITWISE_PLUGINS names plugins that are not installed: A; installed: a, b"
+    assert str(raised.value) == "BITWISE_PLUGINS names plugins that are not installed: A; installed plugins: a, b"
 
 
 def test_the_default_is_loaded_once(install: Install) -> None:
@@ -266,13 +266,13 @@ def test_the_default_is_loaded_once(install: Install) -> None:
         registry.default.cache_clear()
 
 
-def test_the_module_of_hooks_documents_each() -> None:
+def test_every_hook_is_documented() -> None:
     hooks = [hook for name, hook in vars(hookspecs).items() if name.startswith("bitwise_")]
     assert [hook.__name__ for hook in hooks if not hook.__doc__] == []
 
 
 def test_hooks_collect() -> None:
-    """No hook stops at the first answer: what one plugin says must never hide what another says."""
+    """No hook is a firstresult hook: the result of one plugin must not hide that of another."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     specified = [name for name in vars(hookspecs) if name.startswith("bitwise_")]

@@ -1,4 +1,4 @@
-"""`bitwise lock`: writing from shapes and scripts, showing, comparing, using, and what is wrong in an argument."""
+"""`bitwise lock`: locks from shape files and scripts, show, diff, apply, and errors in arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.lock_command import app
-from bitwise_torch.locks import locked, read_lock
+from bitwise_torch.locks import lock_of, read_lock
 from bitwise_torch.locks.shape_file import problem_of_line
 
 
@@ -26,7 +26,7 @@ def descriptor(k: int, cut: Cut | None = None) -> GEMMDesc:
 
 
 class Toy:
-    """A library that cuts in two, in three with another file of it; for fp16."""
+    """A library that cuts k into two parts, or into three with another library file; it covers fp16."""
 
     name = library = "toy"
 
@@ -36,7 +36,7 @@ class Toy:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise AssertionError
 
-    def answered(
+    def describe_problem(
         self, problem: GEMMProblem, *, alignment: Any = None, library: str | None = None, device: Any = None
     ) -> GEMMDesc:
         if problem.a != "fp16" or problem.batch:
@@ -59,27 +59,34 @@ def ran(*arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_shapes_are_locked_shown_and_compared() -> None:
+def test_a_shape_file_is_locked_shown_and_compared() -> None:
     Path("shapes.txt").write_text("1 2 30 # a\n\n4x5x30,fp16 NT out=fp16\n6 7 2\n")
-    assert ran("--shapes", "shapes.txt", "--out", "a.json") == (0, "a.json: 3 products, 0 of them declined\n", "")
+    assert ran("--shapes", "shapes.txt", "--out", "a.json") == (
+        0,
+        "a.json: 3 products, 0 of them without a descriptor\n",
+        "",
+    )
     Path("shapes.txt").write_text("1 2 30\n4 5 30 NT\n6 7 2\n8 8 8 bf16\n9 9 9 batch=2\n1 1 1 bf16")
     status, said, _ = ran("--shapes", "shapes.txt", "--out", "b.json", "--library-file", "other.so", "--library", "toy")
-    assert (status, said) == (3, "b.json: 6 products, 3 of them declined\ndeclined, 3 times: it is not measured\n")
+    assert (status, said) == (
+        3,
+        "b.json: 6 products, 3 of them without a descriptor\nno descriptor, 3 times: it is not measured\n",
+    )
     status, said, _ = ran("show", "a.json")
     assert (status, said.splitlines()) == (0, [
-        "library: toy 1.0", "device: the CPU", "3 products, 0 of them declined",
+        "library: toy 1.0", "device: the CPU", "3 products, 0 of them without a descriptor",
         f"1x2x30 fp16 NN to fp16: {descriptor(30, Cut(count=2)).to_text()}",
         f"4x5x30 fp16 NT to fp16: {descriptor(30, Cut(count=2)).to_text()}",
         f"6x7x2 fp16 NN to fp16: {descriptor(2, Cut(count=2)).to_text()}",
     ])  # fmt: skip
     status, said, _ = ran("diff", "a.json", "b.json")
-    # Two values of k in two parts, or in three, the last of them empty: a zero more changes nothing.
+    # k = 2 in two parts, or in three of which the last is empty: adding one more zero does not change the sum.
     assert (status, said.splitlines()) == (1, [
-        "library: toy 1.0 and toy 1.1",
-        "1x2x30 fp16 NN to fp16 moved", f"  a {descriptor(30, Cut(count=2)).to_text()}",
-        f"  b {descriptor(30, Cut(count=3)).to_text()}",
-        "4x5x30 fp16 NT to fp16 moved", f"  a {descriptor(30, Cut(count=2)).to_text()}",
-        f"  b {descriptor(30, Cut(count=3)).to_text()}",
+        "library: toy 1.0 in a, toy 1.1 in b",
+        "1x2x30 fp16 NN to fp16: moved", f"  a: {descriptor(30, Cut(count=2)).to_text()}",
+        f"  b: {descriptor(30, Cut(count=3)).to_text()}",
+        "4x5x30 fp16 NT to fp16: moved", f"  a: {descriptor(30, Cut(count=2)).to_text()}",
+        f"  b: {descriptor(30, Cut(count=3)).to_text()}",
         "8x8x8 bf16 NN to bf16: only in b", "2 of 9x9x9 fp16 NN to fp16: only in b", "1x1x1 bf16 NN to bf16: only in b",
         "2 moved, 3 only in b, 1 same",
     ])  # fmt: skip
@@ -89,52 +96,51 @@ def test_shapes_are_locked_shown_and_compared() -> None:
     assert json.loads(ran("show", "b.json", "--json")[1])["provenance"]["library"] == "toy 1.1"
 
 
-def test_descriptors_are_compared_by_what_they_compute() -> None:
+def test_diff_compares_what_descriptors_compute() -> None:
     problems = [GEMMProblem(m=m, n=2, k=30, a="fp16", b="fp16", out="fp16") for m in (1, 2, 3)]
-    locked([(problems[0], descriptor(30, Cut(count=3))), (problems[1], "no row")], {}).write("a.json")
-    locked([(problems[0], descriptor(30, Cut(span=10))), (problems[1], descriptor(30)), (problems[2], descriptor(30))],
+    lock_of([(problems[0], descriptor(30, Cut(count=3))), (problems[1], "no row")], {}).write("a.json")
+    lock_of([(problems[0], descriptor(30, Cut(span=10))), (problems[1], descriptor(30)), (problems[2], descriptor(30))],
            {}).write("b.json")  # fmt: skip
     said = "2x2x30 fp16 NN to fp16: unknown\n3x2x30 fp16 NN to fp16: only in a\n1 only in a, 1 same, 1 unknown\n"
     assert ran("diff", "b.json", "a.json") == (3, said, "")
 
 
 CUT = (
-    "this is no whole JSON (Expecting property name enclosed in double quotes: line 1 column 42 (char 41)); was it cut "
-    "off? Write it again"
+    "this is not complete JSON (Expecting property name enclosed in double quotes: line 1 column 42 (char 41)); the "
+    "file may be truncated: write it again"
 )
 
 
+LINE = "M N K, optionally followed by a type, a layout (NN, NT, TN or TT), out=TYPE, batch=B or bias"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "sentence"),
     [
-        (["nothing.py"], "nothing.py: there is no such script"),
-        (["--out", "x.json"], "give a script, or --shapes with a file: one of them"),
+        (["nothing.py"], "nothing.py: there is no such script; give the path of a Python file"),
+        (["--out", "x.json"], "give either a script or --shapes with a file"),
         (["--shapes", "none.txt"], "none.txt: cannot be read (No such file or directory)"),
-        (["--shapes", "bad.txt"], "bad.txt:2: '3 4' is not of the form M N K, then as needed: a type, NN or another "
-         "layout, out=TYPE, batch=B, bias"),
-        (["--shapes", "word.txt"], "word.txt:1: 'TX' is nothing that a line says: it is of the form M N K, then as "
-         "needed: a type, NN or another layout, out=TYPE, batch=B, bias"),
+        (["--shapes", "bad.txt"], f"bad.txt:2: '3 4' is not of the form {LINE}"),
+        (["--shapes", "word.txt"], f"word.txt:1: 'TX' is not understood: a line is of the form {LINE}"),
         (["--shapes", "zero.txt"], "zero.txt:1: GEMMProblem: m: input should be greater than or equal to 1, not 0"),
-        (["--shapes", "fp64.txt"], "fp64.txt:1: 'fp64' is nothing that a line says: it is of the form M N K, then as "
-         "needed: a type, NN or another layout, out=TYPE, batch=B, bias"),
-        (["--shapes", "good.txt", "--dtype", "fp64"], "good.txt:1: 'fp64' is no type of matrices; there are fp16, "
-         "bf16, fp32, e4m3, e5m2"),
-        (["--shapes", "empty.txt"], "empty.txt: holds no product; write a line M N K, then as needed: a type, NN or "
-         "another layout, out=TYPE, batch=B, bias"),
-        (["--shapes", "good.txt", "--library", "other"], "no plugin answers for the products of a library 'other'; "
-         "there are: toy"),
+        (["--shapes", "fp64.txt"], f"fp64.txt:1: 'fp64' is not understood: a line is of the form {LINE}"),
+        (["--shapes", "good.txt", "--dtype", "fp64"], "good.txt:1: 'fp64' is not a supported type of matrices; "
+         "choose one of fp16, bf16, fp32, e4m3, e5m2"),
+        (["--shapes", "empty.txt"], f"empty.txt: has no product; write lines of the form {LINE}"),
+        (["--shapes", "good.txt", "--library", "other"], "no installed plugin describes the products of the "
+         "library 'other'; known libraries: toy"),
         (["--shapes", "good.txt", "--out", "no/folder.json"], "no/folder.json: cannot be written (No such file or "
          "directory)"),
         (["script.py", "--library-file", "x"],
-         "--library-file goes with --shapes: a script runs the library that it loads"),
+         "--library-file needs --shapes: a script runs the library that it loads"),
         (["show", "none.json"], "none.json: cannot be read (No such file or directory)"),
         (["show", "cut.json"], f"cut.json: {CUT}"),
-        (["diff", "next.json", "next.json"], "next.json: a lock file of version 9; this bitwise reads version 1: write "
-         "the lock again with it, or install the bitwise that wrote the file"),
+        (["diff", "next.json", "next.json"], "next.json: the lock file has version 9 and this bitwise reads version 1: "
+         "write the lock again, or install the bitwise that wrote the file"),
         (["apply", "cut.json", "script.py"], f"cut.json: {CUT}"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_a_sentence(arguments: list[str], why: str) -> None:
+def test_errors(arguments: list[str], sentence: str) -> None:
     files = {
         "bad.txt": "1 2 3\n3 4", "word.txt": "1 2 3 TX", "zero.txt": "0 1 2", "fp64.txt": "1 2 3 fp64",
         "empty.txt": "# nothing\n", "good.txt": "1 2 3\n", "script.py": "",
@@ -145,7 +151,7 @@ def test_what_is_wrong_is_a_sentence(arguments: list[str], why: str) -> None:
         Path(name).write_text(text)
     if arguments[0] == "script.py":
         arguments = [*arguments[1:], arguments[0]]
-    assert ran(*arguments) == (2, "", f"bitwise: {why}\n")
+    assert ran(*arguments) == (2, "", f"bitwise: {sentence}\n")
 
 
 def test_lines_of_shape_files() -> None:
@@ -159,8 +165,8 @@ def test_lines_of_shape_files() -> None:
         "1 2 3 e4m3": problem(a="e4m3", b="e4m3", out="bf16", transpose_b=True),
         "1 2 3 e5m2 out=fp32": problem(a="e5m2", b="e4m3", out="fp32", transpose_b=True),
     }  # fmt: skip
-    for line, wanted in cases.items():
-        assert problem_of_line(line) == wanted
+    for line, expected in cases.items():
+        assert problem_of_line(line) == expected
     assert problem_of_line("1 2 3", "bf16", "fp32") == problem(a="bf16", b="bf16", out="fp32")
 
 
@@ -179,24 +185,28 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     Path("script.py").write_text(SCRIPT)
     printed = "['one'] [[14.0, 38.0], [38.0, 126.0]]\n"
-    assert ran("script.py", "one") == (0, printed + "lock.json: 1 products, 0 of them declined\n", "")
+    assert ran("script.py", "one") == (0, printed + "lock.json: 1 products, 0 of them without a descriptor\n", "")
     lock = read_lock("lock.json")
     assert [each.problem.words for each in lock.entries] == ["2x2x4 fp16 NT to fp16"]
     dropping = descriptor(4).model_copy(update={"k_dropped": 1})
-    locked([(lock.entries[0].problem, dropping)], {}).write("lock.json")
-    said = "bitwise: 1 products of 1 problems ran as locked, 0 as the library runs them here\n"
-    said += "bitwise: 1 of these problems leave the last values of k out, as the library did\n"
+    lock_of([(lock.entries[0].problem, dropping)], {}).write("lock.json")
+    said = "bitwise: 1 products of 1 problems ran from the lock, 0 ran in this machine's library\n"
+    said += "bitwise: 1 of these problems leave the last values of k out, as the locked library did\n"
     assert ran("apply", "lock.json", "script.py", "one") == (0, "['one'] [[5.0, 17.0], [17.0, 77.0]]\n", said)
     status, printed, said = ran("apply", "lock.json", "script.py", "more")
-    assert (status, said) == (2, "bitwise: torch.mv: it is not taken over\n")
+    assert (status, said) == (2, "bitwise: torch.mv: this operation is not intercepted; only mm, addmm, bmm are\n")
     assert ran("apply", "lock.json", "script.py", "one", "two")[0] == 1
     status, printed, said = ran("apply", "--pass", "lock.json", "script.py", "more")
     assert (status, said.splitlines()[1]) == (
         0,
-        "bitwise: 1 of these problems leave the last values of k out, as the library did",
+        "bitwise: 1 of these problems leave the last values of k out, as the locked library did",
     )
-    assert said.splitlines()[2] == "bitwise: not locked, 1 times: mv: it is not taken over"
+    assert (
+        said.splitlines()[2]
+        == "bitwise: not locked, 1 times: mv: this operation is not intercepted; only mm, addmm, bmm are"
+    )
     status, printed, said = ran("--out", "more.json", "script.py", "more")
     assert (status, printed.splitlines()[1:]) == (
-        3, ["more.json: 1 products, 0 of them declined", "not locked, 1 times: mv: it is not taken over"]
+        3, ["more.json: 1 products, 0 of them without a descriptor", "not locked, 1 times: mv: this operation is "
+        "not intercepted; only mm, addmm, bmm are"]
     )  # fmt: skip

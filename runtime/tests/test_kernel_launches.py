@@ -3,7 +3,7 @@ from __future__ import annotations
 from bitwise_torch.kernel_launches import KernelLaunch, kernels_of
 
 
-def test_kernels_of_a_trace_in_the_order_of_their_start() -> None:
+def test_the_kernels_of_a_trace_are_sorted_by_their_start() -> None:
     trace = {
         "traceEvents": [
             {"cat": "kernel", "name": "reduce", "ts": 9.5, "args": {"grid": [4, 1, 1], "block": [128, 1, 1]}},

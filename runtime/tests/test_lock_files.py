@@ -1,4 +1,4 @@
-"""Lock files without PyTorch: what is written reads back, and what is wrong in one is a sentence."""
+"""Lock files, without PyTorch: a written file reads back, and an invalid file is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
-from bitwise_torch.locks import Entry, Lock, LockError, differences, locked, read_lock
+from bitwise_torch.locks import Entry, Lock, LockError, differences, lock_of, read_lock
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:
@@ -22,8 +22,8 @@ def problem(m: int, n: int, k: int, **more: Any) -> GEMMProblem:
     return GEMMProblem(m=m, n=n, k=k, a="fp16", b="fp16", out="fp16", **more)
 
 
-def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Path) -> None:
-    lock = locked(
+def test_a_file_reads_back_and_invalid_files_are_refused(tmp_path: Path) -> None:
+    lock = lock_of(
         [(problem(4, 5, 20, batch=2, stride_a=100), descriptor(20)), (problem(1, 1, 7), "no row")], {"library": "toy"}
     )
     path = tmp_path / "lock.json"
@@ -31,42 +31,45 @@ def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Pa
     assert read_lock(path) == lock
     text = lock.to_text()
     assert len(text.splitlines()) == 4
-    other = [
+    invalid = [
         ("cannot be read \\(No such file", None),
-        ("this is no whole JSON .* was it cut off", text[:-9]),
-        ("this is no whole JSON", ""),
-        ("this is no lock file", "[1]"),
-        ("this is no lock file", '{"version": 1}'),
-        ("a lock file of version 2; this bitwise reads version 1", text.replace('"version": 1', '"version": 2')),
+        ("this is not complete JSON .* the file may be truncated", text[:-9]),
+        ("this is not complete JSON", ""),
+        ("this is not a lock file", "[1]"),
+        ("this is not a lock file", '{"version": 1}'),
+        ("the lock file has version 2 and this bitwise reads version 1", text.replace('"version": 1', '"version": 2')),
         ("there is no such field", text.replace('"entries"', '"products"')),
         ("m: input should be greater than or equal to 1, not 0", text.replace('"m":4', '"m":0')),
-        ("is no descriptor of a product: there is no descriptor 'gem'", text.replace("gemm(", "gem(")),
-        ("the descriptor is not of the problem 2 of 4x5x20", text.replace("gemm(k=20", "gemm(k=21")),
-        ("exactly one of them", text.replace('"declined":"no row"', '"descriptor":null')),
-        ("stands there twice", text.replace('"m":1,"n":1,"k":7', '"m":4,"n":5,"k":20,"batch":2,"stride_a":100')),
+        ("is not a descriptor of a matrix product: there is no descriptor 'gem'", text.replace("gemm(", "gem(")),
+        ("the descriptor does not fit the problem 2 of 4x5x20", text.replace("gemm(k=20", "gemm(k=21")),
+        ("exactly one of `descriptor` and `declined`", text.replace('"declined":"no row"', '"descriptor":null')),
+        (
+            "has two entries: remove one",
+            text.replace('"m":1,"n":1,"k":7', '"m":4,"n":5,"k":20,"batch":2,"stride_a":100'),
+        ),
         ("ld_a = 20 leaves no gap", text.replace('"stride_a":100', '"ld_a":20')),
     ]
-    for number, (why, content) in enumerate(other):
+    for number, (sentence, content) in enumerate(invalid):
         bad = tmp_path / f"{number}.json"
         if content is not None:
             bad.write_text(content)
-        with pytest.raises(LockError, match=f"^{bad}: .*{why}"):
+        with pytest.raises(LockError, match=f"^{bad}: .*{sentence}"):
             read_lock(bad)
 
 
-def test_when_a_sum_is_rounded_is_part_of_an_entry() -> None:
+def test_an_entry_records_whether_the_sum_is_rounded_first() -> None:
     biased = problem(4, 5, 20, epilogue="bias")
     once, twice = (
-        locked([(biased, BiasedGEMM(product=descriptor(20), rounded_first=each))], {}) for each in (False, True)
+        lock_of([(biased, BiasedGEMM(product=descriptor(20), rounded_first=each))], {}) for each in (False, True)
     )
     assert Lock.from_text(twice.to_text()) == twice
-    assert once == locked([(biased, descriptor(20))], {})
+    assert once == lock_of([(biased, descriptor(20))], {})
     assert [each.change for each in differences(once, twice)] == ["moved"]
-    with pytest.raises(LockError, match="rounded_first goes with a descriptor of a problem with a bias"):
+    with pytest.raises(LockError, match="rounded_first needs a descriptor and a problem with a bias"):
         Lock.from_text(twice.to_text().replace(',"epilogue":"bias"', ""))
 
 
-def test_a_vector_is_no_transpose() -> None:
+def test_a_vector_is_not_a_transpose() -> None:
     vectors = [problem(1, 5, 7, transpose_a=True), problem(5, 1, 7, transpose_b=True),
                problem(5, 6, 1, transpose_a=True, transpose_b=True)]  # fmt: skip
     assert [each.letters for each in vectors] == ["NN", "NN", "NN"]
@@ -74,11 +77,11 @@ def test_a_vector_is_no_transpose() -> None:
     assert problem(5, 6, 7, transpose_a=True, transpose_b=True).letters == "TT"
 
 
-def test_a_problem_that_ran_in_two_ways_is_declined() -> None:
-    lock = locked([(problem(1, 2, 9), descriptor(9)), (problem(1, 2, 9), descriptor(9, 4))], {})
+def test_a_problem_with_two_descriptors_is_declined() -> None:
+    lock = lock_of([(problem(1, 2, 9), descriptor(9)), (problem(1, 2, 9), descriptor(9, 4))], {})
     assert [each.descriptor for each in lock.entries] == [None]
     with pytest.raises(LockError, match="it ran with several descriptors"):
-        lock.described(problem(1, 2, 9))
+        lock.descriptor(problem(1, 2, 9))
     with pytest.raises(LockError, match="is locked without a descriptor"):
         _ = Entry(problem=problem(1, 2, 9), declined="why").desc
     assert Lock().entries == ()

@@ -1,4 +1,4 @@
-"""Products of tensors on a CPU: what is evaluated, what is refused, and that traces and gradients see one operation."""
+"""Products of tensors on a CPU: bytes, refused arguments, and the one operator in traces and autograd graphs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESC = GEMMDesc(
 
 
 class Toy:
-    """A library that is one descriptor, for fp16 alone."""
+    """A library with one descriptor, which covers fp16."""
 
     name = library = "toy"
 
@@ -39,10 +39,10 @@ class Toy:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(registry.default(), profiles=(Toy(),))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._told", set())
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", set())
 
 
-def drawn(rows: int, columns: int, seed: int = 0) -> Any:
+def normal(rows: int, columns: int, seed: int = 0) -> Any:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)).half()
 
 
@@ -50,22 +50,22 @@ def patterns(matrix: Any) -> Any:
     return matrix.detach().contiguous().view(torch.int16).numpy().view(np.uint16)
 
 
-def test_tensors_of_the_cpu_are_evaluated_whatever_their_strides() -> None:
-    a, b = drawn(5, 40), drawn(40, 7, 1)
-    wanted = evaluate(DESC, patterns(a), patterns(b))
-    assert (patterns(matmul(a, b, desc=DESC)) == wanted).all()
-    assert (patterns(matmul(a.t().contiguous().t(), b[:, ::1], desc=DESC)) == wanted).all()
+def test_tensors_on_the_cpu_of_any_strides_are_evaluated() -> None:
+    a, b = normal(5, 40), normal(40, 7, 1)
+    expected = evaluate(DESC, patterns(a), patterns(b))
+    assert (patterns(matmul(a, b, desc=DESC)) == expected).all()
+    assert (patterns(matmul(a.t().contiguous().t(), b[:, ::1], desc=DESC)) == expected).all()
     out = torch.empty(7, 5, dtype=torch.float16).t()
     assert matmul(a, b, desc=DESC, out=out) is out
-    assert (patterns(out) == wanted).all()
+    assert (patterns(out) == expected).all()
     ones = matmul(torch.ones(2, 40).half(), torch.ones(40, 2).half(), desc=DESC)
     assert ones.tolist() == [[37.0, 37.0], [37.0, 37.0]]
 
 
-def test_a_library_is_followed_and_what_it_loses_is_told_once(toy: None) -> None:
-    a, b = drawn(5, 40), drawn(40, 7, 1)
+def test_a_library_is_reproduced_and_dropped_values_cause_one_warning(toy: None) -> None:
+    a, b = normal(5, 40), normal(40, 7, 1)
     assert describe(a, b, like="toy") == DESC
-    with pytest.warns(DroppedWarning, match="toy leaves the last 3 of 40 values of k out"):
+    with pytest.warns(DroppedWarning, match="toy omits the last 3 of 40 values of k"):
         found = matmul(a, b, like="toy")
     assert (patterns(found) == evaluate(DESC, patterns(a), patterns(b))).all()
     with warnings.catch_warnings():
@@ -73,46 +73,53 @@ def test_a_library_is_followed_and_what_it_loses_is_told_once(toy: None) -> None
         matmul(a, b, like="toy")
     with pytest.raises(NotCovered, match=r"toy 1\.0 is not measured on torch\.bfloat16"):
         matmul(a.bfloat16(), b.bfloat16(), like="toy")
-    with pytest.raises(ProductError, match="no plugin knows the products of a library 'other'; there are: toy"):
+    with pytest.raises(
+        ProductError, match="no installed plugin describes the products of the library 'other'; known libraries: toy"
+    ):
         matmul(a, b, like="other")
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:The PyTorch API of nested tensors")
-def test_what_cannot_be_multiplied_is_refused_with_a_sentence() -> None:
-    a, b = drawn(5, 40), drawn(40, 7, 1)
+def test_invalid_arguments_are_refused() -> None:
+    a, b = normal(5, 40), normal(40, 7, 1)
     storage = torch.zeros(2000, dtype=torch.float16)
     held = storage[:200].view(5, 40)
-    refusals: list[tuple[str, Any, Any, dict[str, Any]]] = [
-        ("exactly one of them", a, b, {}),
-        ("exactly one of them", a, b, {"desc": DESC, "like": "toy"}),
-        ("a is of torch.float64; there are float16", a.double(), b, {"desc": DESC}),
+    invalid: list[tuple[str, Any, Any, dict[str, Any]]] = [
+        ("give exactly one of desc", a, b, {}),
+        ("give exactly one of desc", a, b, {"desc": DESC, "like": "toy"}),
+        ("a is of torch.float64; the supported types are float16", a.double(), b, {"desc": DESC}),
         ("a has 40 columns and b has 39 rows", a, b[:39], {"desc": DESC}),
         (r"b has the shape \(40, 0\); there is nothing to multiply", a, b[:, :0], {"desc": DESC}),
         ("a has 3 axes", a[None], b, {"desc": DESC}),
         ("a is a list", [[1.0]], b, {"desc": DESC}),
-        ("a is on cpu and b on meta", a, b.to("meta"), {"desc": DESC}),
-        ("the descriptor is of k = 40, and a has 39", a[:, :39], b[:39], {"desc": DESC}),
-        ("a is of torch.bfloat16, and the descriptor says fp16", a.bfloat16(), b, {"desc": DESC}),
+        ("a is on cpu and b is on meta", a, b.to("meta"), {"desc": DESC}),
+        ("the descriptor has k = 40, and a has 39", a[:, :39], b[:39], {"desc": DESC}),
+        ("a is of torch.bfloat16, and the descriptor has fp16", a.bfloat16(), b, {"desc": DESC}),
         (r"out has the shape \(5, 8\)", a, b, {"desc": DESC, "out": torch.empty(5, 8).half()}),
         ("out is of torch.float32; the product is of float16", a, b, {"desc": DESC, "out": torch.empty(5, 7)}),
         ("its elements overlap", a, b, {"desc": DESC, "out": torch.empty(5, 1).half().expand(5, 7)}),
         ("out overlaps a in memory", held, b, {"desc": DESC, "out": storage[199:234].view(5, 7)}),
-        ("a is of torch.complex64; there are", a.to(torch.complex64), b, {"desc": DESC}),
-        ("b is of torch.int32; there are", a, b.int(), {"desc": DESC}),
-        ("b is of torch.float8_e4m3fnuz; there are", a, b.to(torch.float8_e4m3fnuz), {"desc": DESC}),
-        ("a has 1 axes; both operands have 2", a[0], b, {"desc": DESC}),
-        ("b has 0 axes; both operands have 2", a, torch.tensor(1.0), {"desc": DESC}),
+        ("a is of torch.complex64; the supported types are", a.to(torch.complex64), b, {"desc": DESC}),
+        ("b is of torch.int32; the supported types are", a, b.int(), {"desc": DESC}),
+        ("b is of torch.float8_e4m3fnuz; the supported types are", a, b.to(torch.float8_e4m3fnuz), {"desc": DESC}),
+        ("a has 1 axes; both operands need 2", a[0], b, {"desc": DESC}),
+        ("b has 0 axes; both operands need 2", a, torch.tensor(1.0), {"desc": DESC}),
         (r"a has the shape \(0, 40\); there is nothing to multiply", a[:0], b, {"desc": DESC}),
         (r"a has the shape \(5, 0\); there is nothing to multiply", a[:, :0], b[:0], {"desc": DESC}),
         ("a is of the layout sparse_coo; give a dense tensor", a.to_sparse(), b, {"desc": DESC}),
         ("b is of the layout sparse_csr; give a dense tensor", a, b.float().to_sparse_csr(), {"desc": DESC}),
         ("a is nested; give a dense tensor", torch.nested.nested_tensor([a[0], a[1]]), b, {"desc": DESC}),
-        ("the output would be of torch.float64; there are", a, b, {"desc": DESC, "out_dtype": torch.float64}),
-        ("out is of torch.float32, and the descriptor says fp16", a, b, {"desc": DESC, "out_dtype": torch.float32}),
+        (
+            "the output's type torch.float64 is not supported; the types are",
+            a,
+            b,
+            {"desc": DESC, "out_dtype": torch.float64},
+        ),
+        ("out is of torch.float32, and the descriptor has fp16", a, b, {"desc": DESC, "out_dtype": torch.float32}),
         ("out is a list", a, b, {"desc": DESC, "out": [1]}),
         (r"out has the shape \(1, 5, 7\)", a, b, {"desc": DESC, "out": torch.empty(1, 5, 7).half()}),
         (
-            "out has the shape .* on meta; it takes .* on cpu",
+            "out has the shape .* on meta; it needs .* on cpu",
             a,
             b,
             {"desc": DESC, "out": torch.empty(5, 7, device="meta").half()},
@@ -120,35 +127,35 @@ def test_what_cannot_be_multiplied_is_refused_with_a_sentence() -> None:
         ("out is of the layout sparse_coo", a, b, {"desc": DESC, "out": torch.empty(5, 7).half().to_sparse()}),
         ("desc is a int; give a GEMMDesc", a, b, {"desc": 3}),
         ("desc is a ReductionDesc; give a GEMMDesc", a, b, {"desc": index_bits(40)}),
-        ("lock is a str; give what read_lock gave", a, b, {"lock": "products.json"}),
-        ("no plugin knows the products of a library 3", a, b, {"like": 3}),
+        ("lock is a str; give the result of read_lock", a, b, {"lock": "products.json"}),
+        ("no installed plugin describes the products of the library 3", a, b, {"like": 3}),
     ]
-    for why, left, right, options in refusals:
-        with pytest.raises(ProductError, match=why):
+    for sentence, left, right, options in invalid:
+        with pytest.raises(ProductError, match=sentence):
             matmul(left, right, **options)
-        if "desc" in options and why.startswith(("a ", "b ")) and "descriptor" not in why:
-            with pytest.raises(ProductError, match=why):
+        if "desc" in options and sentence.startswith(("a ", "b ")) and "descriptor" not in sentence:
+            with pytest.raises(ProductError, match=sentence):
                 describe(left, right, like="toy")
 
 
 def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
-    a, b = drawn(5, 40).requires_grad_(), drawn(40, 7, 1).requires_grad_()
+    a, b = normal(5, 40).requires_grad_(), normal(40, 7, 1).requires_grad_()
     with pytest.warns(DroppedWarning):
         found = matmul(a, b, like="toy")
     assert (patterns(found) == evaluate(DESC, patterns(a), patterns(b))).all()
-    upstream = drawn(5, 7, 2)
+    upstream = normal(5, 7, 2)
     found.backward(upstream)
     assert torch.equal(a.grad, upstream @ b.detach().t())
     assert torch.equal(b.grad, a.detach().t() @ upstream)
-    with pytest.raises(ProductError, match="out takes no gradients"):
+    with pytest.raises(ProductError, match="out does not support gradients"):
         matmul(a, b, desc=DESC, out=torch.empty(5, 7).half())
 
 
-def test_a_trace_holds_one_operation() -> None:
-    from bitwise_torch.products import operation
+def test_a_trace_contains_one_operator() -> None:
+    from bitwise_torch.products import torch_operator
 
-    a, b = drawn(5, 40), drawn(40, 7, 1)
-    torch.library.opcheck(operation(), (a, b, DESC.to_text(), "", "fp16"))
+    a, b = normal(5, 40), normal(40, 7, 1)
+    torch.library.opcheck(torch_operator(), (a, b, DESC.to_text(), "", "fp16"))
     graphs = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -162,8 +169,8 @@ def test_a_trace_holds_one_operation() -> None:
     assert sum("bitwise.matmul" in target for target in graphs[0]) == 1
 
 
-def test_a_trace_of_a_library_holds_one_operation_and_its_gradients(toy: None) -> None:
-    a, b = drawn(5, 40).requires_grad_(), drawn(40, 7, 1).requires_grad_()
+def test_a_trace_with_a_library_contains_one_operator_and_its_gradients(toy: None) -> None:
+    a, b = normal(5, 40).requires_grad_(), normal(40, 7, 1).requires_grad_()
     traced = torch.compile(lambda x, y: matmul(x, y, like="toy") * 2, backend="aot_eager", fullgraph=True)
     with pytest.warns(DroppedWarning):
         found = traced(a, b)
@@ -174,23 +181,23 @@ def test_a_trace_of_a_library_holds_one_operation_and_its_gradients(toy: None) -
     assert torch.equal(b.grad, a.detach().t() @ upstream)
 
 
-def test_a_trace_of_other_types_and_strides_is_evaluated_as_outside() -> None:
+def test_a_trace_of_other_types_and_strides_returns_the_same_bits() -> None:
     desc = GEMMDesc(k=40, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path="fma").to_text()
     traced = torch.compile(lambda x, y: matmul(x, y, desc=desc), backend="aot_eager", fullgraph=True)
-    a, b = drawn(40, 5).bfloat16().t(), drawn(80, 14, 1).bfloat16()[::2, ::2]
+    a, b = normal(40, 5).bfloat16().t(), normal(80, 14, 1).bfloat16()[::2, ::2]
     found = traced(a, b)
     assert found.dtype == torch.float32
     assert torch.equal(found, matmul(a, b, desc=desc))
 
 
-def test_a_descriptor_that_is_no_text_breaks_a_trace_and_nothing_else() -> None:
-    a, b = drawn(5, 40), drawn(40, 7, 1)
+def test_a_descriptor_record_only_causes_a_graph_break() -> None:
+    a, b = normal(5, 40), normal(40, 7, 1)
     traced = torch.compile(lambda x, y: matmul(x, y, desc=DESC) + 1, backend="eager")
     assert torch.equal(traced(a, b), matmul(a, b, desc=DESC) + 1)
 
 
 class Recorder:
-    """A launcher of the meta device: it notes what it is asked to run."""
+    """A launcher for the meta device that records what it runs."""
 
     name = "recorder"
 
@@ -217,11 +224,11 @@ def recorder(toy: None, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     made = Recorder()
     found = replace(registry.default(), launchers=(made,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.dispatch_cache._kept", {})
+    monkeypatch.setattr("bitwise_torch.dispatch_cache._calls", {})
     return made
 
 
-def test_a_product_like_an_earlier_one_is_searched_for_once(recorder: Recorder) -> None:
+def test_the_launcher_of_repeated_products_is_searched_for_once(recorder: Recorder) -> None:
     a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
     for _ in range(3):
         assert matmul(a, b, desc=DESC).shape == (5, 7)
@@ -238,13 +245,13 @@ def test_a_product_like_an_earlier_one_is_searched_for_once(recorder: Recorder) 
             matmul(a.bfloat16(), b, desc=DESC)
 
 
-def test_a_library_is_asked_in_every_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_profile_is_queried_in_every_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
     with pytest.warns(DroppedWarning):
         matmul(a, b, like="toy")
     matmul(a, b, like="toy")
     assert (len(recorder.ran), recorder.served) == (2, 1)
-    monkeypatch.setattr("bitwise_torch.products._told", set())
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", set())
     with pytest.warns(DroppedWarning):
         matmul(a, b, like="toy")
     other = DESC.model_copy(update={"k_dropped": 0})
@@ -260,14 +267,14 @@ def test_a_library_is_asked_in_every_call(recorder: Recorder, monkeypatch: pytes
         matmul(a, b, like="toy")
 
 
-def test_what_an_earlier_call_does_not_decide_is_refused_in_a_later_one(
+def test_a_cached_call_does_not_skip_the_checks_outside_its_key(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder, "serves", lambda self, desc, device: True)
-    monkeypatch.setattr("bitwise_torch.products._evaluated", None)
+    monkeypatch.setattr("bitwise_torch.products._evaluate_on_cpu", None)
 
     class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
-        """Memory of the CPU that calls itself another device's."""
+        """A CPU tensor whose device is reported as cuda:0."""
 
         @property
         def device(self) -> Any:
@@ -287,20 +294,20 @@ def test_what_an_earlier_call_does_not_decide_is_refused_in_a_later_one(
     assert negated.is_neg()
     assert negated.stride() == plain.stride()
     assert matmul(a, b, desc=desc, out=plain.as_subclass(Elsewhere)) is not None
-    with pytest.raises(ProductError, match="out is a negated view"):
+    with pytest.raises(ProductError, match="out is a lazily negated view"):
         matmul(a, b, desc=desc, out=negated.as_subclass(Elsewhere))
-    with pytest.raises(ProductError, match="out takes no gradients"):
+    with pytest.raises(ProductError, match="out does not support gradients"):
         matmul(a.detach().requires_grad_(), b, desc=desc, out=out)
     assert len(recorder.ran) == 3
 
 
-class Ways:
-    """A launcher whose ways to run a descriptor are timed."""
+class TunableToy:
+    """A launcher that records the requests to tune DESC."""
 
-    name = "ways"
+    name = "tunable"
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     def missing(self) -> None:
         return None
@@ -315,71 +322,66 @@ class Ways:
         return bool(desc == DESC)
 
     def tune(self, desc: Any, a: Any, b: Any, out: Any, path: Any, most: int) -> tuple[str, float]:
-        self.asked.append((desc, tuple(out.shape), path, most))
-        return "the second way", 2e-6
+        self.requests.append((desc, tuple(out.shape), path, most))
+        return "configuration 2", 2e-6
 
 
-def test_a_launcher_measures_its_ways_to_run_what_matmul_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = Ways()
-    found = replace(registry.default(), profiles=(Toy(),), launchers=(ways,))
+def test_tune_passes_the_product_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = TunableToy()
+    found = replace(registry.default(), profiles=(Toy(),), launchers=(launcher,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
-    a, b = drawn(5, 40), drawn(40, 7, 1)
-    assert tune(a, b, like="toy", most=3) == ("the second way", 2e-6)
-    assert tune(a, b, desc=DESC.to_text()) == ("the second way", 2e-6)
-    assert ways.asked == [(DESC, (5, 7), None, 3), (DESC, (5, 7), None, 32)]
-    with pytest.raises(ProductError, match="no plugin measures products on cpu"):
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    a, b = normal(5, 40), normal(40, 7, 1)
+    assert tune(a, b, like="toy", most=3) == ("configuration 2", 2e-6)
+    assert tune(a, b, desc=DESC.to_text()) == ("configuration 2", 2e-6)
+    assert launcher.requests == [(DESC, (5, 7), None, 3), (DESC, (5, 7), None, 32)]
+    with pytest.raises(ProductError, match="no installed plugin can tune products on cpu"):
         tune(a, b, desc=DESC.model_copy(update={"k_dropped": 0}))
-    with pytest.raises(ProductError, match="exactly one of them"):
+    with pytest.raises(ProductError, match="give exactly one of desc"):
         tune(a, b)
     with pytest.raises(ProductError, match="a has 40 columns and b has 39 rows"):
         tune(a, b[1:], like="toy")
 
 
-class Marked(Toy):
-    """A library that is asked once, and says then whether it would answer the same."""
+class CacheableToy(Toy):
+    """A library whose cache tokens are those of `tokens`, one in each call."""
 
-    marks: tuple[int, ...] = (1, 1, 2)
+    tokens: tuple[int, ...] = (1, 1, 2)
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.queries = 0
+        self._remaining = iter(self.tokens)
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
-        self.asked += 1
+        self.queries += 1
         return DESC
 
-    def mark(self, a: Any, b: Any, out: Any) -> int:
-        return next(self.given)
-
-    @property
-    def given(self) -> Any:
-        if not hasattr(self, "_given"):
-            self._given = iter(self.marks)
-        return self._given
+    def cache_token(self, a: Any, b: Any, out: Any) -> int:
+        return next(self._remaining)
 
 
-class Here(Ways):
-    """A launcher for tensors that are no longer looked at."""
+class FillingLauncher(TunableToy):
+    """A launcher that fills the output with 5."""
 
     def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
-        self.asked.append(desc)
+        self.requests.append(desc)
         out.fill_(5.0)
 
 
-def test_a_product_like_an_earlier_one_is_asked_for_again_where_its_mark_is_another(
+def test_the_profile_is_queried_again_when_its_cache_token_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    library, launcher = Marked(), Here()
+    library, launcher = CacheableToy(), FillingLauncher()
     found = replace(registry.default(), profiles=(library,), launchers=(launcher,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
-    a, b, out = drawn(5, 40), drawn(40, 7, 1), torch.empty(5, 7, dtype=torch.float16)
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    a, b, out = normal(5, 40), normal(40, 7, 1), torch.empty(5, 7, dtype=torch.float16)
     key = dispatch_cache.key_of(a, b, None, "toy", None, out)
     assert key is not None
-    earlier = dispatch_cache.Earlier(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
-    monkeypatch.setattr(dispatch_cache, "_kept", {key: earlier})
+    call = dispatch_cache.CachedCall(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
+    monkeypatch.setattr(dispatch_cache, "_calls", {key: call})
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5
-    assert (library.asked, launcher.asked) == (0, [DESC, DESC])
+    assert (library.queries, launcher.requests) == (0, [DESC, DESC])
     assert (patterns(matmul(a, b, like="toy", out=out)) == evaluate(DESC, patterns(a), patterns(b))).all()
-    assert (library.asked, len(launcher.asked)) == (1, 2)
+    assert (library.queries, len(launcher.requests)) == (1, 2)

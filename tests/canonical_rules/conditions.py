@@ -1,4 +1,4 @@
-"""Canonical rules as records: two sides, the operations they hold for, what must be certain, what is assumed."""
+"""Canonical rules as records: two sides, operation families, conditions, assumptions."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ ASSUMPTIONS: dict[Assumption, str] = {
     "finite": assumptions.ASSUMPTIONS[assumptions.FINITE],
     "bounded": "no score is as low as the number that stands for a masked one",
 }
-"""What a conditional verdict takes for granted."""
+"""The assumptions of conditional verdicts."""
 
 Known: TypeAlias = dict[tuple[Node, str], Facts]
 
 
 class Condition(Protocol):
-    """What must be certain of the variables."""
+    """A condition on the variables of a rule."""
 
     @property
     def statement(self) -> str:
         """The condition in words."""
 
     def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
-        """Whether it is certain of these nodes; False where it may still be true."""
+        """Return whether it is proved for these nodes; False does not disprove it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requires:
-    """Certainties about one variable, by the names of the fields of `Facts`."""
+    """Required facts of one variable, by the names of the fields of `Facts`."""
 
     variable: str
     facts: tuple[str, ...]
@@ -51,7 +51,7 @@ class Requires:
         return all(getattr(found, name) for name in self.facts)
 
     def holds(self, pattern: int, form: FloatFormat) -> bool:
-        """Whether one pattern of the variable meets it."""
+        """Return whether one pattern of the variable satisfies it."""
         return all(Facts(**{name: True}).hold(pattern, form) for name in self.facts)
 
 
@@ -101,7 +101,7 @@ class ZeroProducts:
 
 @dataclass(frozen=True, slots=True)
 class ZeroFactors:
-    """One side of an integer step holds known zeros only."""
+    """All factors on one side of an integer step are constant zeros."""
 
     side: str
 
@@ -172,7 +172,7 @@ class Rule:
     evidence: Literal["proved", "measured"] = "proved"
 
     def apply(self, node: Node, known: Known | None = None) -> Node | None:
-        """The other side, where `left` is this node and the condition is certain; otherwise None.
+        """Return the other side if `left` matches this node and the condition is proved, otherwise None.
 
         It is for the caller to have made the assumption, and to see that no user of the node sees NaN patterns.
         `known` keeps facts from call to call.
@@ -187,5 +187,5 @@ class Rule:
 
 
 def stated(name: str, left: str, right: str, families: tuple[Family, ...], reason: str, **more: object) -> Rule:
-    """A rule by the text of its sides; `more` are the other fields of `Rule`."""
+    """Return a rule from the text of its sides; `more` are the other fields of `Rule`."""
     return Rule(name, reason, Pattern(left), Pattern(right), families, **more)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""What is certain about a value, read from its tree: the conditions of the canonical rules rest on it.
+"""Facts about a value, inferred from its tree: the conditions of the canonical rules use them.
 
-A fact is about a node read as numbers of one format.  Nothing is certain of loaded values; every certainty has its
-reason here, and the tests draw trees and hold every fact claimed against the values that they take.
+A fact is about a node as numbers of one format.  Loaded values have no facts.  The reason of every inference is stated
+here, and the tests draw trees and compare every inferred fact with the values of the tree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, IntegerFormat
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Certainties about the numbers that a value can be.
+    """Facts about the numbers that a value can have.
 
     `never_minus_zero`: it is not -0.  `never_negative`: it is not below zero and not -0 (NaN is allowed).
     `never_nan`: it is not NaN.  `never_subnormal`: it is not subnormal.
@@ -30,7 +30,7 @@ class Facts:
     unit: int = -(1 << 30)
 
     def hold(self, pattern: int, form: FloatFormat) -> bool:
-        """Whether they hold for one pattern."""
+        """Return whether the facts hold for one pattern."""
         magnitude = pattern >> form.padding & ((1 << form.magnitude_bits) - 1)
         negative = form.signed and bool(pattern >> (form.bits - 1))
         if form.is_nan(pattern):
@@ -54,7 +54,7 @@ def _multiple(magnitude: int, form: FloatFormat, unit: int) -> bool:
 
 
 def facts(node: Node, form: FloatFormat, known: dict[tuple[Node, str], Facts] | None = None) -> Facts:
-    """What is certain of `node` read as `form`; `known` keeps what was found, from call to call."""
+    """Return the facts of `node` in the format `form`; `known` caches facts between calls."""
     known = {} if known is None else known
     stack = [(node, form)]
     while stack:
@@ -73,7 +73,7 @@ def facts(node: Node, form: FloatFormat, known: dict[tuple[Node, str], Facts] | 
 
 
 def _closed(found: Facts, form: FloatFormat) -> Facts:
-    """With what follows from them: no negative number is -0; a format has a smallest unit."""
+    """Return the facts with their consequences: never negative implies never -0; a format has a smallest unit."""
     return replace(
         found,
         never_minus_zero=found.never_minus_zero or found.never_negative,
@@ -83,7 +83,7 @@ def _closed(found: Facts, form: FloatFormat) -> Facts:
 
 
 def _widened(node: Node, form: FloatFormat) -> tuple[Node, FloatFormat] | None:
-    """A bf16 value whose bits stand above sixteen zeros is the same number in fp32."""
+    """Return the bf16 value whose bits above sixteen zeros form this fp32 node: both are the same number."""
     if form.name == "fp32" and isinstance(node, Concat) and [part.bits for part in node.parts] == [16, 16]:
         low, high = node.parts
         if isinstance(low, Constant) and low.value == 0:
@@ -92,7 +92,7 @@ def _widened(node: Node, form: FloatFormat) -> tuple[Node, FloatFormat] | None:
 
 
 def _needed(node: Node, form: FloatFormat) -> list[tuple[Node, FloatFormat]]:
-    """The nodes, and how they are read, from which `_infer` concludes."""
+    """Return the nodes and formats whose facts `_infer` needs."""
     if isinstance(node, Select):
         return [(node.if_true, form), (node.if_false, form)]
     widened = _widened(node, form)
@@ -246,7 +246,7 @@ def _of_conversion(node: Operation, meaning: numerics.Operation, below: list[Fac
 
 
 def _of_exponential(node: Operation, meaning: numerics.Operation, below: list[Facts]) -> Facts:
-    """No approximation of a power of two is negative."""
+    """An approximate power of two is never negative."""
     return Facts(never_negative=True)
 
 

@@ -1,4 +1,4 @@
-"""The operations that the canonical rules are about, by family."""
+"""Families of operations for the canonical rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def choosing(verb: str, *modifiers: str) -> tuple[Family, ...]:
 
 
 def named(*names: str) -> tuple[Family, ...]:
-    """One operation each, called `op` in the pattern."""
+    """Return families of one operation each, called `op` in the pattern."""
     families = []
     for name in names:
         form = operation(name).operands[0]

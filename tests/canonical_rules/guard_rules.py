@@ -1,6 +1,7 @@
 """Canonical rules of padding: sums that are NaN where the maximum of a row is NaN or -inf.
 
-div(+1, sub(-inf, m)) is -0, or NaN where m is NaN or -inf: added to a value, it guards it and changes nothing else.
+div(+1, sub(-inf, m)) is -0, or NaN where m is NaN or -inf: adding it to a value makes the value NaN there, and has no
+other effect.
 """
 
 from __future__ import annotations

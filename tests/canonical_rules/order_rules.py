@@ -1,4 +1,4 @@
-"""Canonical rules of maxima and minima, and of integers; `rules` says what a rule is."""
+"""Canonical rules of maxima, minima and integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of trees, written as `add(add(x, +0), y)`: they are built from nodes and found in them.
+"""Patterns of trees, such as `add(add(x, +0), y)`, which build nodes and match nodes.
 
 A word with brackets is an operation, looked up in a family; a sign or a digit begins a number in the family's format;
 any other word is a variable.  `concat(zero16, x)` puts x above sixteen zero bits, `choose(p, x, y)` is x where the
@@ -17,7 +17,7 @@ from bitwise_core.ir.nodes import Concat, Constant, Matrix, Node, Operation, Sel
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat
 
 Bindings: TypeAlias = Mapping[str, tuple[Node, ...]]
-"""Variables and what they stand for: one node, or the factors of one side of a matrix step."""
+"""The nodes of each variable: one node, or the factors of one side of a matrix step."""
 
 _STEPS = ("matrix", "clamped")
 _TOKEN = re.compile(r"\s*([A-Za-z]\w*\*?|[+-]\w+|[(),])")
@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"\s*([A-Za-z]\w*\*?|[+-]\w+|[(),])")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One way to read a rule: the operation behind each word, and the format of its numbers and of its result.
+    """One instance of a rule: the operation of each word, and the format of its numbers and of its result.
 
     `format` is None for integers.  `bits` is the width of the variables, but for those that `narrow` names with
     the format that they are in instead.
@@ -85,11 +85,11 @@ class Pattern:
         return tuple(found)
 
     def build(self, family: Family, bindings: Bindings) -> Node:
-        """The node it stands for."""
+        """Return the node of the pattern for these bindings."""
         return _build(self.term, family, bindings)
 
     def match(self, family: Family, node: Node) -> dict[str, tuple[Node, ...]] | None:
-        """What its variables stand for if it is this node, otherwise None."""
+        """Return the bindings of the variables if the pattern matches a node, otherwise None."""
         bindings: dict[str, tuple[Node, ...]] = {}
         stack = [(self.term, node)]
         while stack:
@@ -111,7 +111,7 @@ class Pattern:
 
 
 def _parse(text: str) -> Term:
-    """Patterns are a few words long, so the parser keeps its own short stack of open brackets."""
+    """Parse a pattern with an explicit stack of open brackets."""
     opened: list[tuple[str, list[Term]]] = [("", [])]
     position, word = 0, ""
     while position < len(text):
@@ -166,7 +166,7 @@ def _bind(word: str, nodes: tuple[Node, ...], family: Family, bindings: dict[str
 
 
 def _children(term: Term, node: Node, family: Family) -> list[tuple[Node, ...]] | None:
-    """What stands at each place of a term's operation, None where the node is another operation."""
+    """Return the nodes at each operand of a term's operation, None where the node has another operation."""
     assert term.operands is not None
     if term.word in _STEPS:
         if not isinstance(node, Matrix):

@@ -1,9 +1,9 @@
-"""The canonical rules, as a table.  Each says why the bits stay, for which operations, and under which condition.
+"""The table of canonical rules.  Each has its reason, its operation families and its condition.
 
-A rule's two sides are equal for all patterns of the variables that meet its condition.  Where `up_to_nan` is set, one
-side may be another NaN than the other: then they may take each other's place only under operations that do not see
+A rule's two sides are equal for all patterns of the variables that satisfy its condition.  Where `up_to_nan` is set,
+the sides may be different NaNs: then one may replace the other only under operations that do not depend on
 NaN patterns (`numeric.Operation.sees_nan_patterns`), and not under slices, concatenations or addresses.
-`refuted` names families for which the rule is known to fail; the tests show it.
+`refuted` names families for which the rule is known to fail; the tests check that.
 """
 
 from __future__ import annotations

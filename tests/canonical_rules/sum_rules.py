@@ -1,4 +1,4 @@
-"""Canonical rules of sums and products of floating-point numbers; `rules` says what a rule is."""
+"""Canonical rules of floating-point sums and products."""
 
 from __future__ import annotations
 

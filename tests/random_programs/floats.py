@@ -1,4 +1,4 @@
-"""Statements that make floating-point values."""
+"""Statements that compute floating-point values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Random straight-line programs, as PTX and as functions on bit patterns.
 
-A program is a list of statements; each makes one value from earlier ones.  Every value is stored, so that one run
-of the reading gives the canonical form of all of them, in every lane; where two forms agree, the functions must.
+A program is a list of statements; each computes one value from earlier ones.  Every value is stored, so that one
+analysis returns the canonical forms of all values in every lane.  Values of equal forms must be equal functions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Statement: TypeAlias = tuple[int, int, int, int, int]
 
 
 def samples(kind: str, count: int, generator: np.random.Generator) -> Bits:
-    """Random patterns of a leaf: half special ones, half any, and some of like size."""
+    """Return random patterns of a leaf: special values, arbitrary ones, and some of similar magnitude."""
     unsigned = UNSIGNED[WIDTH[kind]]
     special = np.array(SPECIAL[kind], dtype=np.uint64)
     found = special[generator.integers(0, special.size, count)]
@@ -56,7 +56,7 @@ def samples(kind: str, count: int, generator: np.random.Generator) -> Bits:
 
 
 def build(statements: Sequence[Statement], count: int = 256, seed: int = 0) -> Program:
-    """The program of these statements, evaluated on `count` draws of its leaves."""
+    """Return the program of these statements, evaluated on `count` draws of its leaves."""
     generator = np.random.default_rng(seed)
     program = Program()
     for index, kind in enumerate(LEAVES):
@@ -74,7 +74,7 @@ def build(statements: Sequence[Statement], count: int = 256, seed: int = 0) -> P
 
 
 def read(program: Program) -> dict[tuple[int, int], tuple[tuple[int, int, int, int], ...]]:
-    """(value, lane) -> what the reading says is stored: offsets within the slot, widths and hashes."""
+    """Return the stored values by (value, lane), from the analysis: offsets within the slot, widths and hashes."""
     lines = list(program.lines)
     total = len(program.values)
     lines.append(f"mul.lo.u32 %r80, %r0, {SLOT * total}; cvt.u64.u32 %d80, %r80; add.s64 %d80, %d0, %d80;")
@@ -93,7 +93,7 @@ def read(program: Program) -> dict[tuple[int, int], tuple[tuple[int, int, int, i
 
 
 def canonical(value: Value, lane: int) -> Bits:
-    """The value's bits in one lane, all NaNs as one."""
+    """Return the value's bits in one lane, with one pattern for all NaNs."""
     row = np.broadcast_to(value.bits, (LANES, value.bits.shape[1]))[lane]
     if value.kind == "pred":
         return np.where(row, np.uint32(1), np.uint32(2))
@@ -114,7 +114,7 @@ def without_nan(row: Bits, kind: str) -> Bits:
 
 @dataclass(frozen=True)
 class Clash:
-    """Two values that the reading takes for one, and a draw on which they differ."""
+    """Two values that the analysis identifies, and a draw on which they differ."""
 
     left: tuple[int, int]
     right: tuple[int, int]
@@ -123,7 +123,7 @@ class Clash:
 
 
 def clashes(program: Program) -> list[Clash]:
-    """Where values of one form differ as functions."""
+    """Return the pairs of values of equal canonical form that differ on a draw."""
     forms: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for place, parts in read(program).items():
         forms.setdefault(parts, []).append(place)

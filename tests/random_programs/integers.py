@@ -1,4 +1,4 @@
-"""Statements that make integers and predicates, choose by predicates, and go through shared memory."""
+"""Statements that compute integers and predicates, select by predicates, and use shared memory."""
 
 from __future__ import annotations
 

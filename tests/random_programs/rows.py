@@ -1,4 +1,4 @@
-"""Statements about rows: powers of two, and sums of them that are padded with -inf."""
+"""Statements on rows: powers of two, and sums of powers that are padded with -inf."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import numpy as np
 from random_programs.values import LANES, LEAVES, Bits, Draw, Program, Value, evaluate
 
 MOST_REGISTERS, REGISTERS = 88, 24
-"""Registers of fp32 that a program has, and as many as a row may take."""
+"""The number of fp32 registers of a program, and the maximum length of a row."""
 
 
 def power(bits: Bits) -> Bits:
-    """A power of two of fp32 patterns as any approximation may have it: of -inf +0, of NaN NaN, never negative."""
+    """Return an approximate power of two of fp32 patterns: +0 for -inf, NaN for NaN, never negative."""
     with np.errstate(all="ignore"):
         found = np.exp2(bits.view(np.float32).astype(np.float64)).astype(np.float32)
     return np.where(np.isnan(found), np.uint32(0x7FFFFFFF), found.view(np.uint32))
 
 
 def exponential(program: Program, n: Draw) -> None:
-    """The power of two of a value less what was loaded: one that the assembler cannot know."""
+    """Add the power of two of a value minus a loaded one, which the assembler cannot evaluate."""
     value = program.pick("f32", n[0])
     if value is not None:
         _term(program, value, _loaded(program, n[1]))
 
 
 def padded(program: Program, n: Draw) -> None:
-    """Sums of the powers of values less another one, padding put in at two places; now and then less a third value."""
+    """Add sums of powers of values minus another value, padded at two places; sometimes a third value is subtracted."""
     if program.counts.get("%f", 0) > MOST_REGISTERS - REGISTERS:
         return
     row = [program.pick("f32", n[0] + index) for index in range(3)]

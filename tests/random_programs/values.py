@@ -41,12 +41,12 @@ LEAVES = ("f32", "f32", "f32", "f16", "f16", "bf16", "bf16", "i32", "i32", "i64"
 FLOATS = ("f32", "f32", "f32", "f32", "f16", "f16", "bf16", "f64")
 
 Draw: TypeAlias = tuple[int, int, int, int]
-"""What decides a statement: three operands, and the operation."""
+"""The random numbers of a statement: three operands and the operation."""
 
 
 @dataclass
 class Value:
-    """One value: its register, what it is, and its bits by lane and sample, shape (lanes, samples)."""
+    """One value: its register, its kind, and its bits of shape (lanes, samples)."""
 
     kind: str
     register: str
@@ -62,20 +62,20 @@ class Program:
     counts: dict[str, int] = field(default_factory=dict)
 
     def register(self, kind: str) -> str:
-        """A register of that kind that nothing uses yet."""
+        """Return an unused register of a kind."""
         prefix = PREFIX[kind]
         self.counts[prefix] = self.counts.get(prefix, {"%p": 8, "%d": 2, "%r": 1}.get(prefix, 0)) + 1
         return f"{prefix}{self.counts[prefix]}"
 
     def add(self, kind: str, bits: Bits, *lines: str) -> None:
-        """A new value, whose register the lines name as @."""
+        """Add a value; the lines write its register as @."""
         register = self.register(kind)
         self.lines += [line.replace("@@", register) for line in lines]
         assert bits.dtype == UNSIGNED[WIDTH[kind]], (kind, bits.dtype)
         self.values.append(Value(kind, register, bits))
 
     def pick(self, kind: str, number: int) -> Value | None:
-        """One of the values of a kind, newest first for small numbers, or a literal."""
+        """Return a value of a kind, the newest for number 0, or a literal."""
         found = [value for value in self.values if value.kind == kind]
         choices = len(found) + len(LITERALS[kind]) // 2
         if not choices:
@@ -88,7 +88,7 @@ class Program:
 
 
 def spelled(kind: str, literal: int) -> str:
-    """A literal as PTX writes it."""
+    """Return a literal in PTX syntax."""
     if kind == "f32":
         return f"0f{literal:08X}"
     if kind == "f64":
@@ -97,7 +97,7 @@ def spelled(kind: str, literal: int) -> str:
 
 
 def evaluate(name: str, *operands: Value | Bits) -> Bits:
-    """An operation of core's grammar on patterns."""
+    """Return the result of an operation of the vocabulary on patterns."""
     arrays = [each.bits if isinstance(each, Value) else each for each in operands]
     return numerics.operation(name).evaluate(*np.broadcast_arrays(*arrays))
 
@@ -108,7 +108,7 @@ def operands(program: Program, kind: str, numbers: Sequence[int]) -> list[Value]
 
 
 def in_register(program: Program, value: Value) -> Value:
-    """The value in a register, where an instruction takes no literal."""
+    """Return the value in a register, for an instruction that takes no literal."""
     if value.register.startswith("%"):
         return value
     bits = WIDTH[value.kind]

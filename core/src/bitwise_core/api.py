@@ -1,7 +1,8 @@
-"""The functions of `bitwise_core` itself: compare, partition and run kernels, evaluate descriptors.
+"""The public functions of `bitwise_core`: compare, partition and run kernels, evaluate descriptors.
 
-A kernel is a path of an assembly file, a text (it has several lines), or a `Source`.  A launch is a `Launch`, a mapping
-as in a manifest, or the path of a manifest.  Mistakes raise a `BitwiseError`, whose text is a sentence.
+A kernel is the path of an assembly file, assembly text (a string of several lines), or a `Source`.  A launch is a
+`Launch`, a mapping with the fields of a manifest's entry, or the path of a manifest.  A mistake raises a `BitwiseError`
+whose text says what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 
 from bitwise_core.checker import partition as equivalence
 from bitwise_core.checker.analysis import Options, Source, prepare
-from bitwise_core.checker.comparison import compare as compared
+from bitwise_core.checker.comparison import compare as compare_kernels
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.kernel_files import (
     InputError,
@@ -64,9 +65,9 @@ AnyLaunch: TypeAlias = Launch | Mapping[str, Any] | str | Path
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a launch leaves: every buffer by its name, in the type and shape that it was given in.
+    """The buffers after a launch, by name, each in the type and shape in which it was given.
 
-    Types that NumPy lacks (bf16, fp8) are unsigned integers.  `notes` names what the bytes rest on.
+    Types that NumPy lacks (bf16, fp8) are unsigned integers.  `notes` lists the assumptions behind the bytes.
     """
 
     buffers: Mapping[str, Array]
@@ -95,23 +96,26 @@ def compare(
     audit_contraction: bool = True,
     search_seconds: float = 5.0,
 ) -> Verdict:
-    """The verdict on two kernels: equal, different, unproved or unknown.
+    """Return the verdict on two kernels: equal, different, unproved or unknown.
 
-    `launch` is the launch of both, or that of each; without one the answer is for every launch, unless both are
-    `Source` records with launches of their own.  `target` names the architecture, by default what the texts state.
-    `assume` names conditions that a proof may use ("finite").  Where no proof is found, a counterexample is searched
-    for, `search_seconds` at most (0: not at all).  Raises BitwiseError.
+    `launch` is one launch for both kernels, or a pair.  Without it the verdict is for every launch, unless both kernels
+    are `Source` records that have launches.  `target` names the architecture, by default the one that the texts state.
+    `assume` names conditions that a proof may use ("finite").  `audit_contraction` checks which products the assembler
+    fuses into sums.  Where no proof is found, a counterexample is searched for during at most `search_seconds` seconds
+    (0: no search).  Raises BitwiseError.
     """
     launches = launch if isinstance(launch, tuple) else (launch, launch)
-    sources = _sourced(a, launches[0], "a"), _sourced(b, launches[1], "b")
+    sources = _source_of(a, launches[0], "a"), _source_of(b, launches[1], "b")
     if (sources[0].launch is None) != (sources[1].launch is None):
-        raise InputError(f"{sources[0].name} and {sources[1].name}: one has a launch and the other has none: give both")
+        raise InputError(
+            f"{sources[0].name} and {sources[1].name}: only one of them has a launch: give a launch for both"
+        )
     plugins = registry.default()
     arch, (left, right) = resolve_targets(sources, plugins, target)
     options = _options(left.launch is None, assume, audit_contraction)
     both = arch_of(left, arch, plugins), arch_of(right, arch, plugins)
-    found = compared(left, right, both, options)
-    _refuse(result.unknown or result.name for result in found.results if result.malformed)
+    found = compare_kernels(left, right, both, options)
+    _raise_if_any(result.unknown or result.name for result in found.results if result.malformed)
     return search_verdict(left, right, both, options, found, search_seconds)
 
 
@@ -124,25 +128,25 @@ def partition(
     audit_contraction: bool = True,
     workers: int | None = None,
 ) -> Partition:
-    """The classes of kernels that are proved to return the same bits.
+    """Return the equivalence classes of kernels that are proved to return the same bits.
 
-    `kernels` is a folder of assembly, with or without a manifest.json of launches, or kernels.  `launch` is that of
-    each of these; without launches the classes hold for every launch.  `workers` is the number of processes, by default
-    one a core.  Raises BitwiseError.
+    `kernels` is a sequence of kernels, or a folder of assembly with or without a manifest.json of launches.  `launch`
+    is the launch of every kernel of a sequence; without launches the classes hold for every launch.  `workers` is the
+    number of processes, by default one for each CPU core.  Raises BitwiseError.
     """
     plugins = registry.default()
     if isinstance(kernels, str | Path):
         if launch is not None:
-            raise InputError(f"{kernels}: the launches of a folder are those of its manifest.json: leave `launch` out")
+            raise InputError(f"{kernels}: the launches of a folder are read from its manifest.json: omit `launch`")
         sources: tuple[Source, ...] = read_folder(Path(kernels), extensions(plugins.arches.values())).sources
     else:
-        sources = tuple(_sourced(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
+        sources = tuple(_source_of(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
     if not sources:
-        raise InputError("there are no kernels to partition")
+        raise InputError("kernels: the sequence is empty: give at least one kernel")
     arch, sources = resolve_targets(sources, plugins, target)
     options = _options(all(source.launch is None for source in sources), assume, audit_contraction)
     found = equivalence.partition(sources, arch.name, options, workers=workers)
-    _refuse(result.unknown or result.name for result in found.results if result.malformed)
+    _raise_if_any(reading.unknown or reading.name for reading in found.results if reading.malformed)
     return found
 
 
@@ -154,18 +158,19 @@ def run(
     target: str | None = None,
     audit_contraction: bool = True,
 ) -> RunResult:
-    """What a launch leaves in every buffer, to the bit that the GPU returns; no GPU is needed.
+    """Simulate a launch and return every buffer after it, with the exact bits that the GPU returns.  No GPU is needed.
 
-    `buffers` holds every buffer of the launch before it, in the types that the launch states (patterns as unsigned
-    integers may stand for them).  Without `launch`, it is that of the `Source`, or of the manifest.json beside the
-    file.  Raises BitwiseError, also where an instruction has no exact meaning here.
+    `buffers` maps the name of every buffer of the launch to its content before the launch, in the type that the launch
+    states or as unsigned integers of the same width (bit patterns).  `launch` is by default that of the `Source`, or
+    that of the manifest.json in the file's folder.  Raises BitwiseError, also for an instruction without exact
+    semantics.
     """
-    source = _sourced(kernel, launch, "kernel")
+    source = _source_of(kernel, launch, "kernel")
     if source.launch is None and isinstance(kernel, Path | str) and not _is_text(kernel):
         source = read_kernel(str(kernel))
     if source.launch is None:
-        raise InputError(f"{source.name}: has no launch; a kernel is run for one: give `launch`")
-    before = _buffers(buffers, source)
+        raise InputError(f"{source.name}: has no launch; a kernel is run for one launch: give `launch`")
+    before = _buffer_arrays(buffers, source)
     arch = find_arch((source,), registry.default(), target)
     try:
         prepared = prepare(source, arch, _options(False, (), audit_contraction))
@@ -173,7 +178,7 @@ def run(
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
     except Unsupported as error:
-        raise Unsupported(f"{source.name} is not run: {error}") from None
+        raise Unsupported(f"{source.name} cannot be run: {error}") from None
     return RunResult(arrays_of(done.after, before, source.launch), (*prepared.notes, *done.notes))
 
 
@@ -186,42 +191,42 @@ def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool)
         raise InputError(f"assume: {error}") from None
 
 
-def _refuse(sentences: Iterable[str]) -> None:
-    wrong = tuple(sentences)
-    if wrong:
-        raise InputError(*wrong)
+def _raise_if_any(sentences: Iterable[str]) -> None:
+    errors = tuple(sentences)
+    if errors:
+        raise InputError(*errors)
 
 
 def _is_text(kernel: str | Path) -> bool:
     return isinstance(kernel, str) and "\n" in kernel
 
 
-def _sourced(kernel: Kernel, launch: AnyLaunch | None, name: str) -> Source:
-    """A kernel as a source, under `name` where it has none, with the launch that is given."""
+def _source_of(kernel: Kernel, launch: AnyLaunch | None, name: str) -> Source:
+    """Return a kernel as a source with the given launch; `name` is the name of a kernel given as text."""
     if isinstance(kernel, Source):
         source = kernel
     elif not isinstance(kernel, str | Path):
-        raise InputError(f"{name}: a {type(kernel).__name__} is no kernel: give a path, a text or a Source")
+        raise InputError(f"{name}: a {type(kernel).__name__} is not a kernel: give a path, a text or a Source")
     elif _is_text(kernel):
         source = Source(name, str(kernel))
     elif isinstance(launch, str | Path):
         return read_kernel(str(kernel), Path(launch))
     else:
         source = replace(read_kernel(str(kernel)), launch=None)
-    return source if launch is None else replace(source, launch=_launch(launch, source.name))
+    return source if launch is None else replace(source, launch=_launch_of(launch, source.name))
 
 
-def _launch(launch: AnyLaunch, name: str) -> Launch:
-    """A launch of a kernel of that name.  Raises InputError."""
+def _launch_of(launch: AnyLaunch, name: str) -> Launch:
+    """Return the launch record for the kernel `name`.  Raises InputError."""
     if isinstance(launch, Launch):
         return launch
     if isinstance(launch, str | Path):
-        raise InputError(f"{name}: a launch from a manifest is that of a file: name the kernel by its path")
+        raise InputError(f"{name}: a manifest gives launches of files: give the kernel by its path")
     found = launch
     if "kernels" in found:
         entries = [each for each in found["kernels"] if isinstance(each, Mapping) and each.get("file") == name]
         if len(entries) != 1:
-            raise InputError(f"{name}: the manifest has {len(entries)} launches of it: give one launch as a mapping")
+            raise InputError(f"{name}: the manifest has {len(entries)} launches of this kernel: give one as a mapping")
         found = entries[0]
     try:
         return Launch.model_validate({"file": name, **found})
@@ -231,8 +236,8 @@ def _launch(launch: AnyLaunch, name: str) -> Launch:
         raise InputError(f"{name}: launch: {place}: {re.sub('^Value error, ', '', first['msg'])}") from None
 
 
-def _buffers(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict[str, Array]:
-    """The arrays of the launch's buffers.  Raises InputError with a sentence for each that does not fit."""
+def _buffer_arrays(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict[str, Array]:
+    """Return the arrays of the launch's buffers.  Raises InputError with a sentence for each that does not fit."""
     assert source.launch is not None
     found: dict[str, Array] = {}
     wrong = []
@@ -246,5 +251,5 @@ def _buffers(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict[str, 
         if fault is not None:
             wrong.append(f"{source.name}: buffers: the array {name} {fault}")
         found[name] = array
-    _refuse(wrong)
+    _raise_if_any(wrong)
     return found

@@ -1,7 +1,7 @@
-"""The family of errors that core raises for whoever calls it."""
+"""The base class of the errors that core raises."""
 
 from __future__ import annotations
 
 
 class BitwiseError(Exception):
-    """What a caller did wrong or asks for in vain: its text is a sentence that says what, where and what to do."""
+    """A mistake of the caller, or a request that cannot be met: the text says what, where and what to do."""

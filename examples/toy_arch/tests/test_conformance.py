@@ -1,4 +1,4 @@
-"""toy1 takes the suite that every architecture takes."""
+"""The conformance suite for toy1."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ def test_a_profile_has_its_version_and_architecture() -> None:
 
 def test_an_explanation_lists_the_rows_it_uses() -> None:
     given = {"ALGO_ID": 66, "stages": 35, "CUBLASLT_ALGO_CONFIG_SPLITK_NUM": 9, "reduction": 2, "custom": 1}
-    found = HOPPER.explained(problem(128, 128, 11528), given)
+    found = HOPPER.explain(problem(128, 128, 11528), given)
     assert str(found.desc) == (
         "gemm(k=11528 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=matrix instruction=instruction("
         "architecture=sm_90 family=wgmma k=16) instruction_k=16 k_cuts=[cut(span=1280)] k_dropped=8)"
@@ -36,12 +36,12 @@ def test_an_explanation_lists_the_rows_it_uses() -> None:
 
 
 def test_a_recorded_configuration_is_used() -> None:
-    found = HOPPER.explained(problem(11, 64, 768), None, RECORDS)
+    found = HOPPER.explain(problem(11, 64, 768), None, RECORDS)
     assert found.notes[0] == (
         "The configuration is the one recorded in cublas-sweep-sm90-h100-13.1-seed2.jsonl.xz, of an NVIDIA H100 80GB "
         "HBM3: algorithm=66, stages=35, split_k=1, reduction=0, custom=3, tile=10, cluster_shape=5."
     )
-    found = HOPPER.explained(problem(36, 14, 1024), None, RECORDS)
+    found = HOPPER.explain(problem(36, 14, 1024), None, RECORDS)
     assert "cublas-sample-sm90-h100-13.1.json" in found.notes[0]
     assert "k_cuts=[cut(span=64 start=zero partial_dtype=fp16" in str(found.desc)
 
@@ -55,7 +55,7 @@ def test_records_of_another_version_or_kind_are_ignored(tmp_path: Path) -> None:
         (HOPPER, problem(11, 64, 768), None), (HOPPER, problem(11, 64, 768, transpose_a=True), RECORDS),
     ):  # fmt: skip
         with pytest.raises(NotCovered, match=r"does not follow from the shape: .* bitwise cublas ask 11 64 768 "):
-            known.explained(query, None, records)
+            known.explain(query, None, records)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_invalid_configurations(given: dict[str, Any], sentence: str) -> None:
 
 def test_unmeasured_configurations_are_declined_with_the_key() -> None:
     with pytest.raises(NotCovered, match=r"16x16x16 fp16 NN to fp16 by cuBLASLt 13\.1 .* algorithm 99 has no row"):
-        HOPPER.explained(problem(16, 16, 16), dict.fromkeys(("stages", "split_k", "reduction", "custom"), 1)
+        HOPPER.explain(problem(16, 16, 16), dict.fromkeys(("stages", "split_k", "reduction", "custom"), 1)
                          | {"algorithm": 99})  # fmt: skip
     with pytest.raises(NotCovered, match="'fp64' is not an element type of a"):
-        HOPPER.explained(problem(16, 16, 16, "fp64"), None)
+        HOPPER.explain(problem(16, 16, 16, "fp64"), None)

@@ -126,7 +126,7 @@ def test_problems_are_queried_from_the_library_at_a_path(
     monkeypatch.setattr(plugin, "PYTORCH_LIBRARY", known)
     problem = GEMMProblem(m=16, n=24, k=640, a="fp16", b="fp16", out="fp16", transpose_b=True)
     for path in (None, None, "other.so"):
-        found = profile.answered(problem, library=path, alignment=(64, 64, 16))
+        found = profile.describe_problem(problem, library=path, alignment=(64, 64, 16))
         assert isinstance(found, GEMMDesc)
         assert found.k == 640
     wanted = gemm_query(16, 24, 640, transpose_b=True, alignment=(64, 64, 16))
@@ -137,7 +137,7 @@ def test_problems_are_queried_from_the_library_at_a_path(
     }  # fmt: skip
     biased = problem.model_copy(update={"epilogue": "bias"})
     assert query_of_problem(biased).workspace == 1 << 20
-    assert profile.answered(biased) == BiasedGEMM(product=profile.answered(problem))
+    assert profile.describe_problem(biased) == BiasedGEMM(product=profile.describe_problem(problem))
     declined = [
         (biased.model_copy(update={"n": 1}), {}, "PyTorch adds a bias on one column with kernels of its own"),
         (problem, {"device": SimpleNamespace(type="cpu")}, "and cuBLAS runs on a GPU"),
@@ -146,14 +146,14 @@ def test_problems_are_queried_from_the_library_at_a_path(
     ]
     for other, options, why in declined:
         with pytest.raises(NotCovered, match=why):
-            profile.answered(other, **options)
+            profile.describe_problem(other, **options)
     monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "4096")
     with pytest.raises(NotCovered, match="CUBLASLT_WORKSPACE_SIZE is set: biases were measured without it"):
-        profile.answered(biased)
-    assert profile.answered(problem) == found
+        profile.describe_problem(biased)
+    assert profile.describe_problem(problem) == found
     settings.is_available = lambda: False
     with pytest.raises(NotCovered, match="there is no GPU: the kernel that cuBLAS selects depends on the GPU model"):
-        profile.answered(problem)
+        profile.describe_problem(problem)
 
 
 def test_a_missing_driver_is_unknown() -> None:
@@ -163,9 +163,9 @@ def test_a_missing_driver_is_unknown() -> None:
 def test_the_mark_changes_with_settings_and_alignments(settings: SimpleNamespace) -> None:
     a, b, out = (SimpleNamespace(data_ptr=lambda at=at: at) for at in (1024, 48, 2))
     (described, *_) = plugin.bitwise_profiles()
-    assert described.mark(a, b, out) == (None, 0, 16, 2)  # type: ignore[attr-defined]
+    assert described.cache_token(a, b, out) == (None, 0, 16, 2)  # type: ignore[attr-defined]
     settings.matmul.allow_fp16_accumulation = True
-    assert str(described.mark(a, b, out)[0]).startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")  # type: ignore[attr-defined]
+    assert str(described.cache_token(a, b, out)[0]).startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")  # type: ignore[attr-defined]
 
 
 def test_the_mark_has_the_values_of_pytorchs_functions(
@@ -179,7 +179,7 @@ def test_the_mark_has_the_values_of_pytorchs_functions(
     functions = SimpleNamespace(**{name: lambda name=name: said[name] for name in said})
     monkeypatch.setattr(sys.modules["torch"], "_C", functions, raising=False)
     operand = SimpleNamespace(data_ptr=lambda: 512)
-    marks = [pytorch_library.PyTorchLibrary().mark(operand, operand, operand)]
+    marks = [pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand)]
     assert marks == [((False, (True, True), (True, True), "_BlasBackend.Cublas", False), 0, 0, 0)]
     for name, other in (
         ("_get_cublas_allow_fp16_accumulation", True),
@@ -187,20 +187,23 @@ def test_the_mark_has_the_values_of_pytorchs_functions(
         ("_get_cublas_allow_bf16_reduced_precision_reduction", (False, True)),
     ):
         said[name] = other
-        marks.append(pytorch_library.PyTorchLibrary().mark(operand, operand, operand))
+        marks.append(pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand))
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
-    marks.append(pytorch_library.PyTorchLibrary().mark(operand, operand, operand))
+    marks.append(pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand))
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    marks.append(pytorch_library.PyTorchLibrary().mark(operand, operand, operand))
+    marks.append(pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand))
     assert len(set(marks)) == 6
     del functions._get_cublas_allow_fp16_accumulation
-    assert pytorch_library.PyTorchLibrary().mark(operand, operand, operand)[0] == pytorch_library.unmeasured_setting()
+    assert (
+        pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand)[0]
+        == pytorch_library.unmeasured_setting()
+    )
 
 
 def test_pytorchs_own_functions_follow_its_settings() -> None:
     torch = pytest.importorskip("torch")
     operand = SimpleNamespace(data_ptr=lambda: 512)
-    mark = pytorch_library.PyTorchLibrary().mark(operand, operand, operand)
+    mark = pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand)
     assert isinstance(mark[0], tuple)
     matmul = torch.backends.cuda.matmul
     for name in pytorch_library.SETTINGS:
@@ -209,7 +212,7 @@ def test_pytorchs_own_functions_follow_its_settings() -> None:
         default = getattr(matmul, name)
         try:
             setattr(matmul, name, not default)
-            assert pytorch_library.PyTorchLibrary().mark(operand, operand, operand) != mark
+            assert pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand) != mark
         finally:
             setattr(matmul, name, default)
-        assert pytorch_library.PyTorchLibrary().mark(operand, operand, operand) == mark
+        assert pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand) == mark

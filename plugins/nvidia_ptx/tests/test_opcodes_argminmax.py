@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.launch import POINTER_SHIFT
 from ptx_programs import run
 

@@ -1,4 +1,4 @@
-"""Matrix products of PyTorch tensors in bits that a descriptor decides, or those of a library or of a lock file."""
+"""Matrix products of PyTorch tensors with chosen bits: those of a descriptor, of a library, or of a lock file."""
 
 from __future__ import annotations
 

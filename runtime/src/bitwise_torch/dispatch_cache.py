@@ -1,7 +1,7 @@
-"""Products like an earlier one: what its checks and searches found holds for the same types, strides and device.
+"""A cache of the products that ran: the checks and look-ups of one call hold for later calls of the same key.
 
-What these do not decide is looked at in every call: where the memory lies, gradients, negated views, and what the
-profile answers.
+The key holds types, shapes, strides and device.  Everything else is checked in every call: whether the output overlaps
+an operand, gradients, negated views, and whether the profile's answer is unchanged.
 """
 
 from __future__ import annotations
@@ -18,82 +18,86 @@ from bitwise_core.plugins.profiles import ProductProfile
 if TYPE_CHECKING:
     import torch
 
-KEPT = 4096
-"""Calls kept of one process; where there are more, all are forgotten."""
+CAPACITY = 4096
+"""The maximum number of calls; a full cache is emptied."""
 
 Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
-    """A call that ran: `asked` is the descriptor given, held so that its id names it.
+class CachedCall:
+    """A call that ran.
 
-    `lengths` are the bytes from the first of a matrix to behind its last, of a, b and out; `mark` is the profile's,
-    None where it gives none.
+    `given_desc` is the `desc` argument of the call: the key holds its id, so it must stay alive.  `profile` is None for
+    a call with a descriptor.  `extents` are the distances in bytes from the first to the last byte of a, b and out.
+    `cache_token` is that of a CacheableProfile.
     """
 
     registry: registry.Registry
-    asked: GEMMDesc | str | None
+    given_desc: GEMMDesc | str | None
     profile: ProductProfile | None
     desc: GEMMDesc
     launcher: ProductLauncher
     shape: tuple[int, int]
     dtype: Any
-    lengths: tuple[int, int, int]
-    mark: Hashable = None
+    extents: tuple[int, int, int]
+    cache_token: Hashable = None
 
 
-_kept: dict[Key, Earlier] = {}
+_calls: dict[Key, CachedCall] = {}
 
 
 def key_of(a: Any, b: Any, desc: GEMMDesc | str | None, like: str | None, out_dtype: Any, out: Any) -> Key | None:
-    """What decides the checks of a call; None for what is no tensor of strides."""
+    """Return the key of a call's arguments; None where an argument is not a strided tensor."""
     try:
-        found = (
+        key = (
             type(a), a.dtype, a.device, a.shape, a.stride(), type(b), b.dtype, b.device, b.shape, b.stride(),
             desc if isinstance(desc, str) else id(desc), like, out_dtype,
         )  # fmt: skip
-        return found if out is None else (*found, type(out), out.dtype, out.device, out.shape, out.stride())
+        return key if out is None else (*key, type(out), out.dtype, out.device, out.shape, out.stride())
     except (AttributeError, RuntimeError, TypeError):
         return None
 
 
-def keep(key: Key, earlier: Earlier) -> None:
-    """Remembers a call that ran."""
-    if len(_kept) >= KEPT:
-        _kept.clear()
-    _kept[key] = earlier
+def store(key: Key, call: CachedCall) -> None:
+    """Add a call that ran to the cache."""
+    if len(_calls) >= CAPACITY:
+        _calls.clear()
+    _calls[key] = call
 
 
-def again(key: Key, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, told: set[str]) -> torch.Tensor | None:
-    """The product, where an earlier call shows that nothing is to be refused or told; None where all is to be checked.
+def cached_product(
+    key: Key, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, warned: set[str]
+) -> torch.Tensor | None:
+    """Run a product by its cached call, and return it; None where the call is not cached or must be checked in full.
 
-    `told` has the libraries whose dropped values were warned of.  Raises what the profile and the launcher raise.
+    `warned` holds the libraries whose dropped values of k were already warned of.  Raises what the profile and the
+    launcher raise.
     """
-    earlier = _kept.get(key)
-    if earlier is None or earlier.registry is not registry.default():
+    call = _calls.get(key)
+    if call is None or call.registry is not registry.default():
         return None
     if a.requires_grad or b.requires_grad or a.is_neg() or b.is_neg():
         return None
     if out is None:
         import torch
 
-        out = torch.empty(earlier.shape, dtype=earlier.dtype, device=a.device)
+        out = torch.empty(call.shape, dtype=call.dtype, device=a.device)
     else:
         if out.requires_grad or out.is_neg():
             return None
-        length_a, length_b, length = earlier.lengths
+        extent_a, extent_b, extent = call.extents
         start, start_a, start_b = out.data_ptr(), a.data_ptr(), b.data_ptr()
-        if (start < start_a + length_a and start_a < start + length) or (
-            start < start_b + length_b and start_b < start + length
+        if (start < start_a + extent_a and start_a < start + extent) or (
+            start < start_b + extent_b and start_b < start + extent
         ):
             return None
-    if earlier.profile is not None:
-        if earlier.mark is not None:
-            same = earlier.profile.mark(a, b, out) == earlier.mark  # type: ignore[attr-defined]
+    if call.profile is not None:
+        if call.cache_token is not None:  # only a CacheableProfile has one; an isinstance check would cost microseconds
+            unchanged = call.profile.cache_token(a, b, out) == call.cache_token  # type: ignore[attr-defined]
         else:
-            same = earlier.profile.product(a, b, out) is earlier.desc
-        if not same or (earlier.desc.k_dropped and earlier.profile.library not in told):
+            unchanged = call.profile.product(a, b, out) is call.desc
+        if not unchanged or (call.desc.k_dropped and call.profile.library not in warned):
             return None
-    earlier.launcher.product(earlier.desc, a, b, out)
+    call.launcher.product(call.desc, a, b, out)
     return out

@@ -1,15 +1,15 @@
-"""torch.mm, addmm and bmm of whatever runs, noted for a lock or replaced by a lock's products.
+"""Record the matrix products of a PyTorch program for a lock, or replace them with the products of a lock.
 
 with recorded_products("cublas") as recording:
     model(x)
 recording.lock().write("products.json")
 
-with locked_products(read_lock("products.json")) as replayed:
+with locked_products(read_lock("products.json")) as replay:
     model(x)
 
-Both look at the operations that PyTorch's dispatcher carries out, below gradients: torch.matmul, linear layers, einsum
-and the products of a backward pass are among them.  torch.compile leaves what runs inside uncompiled.  What never comes
-to the dispatcher is not seen: replays of captured graphs, and kernels of one's own.
+Both intercept torch.mm, addmm and bmm in PyTorch's dispatcher, below autograd.  torch.matmul, linear layers, einsum and
+the products of a backward pass arrive there as one of the three.  torch.compile does not compile what runs inside.
+Products that do not pass through the dispatcher are not intercepted: replays of CUDA graphs, and custom kernels.
 """
 
 from __future__ import annotations
@@ -24,34 +24,37 @@ from typing import TYPE_CHECKING, Any, Literal
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.profiles import LockableProfile, NotCovered, ProductProfile
-from bitwise_torch.locks import Entry, Lock, LockError, What, locked
-from bitwise_torch.products import ProductError, run
-from bitwise_torch.tensor_problems import dense, problem_of
+from bitwise_core.plugins.profiles import LockableProfile, NotCovered
+from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
+from bitwise_torch.products import ProductError, run_product
+from bitwise_torch.tensor_problems import library_layout, problem_of
 
 if TYPE_CHECKING:
     import torch
 
-TAKEN = ("mm", "addmm", "bmm")
-"""Operations that are taken over, of the dispatcher's namespace `aten`."""
-LEFT = (
+INTERCEPTED = ("mm", "addmm", "bmm")
+"""The intercepted operations, in the dispatcher's namespace `aten`."""
+
+NOT_INTERCEPTED = (
     "_addmm_activation", "_grouped_mm", "_int_mm", "_scaled_grouped_mm", "_scaled_mm", "addbmm", "addmv", "addr",
     "baddbmm", "dot", "mv", "vdot",
 )  # fmt: skip
-"""Operations that multiply matrices and are not taken over: none of their bits is locked."""
+"""Operations that multiply matrices and are not intercepted: their bits are not locked."""
+
+_ATTENTION_PREFIX = "_scaled_dot_product_"
+"""The prefix of the attention operations, which multiply matrices and are not intercepted."""
 
 
-_ATTENTION = "_scaled_dot_product_"
-"""What operations of attention begin with, which multiply matrices too."""
+_NOT_INTERCEPTED_REASON = f"this operation is not intercepted; only {', '.join(INTERCEPTED)} are"
 
 
-class Passed(Exception):
-    """Why a product is none that a lock could hold: it runs as ever, by an explicit choice."""
+class NotLockable(Exception):
+    """A product that no lock can hold; the text is the reason."""
 
 
 @dataclass(frozen=True)
-class Product:
-    """One operation that is taken over: its operands, as a library is given them, and the problem that they are."""
+class InterceptedProduct:
+    """An intercepted operation: its operands in the layout that a library receives, and its problem."""
 
     a: torch.Tensor
     b: torch.Tensor
@@ -59,55 +62,64 @@ class Product:
     problem: GEMMProblem
 
 
-def product_of(name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Product:
-    """The product that an operation is.  Raises Passed for one that no lock holds."""
-    given = list(arguments)
-    added = given.pop(0) if name == "addmm" else None
-    a, b = given[:2]
-    out_dtype = given[2] if "dtype" in overload else (added if added is not None else a).dtype
-    _check(*(each for each in (a, b, added, options.get("out")) if each is not None))
+def intercepted_product(
+    name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> InterceptedProduct:
+    """Return the product that an operation computes.  Raises NotLockable."""
+    operands = list(arguments)
+    bias = operands.pop(0) if name == "addmm" else None
+    a, b = operands[:2]
+    out_dtype = operands[2] if "dtype" in overload else (bias if bias is not None else a).dtype
+    _check_memory(*(each for each in (a, b, bias, options.get("out")) if each is not None))
     if overload in ("out", "dtype_out"):
         out = options["out"]
         if not out.is_contiguous():
-            raise Passed(f"an output with the strides {tuple(out.stride())}")
+            raise NotLockable(f"the output is not contiguous, its strides are {tuple(out.stride())}")
     epilogue: Epilogue = "none"
-    if added is not None:
+    if bias is not None:
         if "dtype" in overload:
-            raise Passed("a bias of another type than the output's")
+            raise NotLockable("the bias is not of the output's type")
         if options.get("beta", 1) != 1 or options.get("alpha", 1) != 1:
-            raise Passed(f"beta = {options.get('beta', 1)} and alpha = {options.get('alpha', 1)}")
-        if added.dim() != 1 or added.shape[0] != b.shape[1] or not added.is_contiguous() or added.dtype != a.dtype:
-            raise Passed(f"a matrix of {tuple(added.shape)} and {added.dtype} that is added")
-        if added.data_ptr() % 16:
-            raise Passed("a bias that does not begin at a multiple of 16 bytes")
+            raise NotLockable(f"beta = {options.get('beta', 1)} and alpha = {options.get('alpha', 1)} are not both 1")
+        if bias.dim() != 1 or bias.shape[0] != b.shape[1] or not bias.is_contiguous() or bias.dtype != a.dtype:
+            raise NotLockable(
+                f"the added tensor of shape {tuple(bias.shape)} and {bias.dtype} is not a dense vector of the "
+                "output's columns in the operands' type"
+            )
+        if bias.data_ptr() % 16:
+            raise NotLockable("the bias is not aligned to 16 bytes")
         epilogue = "bias"
     try:
-        a, b = dense(a), dense(b)
-        return Product(a, b, added, problem_of(a, b, out_dtype, epilogue))
+        a, b = library_layout(a), library_layout(b)
+        return InterceptedProduct(a, b, bias, problem_of(a, b, out_dtype, epilogue))
     except ProblemError as error:
-        raise Passed(str(error)) from None
+        raise NotLockable(str(error)) from None
 
 
-def _check(*tensors: torch.Tensor) -> None:
-    """Raises Passed for what is not plain memory on one device."""
+def _check_memory(*tensors: torch.Tensor) -> None:
+    """Raise NotLockable unless all tensors are plain ones with memory on one device."""
     import torch
 
     for each in tensors:
         if type(each) not in (torch.Tensor, torch.nn.Parameter):
-            raise Passed(f"tensors of the class {type(each).__name__}")
+            raise NotLockable(f"a tensor is of the subclass {type(each).__name__}")
     devices = dict.fromkeys(str(each.device) for each in tensors)
     if len(devices) > 1:
-        raise Passed(f"tensors on {' and '.join(devices)}")
+        raise NotLockable(f"the tensors are on {' and '.join(devices)}")
     if "meta" in devices:
-        raise Passed("tensors without memory")
+        raise NotLockable("the tensors are on the meta device and have no memory")
 
 
-def _left(name: str) -> bool:
-    return name in LEFT or name.startswith(_ATTENTION)
+def _not_intercepted(name: str) -> bool:
+    return name in NOT_INTERCEPTED or name.startswith(_ATTENTION_PREFIX)
 
 
-def _mode(meet: Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
-    """A mode of PyTorch's dispatcher that gives every product, by name, to a function, and runs the rest as ever."""
+Handler = Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]
+"""A function of an operation, its name without namespace, its arguments and its keyword arguments."""
+
+
+def _dispatch_mode(handler: Handler) -> Any:
+    """Return a mode of PyTorch's dispatcher that passes every product to a handler and runs all other operations."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -119,10 +131,10 @@ def _mode(meet: Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]) -> A
             if func.namespace != "aten":
                 return func(*args, **options)
             name = func._schema.name.removeprefix("aten::")
-            if name in TAKEN or _left(name):
-                return meet(func, name, args, options)
+            if name in INTERCEPTED or _not_intercepted(name):
+                return handler(func, name, args, options)
             if torch.is_inference_mode_enabled() and func._can_decompose():
-                # Without gradients to see to, the dispatcher hands what is made of other operations over whole.
+                # In inference mode the dispatcher does not decompose composite operations such as linear.
                 with self:
                     found = func.decompose(*args, **options)
                 if found is not NotImplemented:
@@ -132,187 +144,198 @@ def _mode(meet: Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]) -> A
     return Products()
 
 
-def lockable(like: str) -> LockableProfile:
-    """The profile that is asked for a library's descriptors.  Raises LockError."""
-    profiles = [each for each in registry.default().profiles if isinstance(each, ProductProfile)]
+def lockable_profile(library: str) -> LockableProfile:
+    """Return the profile that describes a library's products for a lock.  Raises LockError."""
+    profiles = [each for each in registry.default().profiles if isinstance(each, LockableProfile)]
     for each in profiles:
-        if each.library == like and isinstance(each, LockableProfile):
+        if each.library == library:
             return each
-    known = ", ".join(sorted({each.library for each in profiles if isinstance(each, LockableProfile)})) or "none"
-    raise LockError(f"no plugin answers for the products of a library {like!r}; there are: {known}")
+    known = ", ".join(sorted({each.library for each in profiles})) or "none, install the plugin of one"
+    raise LockError(f"no installed plugin describes the products of the library {library!r}; known libraries: {known}")
 
 
 @dataclass
 class Recording:
-    """What ran: a descriptor for each problem, or why there is none, and what multiplied and is in no lock."""
+    """The products that ran: each problem with its descriptor or the reason why it has none.
 
-    like: str
-    found: list[tuple[GEMMProblem, What]] = field(default_factory=list)
-    left: Counter[str] = field(default_factory=Counter)
+    `not_locked` counts the products that no lock can hold, by operation and reason.  `products` counts all products.
+    """
+
+    library: str
+    findings: list[tuple[GEMMProblem, Finding]] = field(default_factory=list)
+    not_locked: Counter[str] = field(default_factory=Counter)
     products: int = 0
-    _known: dict[tuple[GEMMProblem, tuple[int, int, int]], None] = field(default_factory=dict)
+    _seen: set[tuple[GEMMProblem, tuple[int, int, int]]] = field(default_factory=set)
 
     def lock(self) -> Lock:
-        """The lock of all that ran so far.  Raises LockError."""
+        """Return the lock of all products so far.  Raises LockError."""
         try:
-            return locked(self.found, lockable(self.like).provenance())
+            return lock_of(self.findings, lockable_profile(self.library).provenance())
         except NotCovered as error:
             raise LockError(str(error)) from None
 
-    def meet(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Runs an operation and notes it."""
+    def handle(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Run an operation and record its product."""
         result = func(*arguments, **options)
         self.products += 1
         try:
-            if _left(name):
-                raise Passed("it is not taken over")
-            product = product_of(name, func._overloadname, arguments, options)
-        except Passed as why:
-            self.left[f"{name}: {why}"] += 1
+            if _not_intercepted(name):
+                raise NotLockable(_NOT_INTERCEPTED_REASON)
+            product = intercepted_product(name, func._overloadname, arguments, options)
+        except NotLockable as reason:
+            self.not_locked[f"{name}: {reason}"] += 1
             return result
         alignment = (_alignment(product.a), _alignment(product.b), _alignment(result))
-        if (product.problem, alignment) not in self._known:
-            self._known[product.problem, alignment] = None
-            self.found.append((product.problem, self._descriptor(product, alignment)))
+        if (product.problem, alignment) not in self._seen:
+            self._seen.add((product.problem, alignment))
+            self.findings.append((product.problem, self._descriptor(product, alignment)))
         return result
 
-    def _descriptor(self, product: Product, alignment: tuple[int, int, int]) -> What:
+    def _descriptor(self, product: InterceptedProduct, alignment: tuple[int, int, int]) -> Finding:
         try:
-            desc = lockable(self.like).answered(product.problem, alignment=alignment, device=product.a.device)
+            desc = lockable_profile(self.library).describe_problem(
+                product.problem, alignment=alignment, device=product.a.device
+            )
         except NotCovered as error:
             return str(error)
         if isinstance(desc, GEMMDesc | BiasedGEMM):
             return desc
-        return f"it is described by a {type(desc).__name__}, not by a GEMMDesc"
+        return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 
 
 @contextmanager
 def recorded_products(like: str) -> Iterator[Recording]:
-    """Notes the products of a library that run inside; they run as ever.
+    """Record the products that run inside; the library `like` computes them as usual.
 
-    What multiplies and cannot be locked is counted in `left`.  Raises LockError where no plugin answers for the
-    library.
+    Products that no lock can hold are counted in `Recording.not_locked`.  Raises LockError where no installed plugin
+    describes the library.
     """
-    lockable(like)
+    lockable_profile(like)
     recording = Recording(like)
-    with _mode(recording.meet):
+    with _dispatch_mode(recording.handle):
         yield recording
 
 
 @dataclass
-class Replayed:
-    """What ran from a lock, how often, and what did not: each with why, and how often."""
+class Replay:
+    """The products that ran from a lock, counted by problem, and those that did not, by operation and reason."""
 
     lock: Lock
     missing: Literal["error", "pass"]
     replayed: Counter[GEMMProblem] = field(default_factory=Counter)
-    passed: Counter[str] = field(default_factory=Counter)
-    _known: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
+    not_replayed: Counter[str] = field(default_factory=Counter)
+    _entries: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
 
     def report(self) -> list[str]:
-        """Sentences on what was replayed and what was not."""
-        found = [
-            f"{self.replayed.total()} products of {len(self.replayed)} problems ran as locked, "
-            f"{self.passed.total()} as the library runs them here"
+        """Return sentences that say how many products ran from the lock, and why others did not."""
+        sentences = [
+            f"{self.replayed.total()} products of {len(self.replayed)} problems ran from the lock, "
+            f"{self.not_replayed.total()} ran in this machine's library"
         ]
-        dropping = sum(self.lock.described(each).k_dropped > 0 for each in self.replayed)
+        dropping = sum(self.lock.descriptor(each).k_dropped > 0 for each in self.replayed)
         if dropping:
-            found.append(f"{dropping} of these problems leave the last values of k out, as the library did")
-        return found + [f"not locked, {count} times: {why}" for why, count in self.passed.most_common()]
+            sentences.append(f"{dropping} of these problems leave the last values of k out, as the locked library did")
+        return sentences + [f"not locked, {count} times: {reason}" for reason, count in self.not_replayed.most_common()]
 
-    def meet(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Runs an operation from the lock, or passes it through by choice.  Raises LockError."""
+    def handle(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
         try:
-            if _left(name):
-                raise Passed("it is not taken over")
+            if _not_intercepted(name):
+                raise NotLockable(_NOT_INTERCEPTED_REASON)
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
-                return func(*arguments, **options)  # nothing is multiplied, and no bit is in question
-            product, entry = self._found(name, func._overloadname, arguments, options)
-        except (Passed, LockError) as why:
+                return func(*arguments, **options)  # an empty product has no rounding
+            product, entry = self._product_and_entry(name, func._overloadname, arguments, options)
+        except (NotLockable, LockError) as reason:
             if self.missing == "error":
-                raise LockError(f"torch.{name}: {why}") from None
-            self.passed[f"{name}: {why}"] += 1
+                raise LockError(f"torch.{name}: {reason}") from None
+            self.not_replayed[f"{name}: {reason}"] += 1
             return func(*arguments, **options)
         out = options.get("out")
-        result = multiplied(product, entry.desc, entry.rounded_first)
+        result = locked_product(product, entry.desc, entry.rounded_first)
         if out is not None:
             result = out.copy_(result)
         self.replayed[product.problem] += 1
         return result
 
-    def _found(
+    def _product_and_entry(
         self, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> tuple[Product, Entry]:
-        """The product that an operation is, and its entry; one like an earlier one is checked no more."""
-        key = None if options else (name, overload, *map(_alike, arguments))
-        known = None if key is None else self._known.get(key)
-        if known is not None:
+    ) -> tuple[InterceptedProduct, Entry]:
+        """Return the product that an operation computes and its entry, from the cache where it is known."""
+        key = None if options else (name, overload, *map(_key_of, arguments))
+        cached = None if key is None else self._entries.get(key)
+        if cached is not None:
             tensors = arguments[1:] if name == "addmm" else arguments
             bias = arguments[0] if name == "addmm" else None
-            return Product(dense(tensors[0]), dense(tensors[1]), bias, known.problem), known
-        product = product_of(name, overload, arguments, options)
+            a, b = library_layout(tensors[0]), library_layout(tensors[1])
+            return InterceptedProduct(a, b, bias, cached.problem), cached
+        product = intercepted_product(name, overload, arguments, options)
         entry = self.lock.entry(product.problem)
         if entry.descriptor is None:
             raise LockError(f"{product.problem.words} is locked without a descriptor: {entry.declined}")
         if key is not None:
-            self._known[key] = entry
+            self._entries[key] = entry
         return product, entry
 
 
-def _alike(argument: Any) -> Any:
-    """What of an argument decides which product it makes: of a tensor all but its values."""
+def _key_of(argument: Any) -> Any:
+    """Return the properties of an argument that determine the product: of a tensor all except its values."""
     try:
         return (type(argument), argument.dtype, argument.device, argument.shape, argument.stride(),
                 argument.data_ptr() % 16 == 0)  # fmt: skip
     except AttributeError:
         return argument
-    except RuntimeError:  # no memory to be asked for
+    except RuntimeError:  # a tensor without memory has no data_ptr
         return type(argument)
 
 
 @contextmanager
-def locked_products(lock: Lock, missing: Literal["error", "pass"] = "error") -> Iterator[Replayed]:
-    """Replaces torch.mm, addmm and bmm inside by the products of a lock, whatever this device's library would run.
+def locked_products(lock: Lock, missing: Literal["error", "pass"] = "error") -> Iterator[Replay]:
+    """Replace torch.mm, addmm and bmm inside with the products of a lock, independent of this device's library.
 
-    A product that the lock has no descriptor for, or that no lock holds, is a LockError; with `missing="pass"` it runs
-    as ever and is counted.  Products without elements run as ever.
+    A product for which the lock has no descriptor raises LockError.  With `missing="pass"` the library computes it, and
+    it is counted in `Replay.not_replayed`.  Empty products are not replaced.
     """
     if missing not in ("error", "pass"):
         raise LockError(f'missing is {missing!r}; give "error" or "pass"')
-    replayed = Replayed(lock, missing)
-    with _mode(replayed.meet):
-        yield replayed
+    replay = Replay(lock, missing)
+    with _dispatch_mode(replay.handle):
+        yield replay
 
 
-def multiplied(product: Product, desc: GEMMDesc, rounded_first: bool = False) -> torch.Tensor:
-    """A new tensor: the product in a descriptor's bits, each matrix of a batch alike, and its bias.
+def locked_product(product: InterceptedProduct, desc: GEMMDesc, rounded_first: bool = False) -> torch.Tensor:
+    """Return a new tensor: the product with the bits of a descriptor, for each matrix of a batch, and the bias added.
 
+    The sum is rounded to the output's type before the bias is added if `rounded_first`, else the bias is added in fp32.
     Raises ProductError.
     """
     import torch
 
     a, b, problem = product.a, product.b, product.problem
-    summed = desc if product.bias is None or rounded_first else _in_fp32(desc)
+    sum_desc = desc if product.bias is None or rounded_first else _with_fp32_output(desc)
     shape = (*a.shape[:-1], b.shape[-1])
-    out = torch.empty(shape, dtype=getattr(torch, DTYPES[summed.output_dtype]), device=a.device)
+    out = torch.empty(shape, dtype=getattr(torch, DTYPES[sum_desc.output_dtype]), device=a.device)
     if problem.batch is None:
-        run(a, b, out, summed, None)
+        run_product(a, b, out, sum_desc, None)
     else:
         for left, right, target in zip(a, b, out, strict=True):
-            run(left, right, target, summed, None)
+            run_product(left, right, target, sum_desc, None)
     if product.bias is None:
         return out
     if desc.accumulator_dtype != "fp32":
-        raise ProductError(f"a bias is added in fp32, and the descriptor accumulates in {desc.accumulator_dtype}")
+        raise ProductError(
+            f"a bias is added in fp32 only, and the descriptor accumulates in {desc.accumulator_dtype}: "
+            "compute this product without its bias"
+        )
     return out.float().add_(product.bias.float()).to(getattr(torch, DTYPES[problem.out]))
 
 
 @lru_cache(maxsize=65536)
-def _in_fp32(desc: GEMMDesc) -> GEMMDesc:
-    """The descriptor of the sum before it is rounded to the output's type."""
+def _with_fp32_output(desc: GEMMDesc) -> GEMMDesc:
+    """Return the descriptor of the sum before it is rounded to the output's type."""
     return desc.model_copy(update={"output_dtype": "fp32"})
 
 
 def _alignment(matrix: torch.Tensor) -> int:
+    """Return the largest power of two, at most 256, that divides the matrix's address in bytes."""
     address = int(matrix.data_ptr())
     return min(address & -address, 256) if address else 256

@@ -1,4 +1,4 @@
-"""What a callable does on a device: the kernels that it launches, over which grids, and the memory that it takes."""
+"""The kernels that a callable launches on a device, their grids, and the memory that the callable allocates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitwise_core.probing.instrument import ProbeError
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """One launched kernel: its name as the device's compiler wrote it, blocks and threads along three axes."""
+    """One launched kernel: its mangled name, its grid in blocks, its block in threads, its shared memory in bytes."""
 
     name: str
     grid: tuple[int, ...]
@@ -23,28 +23,28 @@ class KernelLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """Kernels in the order of their start; `memory` is what a call held beyond its result, in bytes."""
+class KernelProfile:
+    """The kernels in the order of their start; `memory` is the peak of a call without its result, in bytes."""
 
     kernels: tuple[KernelLaunch, ...]
     memory: int
 
 
-def profile(function: Callable[..., Any], *arguments: Any) -> Profile:
-    """Calls a function of tensors on one device and reports its kernels, by PyTorch's profiler.
+def profile(function: Callable[..., Any], *arguments: Any) -> KernelProfile:
+    """Call a function of tensors on one device and return the kernels that PyTorch's profiler reports.
 
-    The function is called three times: first unobserved, so that what is loaded or compiled once does not count.
-    Memory is counted where PyTorch's allocator gave it.  Raises ProbeError for tensors on no device, or no profiler.
+    The function is called three times: a warm-up that loads and compiles, a call that measures the memory of PyTorch's
+    allocator, and a profiled call.  Raises ProbeError where PyTorch is not installed or the tensors are not on one GPU.
     """
     try:
         import torch
         from torch.profiler import ProfilerActivity, supported_activities
-        from torch.profiler import profile as observe
+        from torch.profiler import profile as profiler
     except ImportError:
-        raise ProbeError("profiles are read through PyTorch, which is not installed") from None
+        raise ProbeError("a profile needs PyTorch, which is not installed: install the package torch") from None
     devices = {each.device for each in arguments if isinstance(each, torch.Tensor)}
     if len(devices) != 1 or (device := devices.pop()).type == "cpu":
-        raise ProbeError("the tensors are not on one device; give all of them on the device whose kernels are wanted")
+        raise ProbeError("the tensors are not on one GPU: move all of them to the device to be profiled")
     module = torch.get_device_module(device)
     function(*arguments)
     module.synchronize()
@@ -55,25 +55,25 @@ def profile(function: Callable[..., Any], *arguments: Any) -> Profile:
     memory = module.max_memory_allocated() - before
     memory -= result.nelement() * result.element_size() if isinstance(result, torch.Tensor) else 0
     activities = [each for each in supported_activities() if each != ProfilerActivity.CPU]
-    with observe(activities=activities) as observed:
+    with profiler(activities=activities) as trace:
         function(*arguments)
         module.synchronize()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        observed.export_chrome_trace(str(path))
-        return Profile(kernels_of(json.loads(path.read_text())), max(0, int(memory)))
+        trace.export_chrome_trace(str(path))
+        return KernelProfile(kernels_of(json.loads(path.read_text())), max(0, int(memory)))
 
 
 def kernels_of(trace: dict[str, Any]) -> tuple[KernelLaunch, ...]:
-    """The kernels of a trace as PyTorch's profiler writes it."""
+    """Return the kernels in a Chrome trace of PyTorch's profiler."""
     events = [each for each in trace.get("traceEvents", []) if each.get("cat") == "kernel"]
     found = []
     for event in sorted(events, key=lambda each: float(each.get("ts", 0))):
-        about = event.get("args", {})
+        details = event.get("args", {})
         found.append(
             KernelLaunch(
-                str(event.get("name", "")), tuple(about.get("grid", ())), tuple(about.get("block", ())),
-                int(about.get("shared memory", 0)),
+                str(event.get("name", "")), tuple(details.get("grid", ())), tuple(details.get("block", ())),
+                int(details.get("shared memory", 0)),
             )
         )  # fmt: skip
     return tuple(found)

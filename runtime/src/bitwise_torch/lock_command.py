@@ -1,4 +1,4 @@
-"""`bitwise lock`: write, show, compare and use lock files."""
+"""`bitwise lock`: write, show, compare and apply lock files."""
 
 from __future__ import annotations
 
@@ -18,177 +18,208 @@ from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch.dispatch_mode import lockable, locked_products, recorded_products
-from bitwise_torch.locks import Entry, Lock, LockError, What, differences, locked, read_lock
+from bitwise_torch.dispatch_mode import lockable_profile, locked_products, recorded_products
+from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
 from bitwise_torch.locks.shape_file import read_problems
 
-MOVED, OPEN = 1, 3
-SHOWN = 40
+MOVED_STATUS, INCOMPLETE_STATUS = 1, 3
+"""Exit statuses: some products moved; some products have no descriptor or are in one file only."""
+
+MAXIMUM_REASONS = 40
+"""The number of reasons that `bitwise lock write` prints, the most frequent ones first."""
 
 
-class _Lock(TyperGroup):
-    """A group whose first word may be left out: what names no command is written."""
+class _LockGroup(TyperGroup):
+    """A command group with the default command `write`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
             args = ["write", *args]
-        found: list[str] = super().parse_args(ctx, args)
-        return found
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
 
 
 app = typer.Typer(
-    name="lock", cls=_Lock, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    rich_markup_mode=None, help="Write down a library's matrix products, so that their bits travel.",
+    name="lock", cls=_LockGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    rich_markup_mode=None, help="Lock the bits of a library's matrix products. "
+    "A lock file reproduces them on other machines.\n\n`bitwise lock SCRIPT` is short for `bitwise lock write SCRIPT`.",
 )  # fmt: skip
 
 File = Annotated[Path, typer.Argument(metavar="LOCK", help="A lock file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_SCRIPT: Any = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+_SCRIPT_SETTINGS: Any = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @app.callback()
 def lock() -> None:
-    """Write down a library's matrix products, so that their bits travel; `bitwise lock script.py` writes one."""
+    """Keep `bitwise lock` a group of commands."""
 
 
-@app.command(context_settings=_SCRIPT)
+@app.command(context_settings=_SCRIPT_SETTINGS)
 def write(
     ctx: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the lock.")] = Path("lock.json"),
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the lock to this file.")] = Path(
+        "lock.json"
+    ),
     library: Annotated[
-        str, typer.Option("--library", metavar="NAME", help="The library; by default the only one with a profile.")
+        str,
+        typer.Option("--library", metavar="NAME", help="The library; by default the one whose plugin is installed."),
     ] = "",
     shapes: Annotated[
-        Path | None, typer.Option("--shapes", metavar="FILE", help="A product a line, M N K, instead of a script.")
+        Path | None,
+        typer.Option("--shapes", metavar="FILE", help="A file with one product M N K on each line, instead of SCRIPT."),
     ] = None,
     library_file: Annotated[
-        Path | None, typer.Option("--library-file", metavar="PATH", help="The library's file, for --shapes.")
+        Path | None,
+        typer.Option(
+            "--library-file",
+            metavar="PATH",
+            help="With --shapes: the shared library to query, by default the one that PyTorch loads.",
+        ),
     ] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="Of lines that name no type.")] = "fp16",
-    out_dtype: Annotated[str | None, typer.Option("--out-dtype", help="Of lines that name no output type.")] = None,
-    script: Annotated[str | None, typer.Argument(metavar="SCRIPT", help="A script, and its own arguments.")] = None,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="With --shapes: the operands' type on lines that name none.")
+    ] = "fp16",
+    out_dtype: Annotated[
+        str | None, typer.Option("--out-dtype", help="With --shapes: the output's type on lines that name none.")
+    ] = None,
+    script: Annotated[
+        str | None, typer.Argument(metavar="SCRIPT", help="A Python script; its own arguments follow it.")
+    ] = None,
 ) -> None:
-    """Lock the products of a library that a script runs, or those of a shape file; needs the device it runs on.
+    """Write a lock of a script's or a shape file's products.
 
-    Exit status: 0 written, 3 written and some products are declined or cannot be locked, 2 something is wrong in an
-    argument.
+    The library's device is needed.  Options come before SCRIPT.
+
+    Exit status: 0 all products are locked, 2 an argument is wrong, 3 the lock is written but some products have no
+    descriptor or cannot be locked.
     """
-    with _sentences():
+    with _errors_as_sentences():
         library = library or _only_library()
-        left: Counter[str] = Counter()
+        not_locked: Counter[str] = Counter()
         if (script is None) == (shapes is None):
-            raise InputError("give a script, or --shapes with a file: one of them")
+            raise InputError("give either a script or --shapes with a file")
         if shapes is not None:
             problems = list(read_problems(shapes, dtype, out_dtype))
-            content = answered(library, problems, library_file)
+            content = lock_problems(library, problems, library_file)
         else:
             if library_file is not None:
-                raise InputError("--library-file goes with --shapes: a script runs the library that it loads")
-            path = _found(str(script))
+                raise InputError("--library-file needs --shapes: a script runs the library that it loads")
+            path = _existing_script(str(script))
             with recorded_products(library) as recording:
                 _run(path, ctx.args)
-            content, left = recording.lock(), recording.left
+            content, not_locked = recording.lock(), recording.not_locked
         content.write(out)
-    typer.echo(f"{out}: {len(content.entries)} products, {content.declined} of them declined")
-    for why, count in _reasons(content).most_common(SHOWN):
-        typer.echo(f"declined, {count} times: {why}")
-    for why, count in left.most_common(SHOWN):
-        typer.echo(f"not locked, {count} times: {why}")
-    raise typer.Exit(OPEN if content.declined or left else 0)
+    typer.echo(f"{out}: {len(content.entries)} products, {content.declined} of them without a descriptor")
+    for reason, count in _decline_reasons(content).most_common(MAXIMUM_REASONS):
+        typer.echo(f"no descriptor, {count} times: {reason}")
+    for reason, count in not_locked.most_common(MAXIMUM_REASONS):
+        typer.echo(f"not locked, {count} times: {reason}")
+    raise typer.Exit(INCOMPLETE_STATUS if content.declined or not_locked else 0)
 
 
 @app.command()
 def show(file: File, as_json: AsJson = False) -> None:
-    """Print what a lock file holds."""
-    with _sentences():
+    """Print the provenance and the entries of a lock file."""
+    with _errors_as_sentences():
         content = read_lock(file)
     if as_json:
         print_json(content.model_dump(mode="json", exclude_defaults=True))
         return
     for name, value in content.provenance.items():
         typer.echo(f"{name}: {value}")
-    typer.echo(f"{len(content.entries)} products, {content.declined} of them declined")
+    typer.echo(f"{len(content.entries)} products, {content.declined} of them without a descriptor")
     for each in content.entries:
-        typer.echo(f"{each.problem.words}: {_text(each)}")
+        typer.echo(f"{each.problem.words}: {_entry_text(each)}")
 
 
 @app.command()
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A lock file.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The lock file to compare it with.")],
     as_json: AsJson = False,
 ) -> None:
-    """Name the products whose bits moved: those whose sums are made in another order.
+    """List the products that moved between two locks.
 
-    Exit status: 0 none moved, 1 some did, 3 some are not known or stand in one file only, 2 a file is wrong.
+    A product has moved where it is summed in another order, so that its bits may differ.
+
+    Exit status: 0 all products are the same, 1 some moved, 2 a file is wrong, 3 none moved, but some have no descriptor
+    or are in one file only.
     """
-    with _sentences():
-        one, other = read_lock(a), read_lock(b)
-        found = differences(one, other)
-    counted = Counter(each.change for each in found)
+    with _errors_as_sentences():
+        lock_a, lock_b = read_lock(a), read_lock(b)
+        found = differences(lock_a, lock_b)
+    counts = Counter(each.change for each in found)
     if as_json:
         print_json({
-            "a": dict(one.provenance), "b": dict(other.provenance), "counts": dict(counted),
+            "a": dict(lock_a.provenance), "b": dict(lock_b.provenance), "counts": dict(counts),
             "products": [{
                 "problem": each.problem.model_dump(exclude_defaults=True), "change": each.change,
                 "a": each.a and each.a.descriptor, "b": each.b and each.b.descriptor,
             } for each in found if each.change != "same"],
         })  # fmt: skip
     else:
-        for name in dict.fromkeys((*one.provenance, *other.provenance)):
-            values = [each.provenance.get(name, "not named") for each in (one, other)]
+        for name in dict.fromkeys((*lock_a.provenance, *lock_b.provenance)):
+            values = [each.provenance.get(name, "not recorded") for each in (lock_a, lock_b)]
             if values[0] != values[1]:
-                typer.echo(f"{name}: {values[0]} and {values[1]}")
+                typer.echo(f"{name}: {values[0]} in a, {values[1]} in b")
         for each in found:
             if each.change == "moved":
-                typer.echo(f"{each.problem.words} moved\n  a {_text(each.a)}\n  b {_text(each.b)}")
+                typer.echo(f"{each.problem.words}: moved\n  a: {_entry_text(each.a)}\n  b: {_entry_text(each.b)}")
             elif each.change != "same":
                 typer.echo(f"{each.problem.words}: {each.change}")
-        typer.echo(", ".join(f"{counted[name]} {name}" for name in sorted(counted)) or "no product in either")
-    if counted["moved"]:
-        raise typer.Exit(MOVED)
-    raise typer.Exit(OPEN if counted.total() > counted["same"] else 0)
+        typer.echo(", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "both locks are empty")
+    if counts["moved"]:
+        raise typer.Exit(MOVED_STATUS)
+    raise typer.Exit(INCOMPLETE_STATUS if counts.total() > counts["same"] else 0)
 
 
-@app.command(context_settings=_SCRIPT)
+@app.command(context_settings=_SCRIPT_SETTINGS)
 def apply(
     ctx: typer.Context,
     file: File,
-    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A script, and its own arguments.")],
-    passing: Annotated[
-        bool, typer.Option("--pass", help="Let products that are not locked run as ever, and report them.")
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python script; its own arguments follow it.")],
+    missing_pass: Annotated[
+        bool, typer.Option("--pass", help="Let the library compute products that are not locked, and report them.")
     ] = False,
 ) -> None:
-    """Run a script with its products replaced by those of a lock file; options stand before the file.
+    """Run a script with the matrix products of a lock.
 
-    Exit status: the script's own, 2 where a product is not locked or a file is wrong.
+    Options come before LOCK.
+
+    Exit status: that of the script; 2 where a product is not locked or a file is wrong.
     """
-    with _sentences():
+    with _errors_as_sentences():
         content = read_lock(file)
-        path = _found(script)
-        with locked_products(content, "pass" if passing else "error") as replayed:
+        path = _existing_script(script)
+        with locked_products(content, "pass" if missing_pass else "error") as replay:
             _run(path, ctx.args)
-    for sentence in replayed.report():
+    for sentence in replay.report():
         typer.echo(f"bitwise: {sentence}", err=True)
 
 
-def answered(library: str, problems: list[GEMMProblem], file: Path | None) -> Lock:
-    """The lock of problems as a library answers them here.  Raises LockError."""
-    asked = lockable(library)
+def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) -> Lock:
+    """Return the lock of problems as a library on this machine computes them.
+
+    `file` is the shared library to query, by default the one that is loaded.  Raises LockError.
+    """
+    profile = lockable_profile(library)
     path = None if file is None else str(file)
 
-    def one(problem: GEMMProblem) -> What:
+    def finding(problem: GEMMProblem) -> Finding:
         try:
-            desc = asked.answered(problem, library=path)
+            desc = profile.describe_problem(problem, library=path)
         except NotCovered as error:
             return str(error)
-        return desc if isinstance(desc, GEMMDesc | BiasedGEMM) else f"it is described by a {type(desc).__name__}"
+        if isinstance(desc, GEMMDesc | BiasedGEMM):
+            return desc
+        return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 
     try:
-        provenance = asked.provenance(library=path)
+        provenance = profile.provenance(library=path)
     except NotCovered as error:
         raise LockError(str(error)) from None
-    return locked([(problem, one(problem)) for problem in problems], provenance)
+    return lock_of([(problem, finding(problem)) for problem in problems], provenance)
 
 
 def _only_library() -> str:
@@ -197,48 +228,53 @@ def _only_library() -> str:
 
     names = sorted({each.library for each in registry.default().profiles if isinstance(each, LockableProfile)})
     if len(names) != 1:
-        listed = ", ".join(names) or "none: install the plugin of one"
-        raise InputError(f"--library names the library whose products are locked; there are {listed}")
+        if not names:
+            raise InputError("no installed plugin describes the products of a library: install one")
+        raise InputError(f"--library: several libraries are known, choose one of {', '.join(names)}")
     return names[0]
 
 
-def _found(script: str) -> str:
+def _existing_script(script: str) -> str:
     if not Path(script).is_file():
-        raise InputError(f"{script}: there is no such script")
+        raise InputError(f"{script}: there is no such script; give the path of a Python file")
     return script
 
 
 def _run(script: str, arguments: list[str]) -> None:
-    """Runs a script as `python script` does; its exit with 0 or without a status ends it, others end the command."""
+    """Run a script as `python SCRIPT` does.
+
+    Returns where the script ends, also by an exit with status 0; an exit with another status ends the command.
+    """
     before = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).resolve().parent))
     try:
         runpy.run_path(script, run_name="__main__")
-    except SystemExit as stopped:
-        if stopped.code not in (None, 0):
+    except SystemExit as end:
+        if end.code not in (None, 0):
             raise
     finally:
         sys.argv, sys.path[:] = before
 
 
-def _reasons(content: Lock) -> Counter[str]:
-    found: Counter[str] = Counter()
+def _decline_reasons(content: Lock) -> Counter[str]:
+    """Count the reasons why entries have no descriptor."""
+    counts: Counter[str] = Counter()
     for each in content.entries:
         if each.declined is not None:
-            # What is asked of differs from product to product; why it is not described does not.
-            found[each.declined.split(" is not described: ")[-1].split(" (")[0]] += 1
-    return found
+            # A reason names its product in front of "is not described" and in parentheses: remove it to group reasons.
+            counts[each.declined.split(" is not described: ")[-1].split(" (")[0]] += 1
+    return counts
 
 
-def _text(entry: Entry | None) -> str:
+def _entry_text(entry: Entry | None) -> str:
     if entry is None or entry.descriptor is None:
-        return f"declined: {entry.declined if entry else 'not there'}"
-    return f"{entry.descriptor}{', rounded before the bias' if entry.rounded_first else ''}"
+        return f"no descriptor: {entry.declined if entry else 'there is no entry'}"
+    return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}"
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def _errors_as_sentences() -> Iterator[None]:
     with as_errors():
         try:
             yield
@@ -247,4 +283,4 @@ def _sentences() -> Iterator[None]:
         except ImportError as error:
             if error.name != "torch":
                 raise
-            raise InputError("products are recorded and replayed in PyTorch, which is not installed") from None
+            raise InputError("recording and replaying need PyTorch, which is not installed: install torch") from None

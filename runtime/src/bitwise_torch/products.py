@@ -1,4 +1,4 @@
-"""Matrix products of PyTorch tensors in bits that a descriptor decides, or those of a library.
+"""Matrix products of PyTorch tensors with the bits of a descriptor, of a library, or of a lock file.
 
 desc = describe(a, b, like="cublas")
 c = matmul(a, b, desc=desc)
@@ -28,230 +28,244 @@ if TYPE_CHECKING:
 
 __all__ = ["DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"]
 
-_FP8 = frozenset({"e4m3", "e5m2"})
-_told: set[str] = set()
+_FP8_TYPES = frozenset({"e4m3", "e5m2"})
+_warned_libraries: set[str] = set()
 
 
 class ProductError(BitwiseError, ValueError):
-    """Operands that cannot be multiplied as asked: the message says which, and what to do."""
+    """Operands or arguments of a product that do not fit; the message names them and says what to do."""
 
 
 class DroppedWarning(UserWarning):
-    """The library whose bits are returned leaves the last values of k out of the sum."""
+    """The library whose bits are returned omits the last values of k from the sum."""
 
 
 def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dtype | None = None) -> GEMMDesc:
-    """The descriptor of what a library runs for a[m, k] b[k, n], for tensors as they lie on the device.
+    """Return the descriptor of what a library runs for a[m, k] b[k, n] with these tensors on their device.
 
-    `like` is the name of a library's profile.  The output has the type of `a`, bf16 for fp8, unless `out_dtype` gives
-    one.  Raises ProductError for operands that do not fit, and NotCovered, with the key, for what is not measured.
+    `like` is the name of the library.  The output's type is `out_dtype`, by default that of `a` (bf16 for fp8).  Raises
+    ProductError for operands that do not fit, and NotCovered, naming the key, for a product that was not measured.
     """
-    _check(a, b)
-    return _described(a, b, _empty(a, b, _output(a, out_dtype)), like)[1]
+    _check_operands(a, b)
+    return _profile_and_descriptor(a, b, _empty_output(a, b, _output_format(a, out_dtype)), like)[1]
 
 
 def matmul(
     a: torch.Tensor, b: torch.Tensor, *, desc: GEMMDesc | str | None = None, like: str | None = None,
     lock: Lock | None = None, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """a[m, k] b[k, n] in the bits of a descriptor, of a library, `like` its name, or of a lock: one of them is given.
+    """Return a[m, k] b[k, n] with the bits of a descriptor, of a library, or of a lock.
 
-    `desc` is a descriptor or its text; a trace of torch.compile takes the text.  With `lock` the descriptor is that of
-    the lock's entry for these shapes, strides and types.  Tensors of a device run on its current
-    stream by a plugin's launcher; those of the CPU are evaluated, slowly.  Any strides are read as they are; `like` may
-    decline some.  Gradients are taken by the ordinary products of PyTorch, whose bits nothing decides; `out` takes
-    none.  Where a descriptor leaves values of k out (`k_dropped`), `like` warns once in a process, by DroppedWarning.
-    Raises ProductError, NotCovered, LockError or DescriptorError.
+    Exactly one of `desc`, `like` and `lock` is given.  `desc` is a descriptor or its text; inside torch.compile it must
+    be the text.  `like` is the name of a library.  `lock` gives the descriptor of its entry for these shapes, strides
+    and types.  Tensors on a GPU run on its current stream by a plugin's launcher; tensors on the CPU are evaluated,
+    which is slow.  The operands may have any strides; a library's profile may not cover some.
+
+    Gradients are computed by PyTorch's ordinary products, whose bits are not determined; `out` does not support
+    gradients.  With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a
+    process.  Raises ProductError, NotCovered, LockError or DescriptorError.
     """
     if sum(each is not None for each in (desc, like, lock)) != 1:
         raise ProductError(
-            "give desc, the descriptor, like, the name of a library, or lock, what read_lock gave: exactly one of them"
+            "give exactly one of desc, a descriptor, like, the name of a library, and lock, the result of read_lock"
         )
     if lock is not None:
         if not isinstance(lock, Lock):
-            raise ProductError(f"lock is a {type(lock).__name__}; give what read_lock gave")
+            raise ProductError(f"lock is a {type(lock).__name__}; give the result of read_lock")
         if out is not None:
             _check_tensor("out", out)
-        desc = _locked(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
+        desc = _locked_descriptor(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
     key = None if _compiling() else dispatch_cache.key_of(a, b, desc, like, out_dtype, out)
     if key is not None:
-        done = dispatch_cache.again(key, a, b, out, _told)
-        if done is not None:
-            return done
-    asked = desc
-    _check(a, b)
+        cached = dispatch_cache.cached_product(key, a, b, out, _warned_libraries)
+        if cached is not None:
+            return cached
+    given_desc = desc
+    _check_operands(a, b)
     if desc is not None and not isinstance(desc, (GEMMDesc, str)):
         raise ProductError(f"desc is a {type(desc).__name__}; give a GEMMDesc or the text of one")
     if out is not None:
         _check_tensor("out", out)
-    if out is None and _traced(a, b):
+    if out is None and _must_trace(a, b):
         return _traced_product(a, b, desc, like, out_dtype)
     if isinstance(desc, str):
-        desc = read(desc)
+        desc = parse_descriptor(desc)
     if desc is not None and out_dtype is None:
         name = desc.output_dtype
     else:
-        name = _output(a, out.dtype if out is not None and out_dtype is None else out_dtype)
-    target = _empty(a, b, name) if out is None else _checked_out(a, b, out, name)
-    ran = run(a, b, target, desc, like)
+        name = _output_format(a, out.dtype if out is not None and out_dtype is None else out_dtype)
+    target = _empty_output(a, b, name) if out is None else _checked_out(a, b, out, name)
+    ran = run_product(a, b, target, desc, like)
     if ran is not None and key is not None:
         shape = (int(a.shape[0]), int(b.shape[1]))
-        lengths = [last - first for first, last in map(_span, (a, b, target))]
-        mark = ran[0].mark(a, b, target) if isinstance(ran[0], CacheableProfile) else None
-        earlier = dispatch_cache.Earlier(
-            registry.default(), asked, *ran, shape, target.dtype, (lengths[0], lengths[1], lengths[2]), mark
+        extents = [last - first for first, last in map(_address_range, (a, b, target))]
+        token = ran[0].cache_token(a, b, target) if isinstance(ran[0], CacheableProfile) else None
+        call = dispatch_cache.CachedCall(
+            registry.default(), given_desc, *ran, shape, target.dtype, (extents[0], extents[1], extents[2]), token
         )
-        dispatch_cache.keep(key, earlier)
+        dispatch_cache.store(key, call)
     return target
 
 
-def _locked(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None) -> GEMMDesc:
-    """The descriptor of a lock's entry.  Raises ProductError and LockError."""
+def _locked_descriptor(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None) -> GEMMDesc:
+    """Return the descriptor of a lock's entry for two tensors.  Raises ProductError and LockError."""
     if _compiling():
         raise ProductError(
-            "while torch.compile traces, give desc instead of lock: lock.described(problem_of(a, b)).to_text()"
+            "inside torch.compile, give desc instead of lock: lock.descriptor(problem_of(a, b)).to_text()"
         )
-    _check(a, b)
+    _check_operands(a, b)
     key = (a.dtype, b.dtype, a.shape, b.shape, a.stride(), b.stride(), out_dtype)
-    found = lock.of_tensors.get(key)
-    if found is None:
+    desc = lock.tensor_descriptors.get(key)
+    if desc is None:
         try:
-            found = lock.of_tensors[key] = lock.described(problem_of(a, b, out_dtype))
+            desc = lock.tensor_descriptors[key] = lock.descriptor(problem_of(a, b, out_dtype))
         except ProblemError as error:
             raise ProductError(str(error)) from None
-    return found
+    return desc
 
 
-def run(
+def run_product(
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | None, like: str | None
 ) -> tuple[ProductProfile | None, GEMMDesc, ProductLauncher] | None:
-    """out = a b for operands that fit; `desc` or `like` is given.  Raises what `matmul` raises.
+    """Compute out = a b for checked operands by `desc`, or by `like` where `desc` is None.
 
-    Returns who described it, the descriptor and who ran it; None for operands of the CPU.
+    Return the profile (None with `desc`), the descriptor and the launcher; None for operands on the CPU.  Raises what
+    `matmul` raises.
     """
     profile = None
     if desc is None:
         assert like is not None
-        profile, desc = _described(a, b, out, like)
-        if desc.k_dropped and like not in _told:
-            _told.add(like)
+        profile, desc = _profile_and_descriptor(a, b, out, like)
+        if desc.k_dropped and like not in _warned_libraries:
+            _warned_libraries.add(like)
             warnings.warn(
-                f"{like} leaves the last {desc.k_dropped} of {desc.k} values of k out of this sum, and so does this "
-                "product; later ones that do are not mentioned",
+                f"{like} omits the last {desc.k_dropped} of {desc.k} values of k from this sum, and this product "
+                "reproduces that; later products that omit values cause no warning",
                 DroppedWarning,
                 stacklevel=3,
             )
     _check_types(desc, a, b, out)
     for name, each in (("a", a), ("b", b), ("out", out)):
         if each.is_neg():
-            raise ProductError(f"{name} is a negated view; give {name}.resolve_neg()")
+            raise ProductError(f"{name} is a lazily negated view; give {name}.resolve_neg()")
     if a.device.type == "cpu":
-        _evaluated(desc, a, b, out)
+        _evaluate_on_cpu(desc, a, b, out)
         return None
     for launcher in registry.default().launchers:
         if isinstance(launcher, ProductLauncher) and launcher.serves(desc, a.device):
             launcher.product(desc, a, b, out)
             return profile, desc, launcher
-    raise ProductError(f"no plugin runs this descriptor on {a.device}: {desc.to_text()}")
+    raise ProductError(f"no installed plugin runs this descriptor on {a.device}: {desc.to_text()}")
 
 
-def described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
-    """The descriptor of what a library runs for operands that fit; see `describe`."""
-    return _described(a, b, out, like)[1]
+def descriptor_of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
+    """Return the descriptor of what a library runs for checked operands; see `describe`."""
+    return _profile_and_descriptor(a, b, out, like)[1]
 
 
-def _described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> tuple[ProductProfile, GEMMDesc]:
+def _profile_and_descriptor(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str
+) -> tuple[ProductProfile, GEMMDesc]:
     profiles = registry.default().profiles
     for each in profiles:
         if isinstance(each, ProductProfile) and each.library == like:
-            found = each.product(a, b, out)
-            if not isinstance(found, GEMMDesc):
-                raise NotCovered(f"{like} describes this product by a {type(found).__name__}, not by a GEMMDesc")
-            return each, found
-    known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)})) or "none"
-    raise ProductError(f"no plugin knows the products of a library {like!r}; there are: {known}")
+            desc = each.product(a, b, out)
+            if not isinstance(desc, GEMMDesc):
+                raise NotCovered(f"{like} computes this product as a {type(desc).__name__}; matmul runs a GEMMDesc")
+            return each, desc
+    known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)}))
+    raise ProductError(
+        f"no installed plugin describes the products of the library {like!r}; known libraries: "
+        f"{known or 'none, install the plugin of one'}"
+    )
 
 
-def _check(a: torch.Tensor, b: torch.Tensor) -> None:
+def _check_operands(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Raise ProductError unless a and b are matrices of supported types on one device whose shapes match."""
     for name, each in (("a", a), ("b", b)):
         _check_tensor(name, each)
         if each.dim() != 2:
-            raise ProductError(f"{name} has {each.dim()} axes; both operands have 2: take a batch apart")
+            raise ProductError(f"{name} has {each.dim()} axes; both operands need 2: multiply a batch matrix by matrix")
         if str(each.dtype) not in NAMES:
-            raise ProductError(f"{name} is of {each.dtype}; there are {', '.join(DTYPES.values())}")
+            raise ProductError(f"{name} is of {each.dtype}; the supported types are {', '.join(DTYPES.values())}")
         if 0 in each.shape:
             raise ProductError(f"{name} has the shape {tuple(each.shape)}; there is nothing to multiply")
     if a.shape[1] != b.shape[0]:
         raise ProductError(
-            f"a has {a.shape[1]} columns and b has {b.shape[0]} rows; they are one k "
+            f"a has {a.shape[1]} columns and b has {b.shape[0]} rows; both numbers must be k "
             f"({tuple(a.shape)} times {tuple(b.shape)})"
         )
     if a.device != b.device:
-        raise ProductError(f"a is on {a.device} and b on {b.device}; move one to the other's device")
+        raise ProductError(f"a is on {a.device} and b is on {b.device}; move both to one device")
 
 
 def _check_tensor(name: str, each: Any) -> None:
-    """A tensor whose elements lie in memory by strides.  Raises ProductError."""
+    """Raise ProductError unless an argument is a strided tensor."""
     if not hasattr(each, "data_ptr"):
-        raise ProductError(f"{name} is a {type(each).__name__}; matmul and describe take tensors of PyTorch")
+        raise ProductError(f"{name} is a {type(each).__name__}; give a PyTorch tensor")
     if each.is_nested or str(each.layout) != "torch.strided":
         kind = "nested" if each.is_nested else f"of the layout {str(each.layout).removeprefix('torch.')}"
-        raise ProductError(f"{name} is {kind}; give a dense tensor, as {name}.to_dense() makes of most")
+        raise ProductError(f"{name} is {kind}; give a dense tensor, for example {name}.to_dense()")
 
 
-def _output(a: torch.Tensor, dtype: torch.dtype | None) -> str:
+def _output_format(a: torch.Tensor, dtype: torch.dtype | None) -> str:
+    """Return the name of the output's format: that of `dtype`, by default that of `a` (bf16 for fp8)."""
     if dtype is None:
         name = NAMES[str(a.dtype)]
-        return "bf16" if name in _FP8 else name
+        return "bf16" if name in _FP8_TYPES else name
     if str(dtype) not in NAMES:
-        raise ProductError(f"the output would be of {dtype}; there are {', '.join(DTYPES.values())}")
+        raise ProductError(f"the output's type {dtype} is not supported; the types are {', '.join(DTYPES.values())}")
     return NAMES[str(dtype)]
 
 
-def _empty(a: torch.Tensor, b: torch.Tensor, name: str) -> torch.Tensor:
+def _empty_output(a: torch.Tensor, b: torch.Tensor, name: str) -> torch.Tensor:
     import torch
 
     return torch.empty((a.shape[0], b.shape[1]), dtype=getattr(torch, DTYPES[name]), device=a.device)
 
 
 def _checked_out(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, name: str) -> torch.Tensor:
-    wanted = (a.shape[0], b.shape[1])
-    if tuple(out.shape) != wanted or out.device != a.device:
-        raise ProductError(f"out has the shape {tuple(out.shape)} on {out.device}; it takes {wanted} on {a.device}")
+    """Return `out` if it can hold the product in the format `name`.  Raises ProductError."""
+    shape = (a.shape[0], b.shape[1])
+    if tuple(out.shape) != shape or out.device != a.device:
+        raise ProductError(f"out has the shape {tuple(out.shape)} on {out.device}; it needs {shape} on {a.device}")
     if NAMES.get(str(out.dtype)) != name:
         raise ProductError(f"out is of {out.dtype}; the product is of {DTYPES[name]}")
-    if any(each.requires_grad for each in (a, b, out)) and _gradients():
-        raise ProductError("out takes no gradients: leave it out, or multiply inside torch.no_grad()")
-    rows, columns = out.stride()
-    if not ((columns >= 1 and rows >= (wanted[1] - 1) * columns + 1) or (
-        rows >= 1 and columns >= (wanted[0] - 1) * rows + 1
+    if any(each.requires_grad for each in (a, b, out)) and _gradients_enabled():
+        raise ProductError("out does not support gradients: omit it, or multiply inside torch.no_grad()")
+    row_stride, column_stride = out.stride()
+    if not ((column_stride >= 1 and row_stride >= (shape[1] - 1) * column_stride + 1) or (
+        row_stride >= 1 and column_stride >= (shape[0] - 1) * row_stride + 1
     )):  # fmt: skip
-        raise ProductError(f"out has the strides {out.stride()}: its elements overlap")
+        raise ProductError(f"out has the strides {out.stride()}, so its elements overlap: give a dense tensor")
     for other, each in (("a", a), ("b", b)):
-        low, high = _span(out)
-        first, last = _span(each)
+        low, high = _address_range(out)
+        first, last = _address_range(each)
         if low < last and first < high:
-            raise ProductError(f"out overlaps {other} in memory; give one of its own")
+            raise ProductError(f"out overlaps {other} in memory; give a tensor with memory of its own")
     return out
 
 
-def _span(matrix: torch.Tensor) -> tuple[int, int]:
-    reach = sum((length - 1) * step for length, step in zip(matrix.shape, matrix.stride(), strict=True))
+def _address_range(matrix: torch.Tensor) -> tuple[int, int]:
+    """Return the address of a matrix's first byte and the address after its last byte."""
+    last = sum((length - 1) * step for length, step in zip(matrix.shape, matrix.stride(), strict=True))
     start = matrix.data_ptr()
-    return start, start + (reach + 1) * matrix.element_size()
+    return start, start + (last + 1) * matrix.element_size()
 
 
 def _check_types(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Raise ProductError unless k and the types are those of the descriptor."""
     if desc.k != a.shape[1]:
-        raise ProductError(f"the descriptor is of k = {desc.k}, and a has {a.shape[1]} columns")
-    for name, each, wanted in (("a", a, desc.left_dtype), ("b", b, desc.right_dtype), ("out", out, desc.output_dtype)):
-        if NAMES.get(str(each.dtype)) != wanted:
-            raise ProductError(f"{name} is of {each.dtype}, and the descriptor says {wanted}")
+        raise ProductError(f"the descriptor has k = {desc.k}, and a has {a.shape[1]} columns")
+    for name, each, dtype in (("a", a, desc.left_dtype), ("b", b, desc.right_dtype), ("out", out, desc.output_dtype)):
+        if NAMES.get(str(each.dtype)) != dtype:
+            raise ProductError(f"{name} is of {each.dtype}, and the descriptor has {dtype}")
     if desc.operand_scales:
-        raise ProductError("the descriptor has scales of operands, which matmul does not take")
+        raise ProductError("the descriptor has operand scales, which matmul does not support: give one without")
 
 
-def _evaluated(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+def _evaluate_on_cpu(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Compute out = a b for operands on the CPU by evaluating the descriptor on bit patterns."""
     import torch
 
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
@@ -272,14 +286,14 @@ def _compiling() -> bool:
     return bool(torch.compiler.is_compiling())
 
 
-def _gradients() -> bool:
+def _gradients_enabled() -> bool:
     import torch
 
     return bool(torch.is_grad_enabled())
 
 
-def _traced(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether PyTorch must see one operation: a trace, or gradients."""
+def _must_trace(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether the product must be one PyTorch operator: inside torch.compile, or where gradients are needed."""
     import torch
 
     return bool(torch.compiler.is_compiling() or ((a.requires_grad or b.requires_grad) and torch.is_grad_enabled()))
@@ -290,31 +304,32 @@ def _traced_product(
 ) -> torch.Tensor:
     import torch
 
-    _register()
+    _register_operator()
     if desc is None:
-        text, name = "", _output(a, out_dtype)
+        text, name = "", _output_format(a, out_dtype)
     elif isinstance(desc, str):
         text = desc
-        name = _output_of(desc) if out_dtype is None else _output(a, out_dtype)
+        name = _output_format_of_text(desc) if out_dtype is None else _output_format(a, out_dtype)
     elif torch.compiler.is_compiling():
-        raise ProductError("while torch.compile traces, desc is the descriptor's text: give desc.to_text()")
+        raise ProductError("inside torch.compile, desc must be the descriptor's text: give desc.to_text()")
     else:
-        text, name = desc.to_text(), desc.output_dtype if out_dtype is None else _output(a, out_dtype)
+        text, name = desc.to_text(), desc.output_dtype if out_dtype is None else _output_format(a, out_dtype)
     found: torch.Tensor = torch.ops.bitwise.matmul(a, b, text, like or "", name)
     return found
 
 
 @lru_cache(maxsize=65536)
-def read(text: str) -> GEMMDesc:
-    """The descriptor of a text, kept.  Raises DescriptorError."""
+def parse_descriptor(text: str) -> GEMMDesc:
+    """Return the descriptor of a text; the result is cached.  Raises DescriptorError."""
     return GEMMDesc.from_text(text)
 
 
 @cache
-def operation() -> Any:
-    """The operation of PyTorch that is a product in traces and in graphs of gradients, registered once.
+def torch_operator() -> Any:
+    """Register the PyTorch operator that represents a product in traces and in autograd graphs, and return it.
 
-    `bitwise::matmul(a, b, desc, like, dtype)`, where `desc` is a descriptor's text, or `like` a library's name.
+    `bitwise::matmul(a, b, desc, like, dtype)`: `desc` is a descriptor's text or empty, `like` a library's name or
+    empty, `dtype` the output's format.  Repeated calls return the same operator.
     """
     import torch
 
@@ -323,7 +338,7 @@ def operation() -> Any:
 
     def product(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str) -> torch.Tensor:
         out = empty(a, b, dtype)
-        run(a, b, out, read(desc) if desc else None, like or None)
+        run_product(a, b, out, parse_descriptor(desc) if desc else None, like or None)
         return out
 
     def fake(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str) -> torch.Tensor:
@@ -347,17 +362,17 @@ def operation() -> Any:
     return made
 
 
-def _register() -> bool:
-    """Registers the operation; the result is a constant to a trace."""
-    operation()
+def _register_operator() -> bool:
+    """Register the operator; torch.compile treats the result as a constant."""
+    torch_operator()
     return True
 
 
-def _output_of(text: str) -> str:
-    """The type of the output of a descriptor's text; a constant to a trace."""
-    return read(text).output_dtype
+def _output_format_of_text(text: str) -> str:
+    """Return the output format of a descriptor's text; torch.compile treats the result as a constant."""
+    return parse_descriptor(text).output_dtype
 
 
-# What torch.compiler.assume_constant_result sets; PyTorch is not loaded here.
-_register._dynamo_marked_constant = True  # type: ignore[attr-defined]
-_output_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
+# The attribute that torch.compiler.assume_constant_result sets; PyTorch must not be imported here.
+_register_operator._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_output_format_of_text._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The matrix product that two PyTorch tensors ask for, as the record that profiles and lock files use."""
+"""The matrix product of two PyTorch tensors as a GEMMProblem, the record that profiles and lock files use."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from bitwise_core.descriptors.problem import DTYPES, NAMES, Epilogue, GEMMProble
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["dense", "lies", "problem_of"]
+__all__ = ["library_layout", "problem_of", "storage_layout"]
 
 
 def problem_of(
     a: torch.Tensor, b: torch.Tensor, out: torch.dtype | None = None, epilogue: Epilogue = "none"
 ) -> GEMMProblem:
-    """The problem that two tensors are, with an output of a type, that of `a` by default (bf16 for fp8).
+    """Return the problem of a[m, k] b[k, n], or of a[batch, m, k] b[batch, k, n].
 
-    Both have 2 axes, or 3 with a batch.  A matrix of which neither rows nor columns are dense is one without gaps: a
-    library is given a copy of it.  Raises ProblemError for what is no product, or of other types.
+    `out` is the output's type, by default that of `a` (bf16 for fp8).  A matrix in which neither rows nor columns are
+    dense is described as row-major without gaps, since a library receives such a copy.  Raises ProblemError for tensors
+    that have no product and for unsupported types.
     """
     if a.dim() != b.dim() or a.dim() not in (2, 3):
-        raise ProblemError(f"a has {a.dim()} axes and b {b.dim()}; both have 2, or 3 with a batch")
+        raise ProblemError(f"a has {a.dim()} axes and b has {b.dim()}: both need 2, or 3 with a batch")
     if 0 in a.shape or 0 in b.shape:
-        raise ProblemError(f"{tuple(a.shape)} times {tuple(b.shape)}: there is nothing to multiply")
-    names = [NAMES.get(str(each)) for each in (a.dtype, b.dtype, out or _default(a.dtype))]
+        raise ProblemError(f"{tuple(a.shape)} times {tuple(b.shape)} is an empty product: there is nothing to describe")
+    names = [NAMES.get(str(each)) for each in (a.dtype, b.dtype, out or _default_output_dtype(a.dtype))]
     for each, name in zip((a.dtype, b.dtype, out), names, strict=True):
         if name is None:
-            raise ProblemError(f"matrices of {each} are not described; there are {', '.join(DTYPES.values())}")
+            raise ProblemError(f"matrices of {each} are not supported; the types are {', '.join(DTYPES.values())}")
     if a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
-        raise ProblemError(f"{tuple(a.shape)} times {tuple(b.shape)}: the shapes do not fit")
-    transpose_a, ld_a, stride_a = lies(a)
-    transpose_b, ld_b, stride_b = lies(b)
+        raise ProblemError(f"{tuple(a.shape)} times {tuple(b.shape)}: the shapes do not match")
+    transpose_a, ld_a, stride_a = storage_layout(a)
+    transpose_b, ld_b, stride_b = storage_layout(b)
     batch = int(a.shape[0]) if a.dim() == 3 else None
     return GEMMProblem(
         m=int(a.shape[-2]), n=int(b.shape[-1]), k=int(a.shape[-1]), a=names[0], b=names[1], out=names[2],
@@ -40,7 +41,7 @@ def problem_of(
     )  # fmt: skip
 
 
-def _default(dtype: Any) -> Any:
+def _default_output_dtype(dtype: Any) -> Any:
     if NAMES.get(str(dtype)) not in ("e4m3", "e5m2"):
         return dtype
     import torch
@@ -48,17 +49,20 @@ def _default(dtype: Any) -> Any:
     return torch.bfloat16
 
 
-def dense(matrix: torch.Tensor) -> torch.Tensor:
-    """The matrix itself where its rows or its columns are dense, as libraries take it; a copy without gaps else."""
-    return matrix if _stored(matrix) is not None else matrix.contiguous()
+def library_layout(matrix: torch.Tensor) -> torch.Tensor:
+    """Return the matrix if its rows or its columns are dense, as libraries require, else a contiguous copy."""
+    return matrix if _dense_layout(matrix) is not None else matrix.contiguous()
 
 
-def lies(matrix: torch.Tensor) -> tuple[bool, int | None, int | None]:
-    """Whether a matrix lies transposed, its leading dimension, and the stride of a batch: None where without gaps."""
-    found = _stored(matrix)
-    if found is None:
+def storage_layout(matrix: torch.Tensor) -> tuple[bool, int | None, int | None]:
+    """Return whether a matrix is stored transposed, its leading dimension, and its batch stride, both in elements.
+
+    The leading dimension and the batch stride are None where there is no gap.
+    """
+    layout = _dense_layout(matrix)
+    if layout is None:
         return False, None, None
-    transposed, leading = found
+    transposed, leading = layout
     rows, columns = (int(each) for each in matrix.shape[-2:])
     if transposed:
         rows, columns = columns, rows
@@ -69,7 +73,8 @@ def lies(matrix: torch.Tensor) -> tuple[bool, int | None, int | None]:
     return transposed, None if leading == columns else leading, stride
 
 
-def _stored(matrix: torch.Tensor) -> tuple[bool, int] | None:
+def _dense_layout(matrix: torch.Tensor) -> tuple[bool, int] | None:
+    """Return whether a matrix is stored transposed and its leading dimension; None without dense rows or columns."""
     rows, columns = (int(each) for each in matrix.shape[-2:])
     row, column = (int(each) for each in matrix.stride()[-2:])
     if (column == 1 or columns == 1) and (row >= columns or rows == 1):

@@ -34,7 +34,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
-from bitwise_torch.locks import Lock, locked, read_lock
+from bitwise_torch.locks import Lock, lock_of, read_lock
 
 MAXIMUM_OUTPUT, MAXIMUM_OPERAND, MAXIMUM_PRODUCTS = 1 << 21, 1 << 24, 1 << 33
 MAXIMUM_EVALUATED = 1 << 19
@@ -154,7 +154,7 @@ def lock(given: argparse.Namespace) -> int:
         rows.append([number, query.m, query.n, query.k, query.a, query.transposes, query.c,
                      machine.theirs(query, result, number)])  # fmt: skip
     provenance = PYTORCH_LIBRARY.provenance(given.library)
-    locked(found, provenance).write(given.lock)
+    lock_of(found, provenance).write(given.lock)
     content = {**provenance, "seed": given.seed, "draws": list(DRAWS), "regimes": list(REGIMES),
                "declined": dict(declined), "columns": list(BYTES)}  # fmt: skip
     text = json.dumps(content)[:-1] + ', "rows": [\n'

@@ -123,7 +123,7 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
 def read(task: Task) -> dict[str, Any]:
     """The reconstruction of one callable: its descriptor or the open questions, and whether it equals the reference."""
     from bitwise_core.plugins import registry
-    from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same
+    from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same_computation
 
     start, units = time.monotonic(), registry.default().matrix_units
     found: dict[str, Any] = {"task": task[0], "of": list(task[1])}
@@ -137,14 +137,14 @@ def read(task: Task) -> dict[str, Any]:
             )
         among = [each for each in made.survivors if known is not None and isinstance(each, GEMMDesc)]
         found |= {
-            "descriptor": str(made.desc) if made.desc is not None else None, "open": list(made.open),
+            "descriptor": str(made.desc) if made.desc is not None else None, "open": list(made.unresolved),
             "known": str(known) if known is not None else None, "survivors": [str(each) for each in made.survivors],
-            "alike": list(made.alike),
-            "parted": dict(Counter(kind for _, kind, _ in made.parted)), "walk": made.revealed.walk,
+            "alike": list(made.equivalent_instructions),
+            "parted": dict(Counter(kind for _, kind, _ in made.rejected)), "walk": made.revealed.method,
             "probes": made.revealed.probes, "launches": made.revealed.launches,
         }  # fmt: skip
         if known is not None:
-            right = any(same(each, known, units) for each in among)
+            right = any(same_computation(each, known, units) for each in among)
             found["outcome"] = ("equal" if made.desc is not None else "among") if right else (
                 "different" if made.desc is not None else "open"
             )  # fmt: skip

@@ -37,8 +37,8 @@ def row(drawing: Any, number: int, kind: str, query: GemmQuery) -> list[Any]:
             with recorded_products("cublas") as recording:
                 wanted = given()
             lock = recording.lock()
-            if recording.left or lock.declined:
-                why = next(iter(recording.left), None) or str(lock.entries[0].declined)
+            if recording.not_locked or lock.declined:
+                why = next(iter(recording.not_locked), None) or str(lock.entries[0].declined)
                 return [*head, "declined", None, why.split(" is not described: ")[-1].split(" (algorithm")[0][:200]]
             rounded = lock.entries[0].rounded_first
             with locked_products(lock):

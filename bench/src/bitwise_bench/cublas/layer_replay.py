@@ -75,7 +75,9 @@ def record(given: argparse.Namespace, operands: Operands) -> int:
     lock.write(given.lock)
     given.bytes.write_text(json.dumps({**lock.provenance, "seed": operands.seed, "cases": rows}, indent=1) + "\n")
     declined = [f"{each.problem.words}: {each.declined}" for each in lock.entries if each.declined]
-    print(json.dumps({"products": len(lock.entries), "declined": declined, "left": dict(recording.left)}, indent=1))
+    print(
+        json.dumps({"products": len(lock.entries), "declined": declined, "left": dict(recording.not_locked)}, indent=1)
+    )
     return 0
 
 

@@ -218,7 +218,7 @@ def _order(library: Library, query: GemmQuery, result: HeuristicResult) -> dict[
         form = tree_shape(revealed.tree) if revealed.tree is not None else None
         entry |= {
             "words": describe_shape(form)[:2000] if form else None, "form": form.record() if form else None,
-            "open": list(revealed.open), "dropped": list(revealed.dropped), "walk": revealed.walk,
+            "open": list(revealed.unresolved), "dropped": list(revealed.dropped), "walk": revealed.method,
             "probes": revealed.probes, "launches": revealed.launches, "seconds": round(time.monotonic() - start, 2),
         }  # fmt: skip
         if len(json.dumps(entry["form"])) > 20_000:
@@ -254,7 +254,7 @@ def callables(library: Library, _: argparse.Namespace) -> dict[str, Any]:
         try:
             revealed = reveal(subject())
             text = describe_shape(tree_shape(revealed.tree))[:2000] if revealed.tree is not None else None
-            found[name] = {"words": text, "open": list(revealed.open), "dropped": list(revealed.dropped),
+            found[name] = {"words": text, "open": list(revealed.unresolved), "dropped": list(revealed.dropped),
                            "probes": revealed.probes, "launches": revealed.launches}  # fmt: skip
         except Exception as error:
             found[name] = {"error": f"{type(error).__name__}: {error}"}

@@ -114,7 +114,7 @@ def read(library: Library, query: GemmQuery, result: HeuristicResult, trees: boo
         multiply, query.m, query.n, query.k, names[0], dtype_b=names[1], arrays=TensorArrays("cuda")
     )
     found = reveal(subject)
-    entry: dict[str, Any] = {"open": list(found.open), "dropped": len(found.dropped)}
+    entry: dict[str, Any] = {"open": list(found.unresolved), "dropped": len(found.dropped)}
     if found.tree is not None:
         entry |= {"words": describe_shape(tree_shape(found.tree))[:120], "digest": digest(found.tree)}
         if trees:

@@ -38,9 +38,9 @@ from bitwise_core.descriptors.evaluation import unit_of
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 from bitwise_core.probing.operand_arrays import PatternArrays, patterns_of
-from bitwise_core.probing.reconstruction import reconstruct_product, same
+from bitwise_core.probing.reconstruction import reconstruct_product, same_computation
 from bitwise_core.probing.reconstruction.partial_sums import Axis, nodes_of
-from bitwise_core.probing.reconstruction.products import COMPARED, DRAWS, drawn
+from bitwise_core.probing.reconstruction.products import COMPARED_ELEMENTS, DRAWS_PER_KIND, draw_operands
 
 ARCHITECTURE = "sm_90"
 SINGLE = Instruction(architecture=ARCHITECTURE, family="wgmma", k=16)
@@ -140,7 +140,7 @@ def read(task: tuple[str, int]) -> dict[str, Any]:
         units=units, dtype_b=NAMES[desc.right_dtype],
         arrays=PatternArrays(NAMES[desc.output_dtype]), architecture=ARCHITECTURE,
     )  # fmt: skip
-    among = any(isinstance(each, GEMMDesc) and same(each, desc, units) for each in found.survivors)
+    among = any(isinstance(each, GEMMDesc) and same_computation(each, desc, units) for each in found.survivors)
     if found.desc is not None:
         outcome = "equal" if among else "wrong"
     else:
@@ -178,7 +178,7 @@ def _wrong(desc: GEMMDesc, source: random.Random) -> list[tuple[str, GEMMDesc]]:
 
 def _other(one: GEMMDesc, desc: GEMMDesc) -> bool:
     try:
-        return not same(one, desc, registry.default().matrix_units)
+        return not same_computation(one, desc, registry.default().matrix_units)
     except DescriptorError:
         return False
 
@@ -192,16 +192,16 @@ def _caught(desc: GEMMDesc, change: str, wrong: GEMMDesc) -> dict[str, Any]:
         "experiments": right != other,
         **dict.fromkeys(TESTS[1:], False),
     }
-    for kind, a, b in _draws(desc, 5, DRAWS):
+    for kind, a, b in _draws(desc, 5, DRAWS_PER_KIND):
         if not found[kind]:
             found[kind] = _bytes(desc, a, b) != _bytes(wrong, a, b)
     return found
 
 
 def _draws(desc: GEMMDesc, seed: int, draws: int) -> Any:
-    size = 8 if desc.left_dtype.startswith("e") else COMPARED
+    size = 8 if desc.left_dtype.startswith("e") else COMPARED_ELEMENTS
     dtypes = NAMES[desc.left_dtype], NAMES[desc.right_dtype]
-    for kind, _, a, b in drawn((size, 64 // size), desc.k, desc.k_dropped, dtypes, seed, draws):
+    for kind, _, a, b in draw_operands((size, 64 // size), desc.k, desc.k_dropped, dtypes, seed, draws):
         yield kind, patterns_of(a, dtypes[0]), patterns_of(b, dtypes[1])
 
 
@@ -224,7 +224,7 @@ def survey(each: int, processes: int, families: Sequence[str] = tuple(FAMILIES))
             rows = list(pool.map(read, listed))
     else:
         rows = [read(task) for task in listed]
-    result: dict[str, Any] = {"architecture": ARCHITECTURE, "draws": DRAWS, "families": {}}
+    result: dict[str, Any] = {"architecture": ARCHITECTURE, "draws": DRAWS_PER_KIND, "families": {}}
     for family in families:
         mine = [row for row in rows if row["family"] == family]
         controls = [control for row in mine for control in row["controls"]]

@@ -7,7 +7,7 @@ import json
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.k_axis import FILL, Part, instructions, parts_of
-from bitwise_core.probing.summation_tree import SumTree, in_order
+from bitwise_core.probing.summation_tree import SumTree, canonical_tree
 
 Child = int | None
 """A position, a node (numbered as in SumTree), or None for a part without positions: adding +0 does not affect the
@@ -19,7 +19,7 @@ def tree_of(desc: GEMMDesc) -> SumTree:
     """The tree of one output element's sum. An instruction's products and its accumulator join in one node."""
     nodes: list[list[int]] = []
     root = _part(desc, parts_of(desc), nodes)
-    return in_order(nodes, ~root) if root is not None and root < 0 else SumTree(())
+    return canonical_tree(nodes, ~root) if root is not None and root < 0 else SumTree(())
 
 
 def digest(tree: SumTree) -> str:

@@ -22,7 +22,7 @@ from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.probing.accumulation_order import reveal
 from bitwise_core.probing.elimination import eliminate, normal_draw, wide_draw
 from bitwise_core.probing.instrument import reduction_instrument
-from bitwise_core.probing.summation_tree import SumTree, evaluate, nested
+from bitwise_core.probing.summation_tree import SumTree, evaluate, from_nested
 
 DRAWS = 10
 
@@ -48,7 +48,7 @@ class Plan:
         """Return the plan as a tree."""
         cut = Cut(layout="strided", count=-(-self.length // self.span)) if self.strided else self._cut(self.span)
         parts: list[Any] = [self._chain(each) for each in cut.parts(np.arange(self.length))]
-        return nested(MERGE_ORDERS[self.merge].steps(len(parts)).run(parts, None, lambda one, other: (one, other)))
+        return from_nested(MERGE_ORDERS[self.merge].steps(len(parts)).run(parts, None, lambda one, other: (one, other)))
 
     def _cut(self, size: int) -> Cut:
         return Cut(span=size, remainder="short-first" if self.short_first else "short-last")
@@ -118,7 +118,7 @@ def survey(seed: int = 0, rows: int = 1) -> dict[str, Any]:
             controls[change] = {"experiments": revealed.tree == tree}
             for kind, draw in (("flat", normal_draw), ("wide", wide_draw)):
                 arguments = partial(_arguments, draw, (rows, plan.length))
-                parted = eliminate(partial(evaluate, tree), candidates, arguments, DRAWS, seed).parted
+                parted = eliminate(partial(evaluate, tree), candidates, arguments, DRAWS, seed).first_difference
                 controls[change][kind] = parted[change] is not None
         families[name] = {
             "plan": asdict(plan), "read back": revealed.tree == tree, "probes": revealed.probes,

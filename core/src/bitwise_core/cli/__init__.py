@@ -1,4 +1,4 @@
-"""The command line: `bitwise partition | diff | tree | plugins`, and the commands that other distributions add."""
+"""The command `bitwise`: its own subcommands, and those that other distributions add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buffers of a launch as arrays in a file: `.npz`, one array for each buffer, by its name."""
+"""The buffers of a launch as an `.npz` file with one array for each buffer, under its name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from bitwise_core.execution.launch import Launch
 
 
 def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
-    """The arrays of a launch's buffers.  Raises InputError with a sentence for each that is missing or does not fit."""
+    """Return the arrays of a launch's buffers.
+
+    Raises InputError with a sentence for each array that is missing or does not fit.
+    """
     stored = _load(path)
     sentences = []
     result: dict[str, Array] = {}
     for name, form in element_types([launch]).items():
         if name not in stored:
             there = ", ".join(stored) or "none"
-            sentences.append(f"{path}: has no array for the buffer {name} of the launch; its arrays: {there}")
+            sentences.append(f"{path}: has no array for the buffer {name} of the launch; the file's arrays: {there}")
             continue
         array = stored[name]
         fault = array_mismatch(array, form)
@@ -40,21 +43,23 @@ def _load(path: Path) -> dict[str, Array]:
         with path.open("rb") as file:
             found = np.load(file, allow_pickle=False)
             if not isinstance(found, np.lib.npyio.NpzFile):
-                raise InputError(f"{path}: holds one array without a name; write it with numpy.savez, by buffer names")
+                raise InputError(
+                    f"{path}: holds one array without a name; write it with numpy.savez, one array for each buffer name"
+                )
             with found:
                 return {name: found[name] for name in found.files}
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or 'it is no .npz file'})") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or 'it is not an .npz file'})") from None
     except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path}: is no .npz file of plain arrays ({error})") from None
+        raise InputError(f"{path}: is not an .npz file of plain arrays ({error})") from None
 
 
 def write_buffers(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Writes a file of arrays.  Raises InputError."""
+    """Write arrays to an `.npz` file.  Raises InputError."""
     try:
-        # numpy.savez takes the names as its own parameters, and a buffer may be called as one of those is.
+        # numpy.savez takes the names as keyword arguments, which clash with a buffer named like one of its parameters.
         with zipfile.ZipFile(path, "w") as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

@@ -1,4 +1,4 @@
-"""The commands and their options; what each does stands in a module of its own."""
+"""The subcommands of `bitwise` and their options.  Each is implemented in its own module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bitwise_core.cli.common import as_errors, assumptions
 
 app = typer.Typer(
     name="bitwise",
-    help="Say which bits a GPU kernel returns, and which kernels return the same ones.",
+    help="Say which bits a GPU kernel returns, and which kernels return the same bits.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -30,30 +30,35 @@ app = typer.Typer(
 )
 
 Target = Annotated[
-    str | None, typer.Option("--target", metavar="ARCH", help="The architecture; by default what the files state.")
+    str | None,
+    typer.Option("--target", metavar="ARCH", help="The architecture; by default the one that the files state."),
 ]
-ParametricSupport = Annotated[
-    bool, typer.Option("--every-launch", help="Ask for proofs that hold for every launch, not only the manifest's.")
+EveryLaunch = Annotated[
+    bool, typer.Option("--every-launch", help="Prove for every launch, not only for the launches of the manifest.")
 ]
 Assume = Annotated[
-    list[str] | None, typer.Option("--assume", metavar="CONDITION", help="A condition that a proof may use: finite.")
+    list[str] | None,
+    typer.Option("--assume", metavar="CONDITION", help="A condition that proofs may assume; there is one: finite."),
 ]
 NoContractionAudit = Annotated[
     bool,
     typer.Option(
-        "--no-contraction-audit", help="Do not audit which products the assembler fuses into sums; verdicts say so."
+        "--no-contraction-audit",
+        help="Do not check which products the assembler fuses into sums; a note of the verdict says so.",
     ),
 ]
 ManifestFile = Annotated[
     Path | None,
-    typer.Option("--manifest", metavar="FILE", help="Launches; by default manifest.json beside each file."),
+    typer.Option("--manifest", metavar="FILE", help="The launches; by default manifest.json in each file's folder."),
 ]
-Entry = Annotated[str | None, typer.Option("--entry", metavar="NAME", help="The entry, where a file has several.")]
+Entry = Annotated[
+    str | None, typer.Option("--entry", metavar="NAME", help="The kernel's name, where a file has several entries.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-class Form(StrEnum):
-    """How a tree is printed."""
+class TreeFormat(StrEnum):
+    """The output formats of `bitwise tree`."""
 
     TEXT = "text"
     JSON = "json"
@@ -66,20 +71,26 @@ def _options(every_launch: bool, assume: list[str] | None, no_audit: bool) -> Op
 
 @app.command()
 def partition(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of assembly, with or without manifest.json.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A folder of assembly files, with or without manifest.json.")
+    ],
     target: Target = None,
-    every_launch: ParametricSupport = False,
+    every_launch: EveryLaunch = False,
     assume: Assume = None,
     no_contraction_audit: NoContractionAudit = False,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; by default one a core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="The number of processes; by default one for each CPU core.")
+    ] = None,
     as_json: AsJson = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a report for browsers too.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write an HTML report to this file.")
     ] = None,
 ) -> None:
-    """Partition the kernels of a folder into classes that are proved to return the same bits.
+    """Partition the kernels of a folder by equal bits.
 
-    Exit status: 0 done (Unknown kernels are classes of their own), 2 something is wrong in a file or an argument.
+    Kernels of one class are proved to return the same bits.  Without manifest.json this holds for every launch.
+
+    Exit status: 0 done (each Unknown kernel is a class by itself), 2 a file or an argument is wrong.
     """
     with as_errors():
         partition_command.run(
@@ -90,53 +101,61 @@ def partition(
 @app.command()
 def diff(
     left: Annotated[str, typer.Argument(metavar="A", help="An assembly file, or FILE#2 for its second launch.")],
-    right: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    right: Annotated[str, typer.Argument(metavar="B", help="The assembly file to compare it with.")],
     manifest: ManifestFile = None,
     entry: Entry = None,
     target: Target = None,
-    every_launch: ParametricSupport = False,
+    every_launch: EveryLaunch = False,
     assume: Assume = None,
     no_contraction_audit: NoContractionAudit = False,
     search: Annotated[
         bool, typer.Option("--search/--no-search", help="Search for a counterexample where no proof is found.")
     ] = True,
-    search_seconds: Annotated[float, typer.Option("--search-seconds", min=1, help="How long to search.")] = 5.0,
+    search_seconds: Annotated[
+        float, typer.Option("--search-seconds", min=1, help="The maximum time of the search, in seconds.")
+    ] = 5.0,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.npz", help="Where to write the input of a counterexample.")
+        Path | None, typer.Option("--out", metavar="FILE.npz", help="Write the input of a counterexample to this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two kernels return the same bits; if not, where they diverge, with an input that shows it.
+    """Prove that two kernels return the same bits.
 
-    Exit status: 0 equal, 1 different (a counterexample was found and run), 4 unproved (the canonical forms differ), 3
-    unknown (a kernel could not be read), 2 something is wrong in a file or an argument.
+    Otherwise show where they diverge, and search for an input on which their bytes differ.
+
+    Exit status: 0 equal, 1 different (both kernels were run on a counterexample), 2 a file or an argument is wrong,
+    3 unknown (a kernel could not be analysed), 4 unproved (the canonical forms differ).
     """
     with as_errors():
         options = _options(every_launch, assume, no_contraction_audit)
-        searching = diff_command.Searching(search_seconds, out) if search else None
-        status = diff_command.run(left, right, manifest, entry, target, options, as_json, searching)
+        settings = diff_command.SearchSettings(search_seconds, out) if search else None
+        status = diff_command.run(left, right, manifest, entry, target, options, as_json, settings)
     raise typer.Exit(status)
 
 
 @app.command()
 def tree(
     kernel: Annotated[str, typer.Argument(metavar="A", help="An assembly file, or FILE#2 for its second launch.")],
-    element: Annotated[str, typer.Option("--element", metavar="Y[0]", help="A buffer and the index of an element.")],
+    element: Annotated[
+        str, typer.Option("--element", metavar="BUFFER[INDEX]", help="The output element, such as 'Y[0]'.")
+    ],
     manifest: ManifestFile = None,
     entry: Entry = None,
     target: Target = None,
     assume: Assume = None,
     no_contraction_audit: NoContractionAudit = False,
-    form: Annotated[Form, typer.Option("--format", help="How to print it.")] = Form.TEXT,
-    whole: Annotated[bool, typer.Option("--whole", help="Leave nothing out of a large tree.")] = False,
+    output_format: Annotated[TreeFormat, typer.Option("--format", help="The output format.")] = TreeFormat.TEXT,
+    whole: Annotated[bool, typer.Option("--whole", help="Print the whole tree, however large it is.")] = False,
 ) -> None:
-    """Print how one output element is computed: its dependence tree over the initial content of memory.
+    """Print how one output element is computed.
 
-    Exit status: 0 printed, 3 the kernel cannot be read, 2 something is wrong in a file or an argument.
+    The output is the element's dependence tree over the initial content of memory.
+
+    Exit status: 0 printed, 2 a file or an argument is wrong, 3 the kernel cannot be analysed.
     """
     with as_errors():
         options = _options(False, assume, no_contraction_audit)
-        status = tree_command.run(kernel, element, manifest, entry, target, options, form.value, whole)
+        status = tree_command.run(kernel, element, manifest, entry, target, options, output_format.value, whole)
     raise typer.Exit(status)
 
 
@@ -144,17 +163,20 @@ def tree(
 def run(
     kernel: Annotated[str, typer.Argument(metavar="A", help="An assembly file, or FILE#2 for its second launch.")],
     inputs: Annotated[Path, typer.Option("--inputs", metavar="FILE.npz", help="The buffers before the launch.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.npz", help="Where to write the buffers after it.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE.npz", help="Write the buffers after the launch to this file.")
+    ],
     manifest: ManifestFile = None,
     entry: Entry = None,
     target: Target = None,
     no_contraction_audit: NoContractionAudit = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a kernel on bit patterns, without a GPU: every buffer's bytes are those that the GPU returns.
+    """Run a kernel on the CPU with the GPU's exact bits.
 
-    The arrays are named as the manifest's buffers; types that NumPy lacks (bf16, fp8) are unsigned integers.
-    Exit status: 0 written, 3 the kernel cannot be run exactly, 2 something is wrong in a file or an argument.
+    The arrays have the names of the manifest's buffers; types that NumPy lacks (bf16, fp8) are unsigned integers.
+
+    Exit status: 0 written, 2 a file or an argument is wrong, 3 the kernel cannot be run exactly.
     """
     with as_errors():
         options = _options(False, None, no_contraction_audit)
@@ -168,6 +190,9 @@ app.command(name="gemm", no_args_is_help=True)(gemm_command.command)
 
 @app.command(name="plugins")
 def list_plugins(as_json: AsJson = False) -> None:
-    """List the installed plugins, what each models, and those that could not be loaded."""
+    """List the installed plugins and what they provide.
+
+    Plugins that could not be loaded are listed with the reason.
+    """
     with as_errors():
         plugins_command.run(as_json)

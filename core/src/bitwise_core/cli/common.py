@@ -1,4 +1,4 @@
-"""What the commands share: arguments into sources, faults into lines and exit statuses, JSON on the standard output."""
+"""Helpers of all commands: sources from arguments, errors as lines and exit statuses, JSON on standard output."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.plugins import registry
 
+UNKNOWN = 3
+"""The exit status of an Unknown result: a kernel cannot be analysed or run, or a descriptor is not determined."""
+
 WRONG_INPUT = 2
 """The exit status of an error of any kind."""
 
 
 @contextmanager
 def as_errors() -> Iterator[None]:
-    """Turns what is wrong in the input, or in the installed plugins, into lines and the exit status of a mistake."""
+    """Print errors of the input and of the installed plugins as lines on standard error; exit with `WRONG_INPUT`."""
     try:
         yield
     except InputError as error:
@@ -50,26 +53,26 @@ def _fail(sentences: Iterable[str]) -> None:
 
 
 def assumptions(names: Iterable[str]) -> frozenset[str]:
-    """The conditions of `--assume`, given one by one or separated by commas.  Raises typer.Exit for an unknown one."""
+    """Return the conditions of `--assume`, which may be separated by commas.  Raises typer.Exit for an unknown one."""
     found = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
     unknown = sorted(found - set(ASSUMPTIONS))
     if unknown:
-        _fail([f"--assume: nobody knows the condition {unknown[0]!r}; there are: {', '.join(ASSUMPTIONS)}"])
+        _fail([f"--assume: the condition {unknown[0]!r} is unknown; known conditions: {', '.join(ASSUMPTIONS)}"])
     return found
 
 
 def print_json(content: object) -> None:
-    """Prints JSON on the standard output."""
+    """Print JSON on standard output."""
     typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
 
 
 def kernels(
     names: Iterable[str], manifest: Path | None, entry: str | None, target: str | None, options: Options
 ) -> tuple[list[Source], Arch, Options]:
-    """The kernels that a command compares or shows, their architecture, and the options for them.
+    """Return the kernels that a command compares or shows, their architecture, and the options for them.
 
-    A kernel that another architecture reads names it as its target.
-    Where none has a launch the reading is for every launch.  Raises InputError.
+    A kernel of another architecture has it as its target.  Where no kernel has a launch, the analysis is for every
+    launch.  Raises InputError.
     """
     sources = [read_kernel(name, manifest, entry) for name in names]
     arch, targets = resolve_targets(sources, registry.default(), target)
@@ -78,7 +81,7 @@ def kernels(
     if without and not options.every_launch:
         if len(without) < len(sources):
             raise InputError(
-                f"{without[0].name}: has no launch and the other kernel has; give --manifest or --every-launch"
+                f"{without[0].name}: has no launch and the other kernel has one; give --manifest or --every-launch"
             )
         options = replace(options, every_launch=True)
     return sources, arch, options

@@ -24,8 +24,8 @@ NO_COUNTEREXAMPLE = "no counterexample: two canonical forms that differ may stil
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
-    """For how many seconds a counterexample is searched for, and where its input is written (None: nowhere)."""
+class SearchSettings:
+    """The maximum time of the search for a counterexample in seconds, and the file for its input (None: no file)."""
 
     seconds: float = 5.0
     out: Path | None = None
@@ -33,21 +33,21 @@ class Searching:
 
 def run(
     left: str, right: str, manifest: Path | None, entry: str | None, target: str | None,
-    options: Options, as_json: bool, searching: Searching | None = None,
+    options: Options, as_json: bool, search: SearchSettings | None = None,
 ) -> int:  # fmt: skip
-    """Prints the verdict on two kernels and gives the exit status.  Raises InputError."""
+    """Print the verdict on two kernels and return the exit status; `search` None: no search.  Raises InputError."""
     (first, second), arch, options = kernels((left, right), manifest, entry, target, options)
     plugins = registry.default()
     both = arch_of(first, arch, plugins), arch_of(second, arch, plugins)
-    if searching is not None and searching.out is not None and not searching.out.parent.is_dir():
-        raise InputError(f"{searching.out}: cannot be written (there is no folder {searching.out.parent})")
+    if search is not None and search.out is not None and not search.out.parent.is_dir():
+        raise InputError(f"--out {search.out}: cannot be written (there is no folder {search.out.parent})")
     found = compare(first, second, both, options)
-    wrong = [result.unknown or result.name for result in found.results if result.malformed]
-    if wrong:
-        raise InputError(*wrong)
+    malformed = [result.unknown or result.name for result in found.results if result.malformed]
+    if malformed:
+        raise InputError(*malformed)
     verdict = found.verdict
-    if searching is not None:
-        verdict = searched(found, first, second, both, options, searching)
+    if search is not None:
+        verdict = search_and_write(found, first, second, both, options, search)
     if as_json:
         print_json(as_record(verdict))
     else:
@@ -55,31 +55,31 @@ def run(
     return STATUS[verdict.outcome]
 
 
-def searched(
-    found: Comparison, left: Source, right: Source, arch: Arches, options: Options, searching: Searching
+def search_and_write(
+    found: Comparison, left: Source, right: Source, arch: Arches, options: Options, search: SearchSettings
 ) -> Verdict:
-    """The verdict after a search for a counterexample, whose input is written where `searching.out` says.
+    """Search for a counterexample, write its input to `search.out`, and return the resulting verdict.
 
     Raises InputError where the input cannot be written.
     """
-    with _waiting(f"searching for a counterexample, for {searching.seconds:g} s at most"):
-        verdict = search_verdict(left, right, arch, options, found, searching.seconds)
-    seen = verdict.counterexample
-    if seen is None or searching.out is None:
+    with _spinner(f"searching for a counterexample, for at most {search.seconds:g} s"):
+        verdict = search_verdict(left, right, arch, options, found, search.seconds)
+    counterexample = verdict.counterexample
+    if counterexample is None or search.out is None:
         return verdict
-    write_buffers(searching.out, seen.arrays)
-    return replace(verdict, counterexample=replace(seen, path=str(searching.out)))
+    write_buffers(search.out, counterexample.arrays)
+    return replace(verdict, counterexample=replace(counterexample, path=str(search.out)))
 
 
-def _waiting(sentence: str) -> AbstractContextManager[object]:
-    """Shows on a terminal that work goes on, and nothing elsewhere."""
+def _spinner(sentence: str) -> AbstractContextManager[object]:
+    """Show a spinner where standard error is a terminal."""
     console = Console(stderr=True)
     return console.status(sentence) if console.is_terminal else nullcontext()
 
 
 def as_record(verdict: Verdict) -> dict[str, object]:
-    """The verdict as JSON has it."""
-    seen = verdict.counterexample
+    """Return the verdict as a JSON object."""
+    counterexample = verdict.counterexample
     return {
         "outcome": verdict.outcome.value,
         "reason": verdict.reason,
@@ -87,21 +87,21 @@ def as_record(verdict: Verdict) -> dict[str, object]:
         "notes": list(verdict.notes),
         "conditions": list(verdict.conditions),
         "divergence": None if verdict.divergence is None else asdict(verdict.divergence),
-        "counterexample": None if seen is None else counterexample_as_record(seen),
+        "counterexample": None if counterexample is None else counterexample_as_record(counterexample),
     }
 
 
-def counterexample_as_record(seen: Counterexample) -> dict[str, object]:
-    """A counterexample as JSON has it: without its arrays."""
-    left, right = seen.values
+def counterexample_as_record(counterexample: Counterexample) -> dict[str, object]:
+    """Return a counterexample as a JSON object, without its arrays."""
+    left, right = counterexample.values
     return {
-        "input": seen.path,
-        "element": seen.element,
-        "size": seen.size,
+        "input": counterexample.path,
+        "element": counterexample.element,
+        "size": counterexample.size,
         "left": left,
         "right": right,
-        "different": seen.count,
-        "drawn": seen.drawn,
+        "different": counterexample.count,
+        "drawn": counterexample.drawn,
     }
 
 
@@ -109,15 +109,16 @@ _COLOURS = {Outcome.EQUAL: "green", Outcome.DIFFERENT: "red", Outcome.UNPROVED: 
 
 
 def show(verdict: Verdict, names: tuple[str, str], console: Console) -> None:
-    """Prints a verdict for people."""
+    """Print a verdict as text."""
     scope = "for every launch" if verdict.scope == "every launch" else "for this launch"
     console.print(f"{verdict.outcome.value.capitalize()} {scope}", style=f"bold {_COLOURS[verdict.outcome]}", end="")
     console.print(f": {verdict.reason}", markup=False)
-    seen = verdict.counterexample
-    if seen is not None:
-        written = f"the input {seen.path}" if seen.path else "an input (--out FILE.npz writes it)"
+    counterexample = verdict.counterexample
+    if counterexample is not None:
+        path = counterexample.path
+        written = f"the input {path}" if path else "an input was found (--out FILE.npz writes it to a file)"
         console.print(f"counterexample: {written}", markup=False)
-        console.print(f"  on it {seen.sentence}", markup=False)
+        console.print(f"  on it {counterexample.sentence}", markup=False)
     elif verdict.outcome is Outcome.UNPROVED:
         console.print(NO_COUNTEREXAMPLE, markup=False)
     if verdict.divergence is not None:
@@ -141,8 +142,10 @@ def _show_divergence(found: Divergence, names: tuple[str, str], console: Console
     if found.meaning is not None:
         console.print(f"  {found.meaning}", markup=False)
     if found.left is not None:
-        count = f"{found.depth} below the stored value" if found.depth else "at the stored value"
-        console.print(f"  the first divergence of the trees, {count}; loads are X[offset/size] in bytes", markup=False)
+        place = f"{found.depth} levels below the stored value" if found.depth else "at the stored value"
+        console.print(
+            f"  this is the first divergence of the trees, {place}; X[offset/size] is a load, in bytes", markup=False
+        )
 
 
 def _place(side: Side) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli import library_descriptors
-from bitwise_core.cli.common import print_json
+from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import (
     DescriptorError,
     GEMMDesc,
@@ -44,7 +44,8 @@ PLANS: dict[str, Callable[..., GEMMDesc]] = {
     "contiguous-slice-gemv": contiguous_slice_gemv,
     "workspace-gemv": workspace_gemv,
 }
-_GIVEN = ("k", "dtype", "instruction", "output_dtype", "accumulator_dtype")
+_COMMON_PARAMETERS = ("k", "dtype", "instruction", "output_dtype", "accumulator_dtype")
+"""Parameters of a plan that have an argument or option of their own; all others are set by --with."""
 
 
 def describe(
@@ -58,29 +59,35 @@ def describe(
     output: str | None,
     accumulator: str,
 ) -> GEMMDesc:
-    """The descriptor of a plan.  Raises InputError."""
+    """Return the descriptor of a plan.
+
+    `right` is the type of B, by default that of A.  `settings` are NAME=VALUE pairs of the plan's own parameters.
+    Raises InputError.
+    """
     if plan not in PLANS:
-        raise InputError(f"there is no plan {plan!r}; there are {', '.join(PLANS)}")
+        raise InputError(f"--plan: there is no plan {plan!r}; choose one of {', '.join(PLANS)}")
     make = PLANS[plan]
     parameters = inspect.signature(make).parameters
-    given: dict[str, Any] = {"output_dtype": output, "accumulator_dtype": accumulator}
-    other = right or dtype
-    for name in (dtype, other, accumulator):
+    arguments: dict[str, Any] = {"output_dtype": output, "accumulator_dtype": accumulator}
+    right = right or dtype
+    for name in (dtype, right, accumulator):
         if name not in FLOAT_FORMATS:
-            raise InputError(f"there is no floating-point type {name!r}; there are {', '.join(FLOAT_FORMATS)}")
-    allowed = [name for name in parameters if name not in _GIVEN]
+            raise InputError(f"there is no floating-point type {name!r}; choose one of {', '.join(FLOAT_FORMATS)}")
+    allowed = [name for name in parameters if name not in _COMMON_PARAMETERS]
     for setting in settings:
         name, separator, value = setting.partition("=")
         if not separator or name not in allowed:
-            raise InputError(f"--with {setting}: the plan {plan} takes NAME=VALUE with {', '.join(allowed)}")
-        given[name] = _value(value)
-    missing = [n for n in allowed if parameters[n].default is inspect.Parameter.empty and n not in given]
+            raise InputError(
+                f"--with {setting}: give NAME=VALUE; the parameters of the plan {plan} are {', '.join(allowed)}"
+            )
+        arguments[name] = _value(value)
+    missing = [n for n in allowed if parameters[n].default is inspect.Parameter.empty and n not in arguments]
     if missing:
-        raise InputError(f"the plan {plan} needs {', '.join(f'--with {name}=VALUE' for name in missing)}")
+        raise InputError(f"--plan: the plan {plan} needs {', '.join(f'--with {name}=VALUE' for name in missing)}")
     if "instruction" in parameters:
-        given["instruction"] = _instruction(dtype, other, accumulator, architecture, family)
+        arguments["instruction"] = _instruction(dtype, right, accumulator, architecture, family)
     try:
-        return make(k, (dtype, other), **given)
+        return make(k, (dtype, right), **arguments)
     except DescriptorError as error:
         raise InputError(str(error)) from None
 
@@ -95,12 +102,16 @@ def _value(text: str) -> object:
 
 
 def _instruction(left: str, right: str, accumulator: str, architecture: str | None, family: str | None) -> Instruction:
-    """The largest instruction of an architecture that takes the types, of the family if one is given."""
+    """Return the instruction of an architecture that takes these types, the one of largest k, of `family` if given."""
     units = registry.default().matrix_units.values()
     architectures = sorted({row.architecture for row in units})
     if architecture is None or architecture not in architectures:
-        asked = "--arch ARCH names the matrix unit" if architecture is None else f"no plugin knows {architecture!r}"
-        raise InputError(f"{asked}; there are {', '.join(architectures) or 'none: install a plugin'}")
+        fault = (
+            "this plan runs on a matrix unit: name its architecture with --arch"
+            if architecture is None
+            else f"--arch: no installed plugin has matrix units of {architecture!r}"
+        )
+        raise InputError(f"{fault}; known architectures: {', '.join(architectures) or 'none, install a plugin'}")
     fitting = [
         row
         for row in units
@@ -110,16 +121,21 @@ def _instruction(left: str, right: str, accumulator: str, architecture: str | No
     if family is None:
         if len({row.arithmetic for row in fitting if row.k == max(each.k for each in fitting)}) > 1:
             raise InputError(
-                f"{architecture} takes {left} times {right} in {accumulator} by {', '.join(families)}, whose bits "
-                "differ: say which with --family"
+                f"{architecture} multiplies {left} by {right} in {accumulator} with {', '.join(families)}, whose bits "
+                "differ: choose one with --family"
             )
     else:
         fitting = [row for row in fitting if row.family == family]
     if not fitting:
         kinds = sorted({f"{row.left} times {row.right} in {row.result}" for row in units
                         if row.architecture == architecture and row.result in FLOAT_FORMATS})  # fmt: skip
-        by = f" by {family!r}, but by {', '.join(families)}" if families else f"; it has {', '.join(kinds)}"
-        raise InputError(f"{architecture} has no unit of {left} times {right} in {accumulator}{by}")
+        product = f"{left} times {right} in {accumulator}"
+        if families:
+            raise InputError(
+                f"--family: {architecture} has no instruction {family!r} for {product}; choose one of "
+                f"{', '.join(families)}"
+            )
+        raise InputError(f"{architecture} has no matrix unit for {product}; it has units for {', '.join(kinds)}")
     chosen = max(fitting, key=lambda row: (row.k, row.family != "fused", row.family))
     return Instruction(architecture=chosen.architecture, family=chosen.family, k=chosen.k)
 
@@ -128,33 +144,33 @@ def run(
     m: int, n: int, desc: GEMMDesc, element: str | None, width: int, as_json: bool, notes: tuple[str, ...] = (),
     svg: Path | None = None,
 ) -> None:  # fmt: skip
-    """Prints a descriptor of an (m, n) product, and draws it where `svg` says.  Raises InputError."""
+    """Print a descriptor of an (m, n) product, and draw its K axis into the file `svg`.  Raises InputError."""
     try:
         unit: MmaSpec | None = unit_of(desc, registry.default().matrix_units)
     except DescriptorError as error:
         raise InputError(str(error)) from None
-    row, column = (0, 0) if element is None else _place(element, m, n)
-    lines, drawn = words(desc, unit), picture(desc, width)
+    row, column = (0, 0) if element is None else _row_and_column(element, m, n)
+    lines, drawing = words(desc, unit), picture(desc, width)
     if svg is not None:
         try:
             svg.write_text(to_svg(desc, f"({m}, {desc.k}) times ({desc.k}, {n})"), encoding="utf-8")
         except OSError as error:
-            raise InputError(f"--svg {svg}: it cannot be written ({error.strerror})") from None
+            raise InputError(f"--svg {svg}: cannot be written ({error.strerror})") from None
     if as_json:
         print_json({
             "m": m, "n": n, "k": desc.k, "descriptor": desc.model_dump(mode="json", exclude_defaults=True),
-            "text": desc.to_text(), "words": lines, "picture": drawn, **({"notes": list(notes)} if notes else {}),
+            "text": desc.to_text(), "words": lines, "picture": drawing, **({"notes": list(notes)} if notes else {}),
         })  # fmt: skip
         return
-    alike = (
-        "every element of C is computed alike"
+    elements = (
+        "every element of C is computed in the same way"
         if desc.iteration_rotation is None
-        else "tiles of C differ in their turns"
+        else "the order of iterations depends on the tile of C"
     )
-    typer.echo(f"({m}, {desc.k}) times ({desc.k}, {n}); {alike}.")
+    typer.echo(f"({m}, {desc.k}) times ({desc.k}, {n}); {elements}.")
     for line in lines:
         typer.echo(line)
-    typer.echo("\n" + "\n".join(drawn) + "\n")
+    typer.echo("\n" + "\n".join(drawing) + "\n")
     typer.echo(desc.to_text())
     for note in notes:
         typer.echo(note)
@@ -163,78 +179,92 @@ def run(
         typer.echo(render(gemm_tree(desc, row, column, n)), nl=False)
 
 
-def _place(element: str, m: int, n: int) -> tuple[int, int]:
+def _row_and_column(element: str, m: int, n: int) -> tuple[int, int]:
     try:
         row, column = (int(each) for each in element.split(","))
     except ValueError:
         raise InputError(f"--element {element}: give a row and a column, as in --element 0,0") from None
     if not (0 <= row < m and 0 <= column < n):
-        raise InputError(f"--element {element}: C is ({m}, {n})")
+        raise InputError(f"--element {element}: C has {m} rows and {n} columns, counted from 0")
     return row, column
 
 
 def command(
     sizes: list[int] = typer.Argument(metavar="M N K", min=1, help="A is (M, K), B is (K, N)."),  # noqa: B008
     dtype: str = typer.Option("fp16", "--dtype", help="The operands' type: fp16, bf16, tf32, e4m3, fp32, ..."),
-    right: str | None = typer.Option(None, "--right-dtype", help="B's type, where it is another."),
-    output: str | None = typer.Option(None, "--out-dtype", help="The output's type; by default the operands'."),
+    right: str | None = typer.Option(None, "--right-dtype", help="The type of B; by default that of A."),
+    output: str | None = typer.Option(None, "--out-dtype", help="The output's type; by default the operands' type."),
     accumulator: str = typer.Option("fp32", "--accumulator", help="The accumulator's type."),
-    architecture: str | None = typer.Option(None, "--arch", metavar="ARCH", help="Whose matrix unit."),
-    family: str | None = typer.Option(None, "--family", help="Which of its instructions, where their bits differ."),
-    plan: str = typer.Option("single-pass", "--plan", help=f"One of {', '.join(PLANS)}."),
-    settings: list[str] = typer.Option([], "--with", metavar="NAME=VALUE", help="What the plan takes, as slices=4."),  # noqa: B008
-    line: str | None = typer.Option(None, "--desc", metavar="TEXT", help="A descriptor's own line, instead of a plan."),
-    element: str | None = typer.Option(None, "--element", metavar="ROW,COLUMN", help="Print this element's tree too."),
+    architecture: str | None = typer.Option(None, "--arch", metavar="ARCH", help="The matrix unit's architecture."),
+    family: str | None = typer.Option(
+        None, "--family", help="The matrix instruction, where the architecture has several of different bits."
+    ),
+    plan: str = typer.Option("single-pass", "--plan", help=f"The algorithm: one of {', '.join(PLANS)}."),
+    settings: list[str] = typer.Option(  # noqa: B008
+        [], "--with", metavar="NAME=VALUE", help="A parameter of the plan, such as slices=4."
+    ),
+    line: str | None = typer.Option(
+        None, "--desc", metavar="TEXT", help="The text of a descriptor, instead of a plan."
+    ),
+    element: str | None = typer.Option(
+        None, "--element", metavar="ROW,COLUMN", help="Also print the dependence tree of this element of C."
+    ),
     library: str | None = typer.Option(
-        None, "--library", metavar="NAME:VERSION", help="What a version of a library runs."
+        None, "--library", metavar="NAME:VERSION", help="Explain what this version of a library runs."
     ),
     configuration: list[str] = typer.Option(  # noqa: B008
-        [], "--config", metavar="NAME=NUMBER", help="With --library: the library's algorithm configuration; JSON too."
+        [],
+        "--config",
+        metavar="NAME=NUMBER",
+        help="With --library: the library's algorithm configuration; a JSON object is accepted too.",
     ),
     transposes: str | None = typer.Option(
-        None, "--transposes", help="With --library: how A and B lie, NN, NT, TN or TT."
+        None, "--transposes", help="With --library: the layouts of A and B, NN, NT, TN or TT."
     ),
     records: Path = typer.Option(  # noqa: B008
-        Path("records"), "--records", metavar="FOLDER", help="With --library and no --config: where recorded ones are."
+        Path("records"),
+        "--records",
+        metavar="FOLDER",
+        help="With --library and without --config: the folder of recorded configurations.",
     ),
-    svg: Path | None = typer.Option(None, "--svg", metavar="FILE", help="Draw the K axis into this file too."),  # noqa: B008
-    width: int = typer.Option(72, "--width", min=40, max=400, help="Characters of the picture."),
+    svg: Path | None = typer.Option(None, "--svg", metavar="FILE", help="Also draw the K axis into this SVG file."),  # noqa: B008
+    width: int = typer.Option(72, "--width", min=40, max=400, help="The width of the picture in characters."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Explain the bits of a matrix product: its descriptor in words, and a picture of the K axis.  No GPU is needed.
+    """Explain the bits of a matrix product.
 
-    Exit status: 0 explained, 2 something is wrong in an argument.
+    The output is the product's descriptor in words and a picture of the K axis.  No GPU is needed.
+
+    Exit status: 0 explained, 2 an argument is wrong.
     """
-    from bitwise_core.cli.common import as_errors
-
     with as_errors():
         if len(sizes) != 3:
-            raise InputError(f"give three sizes, M N K, not {len(sizes)}")
+            raise InputError(f"give three sizes, M N K; {len(sizes)} are given")
         m, n, k = sizes
         notes: tuple[str, ...] = ()
         if library is not None:
             if line is not None or settings or plan != "single-pass":
-                raise InputError("--library says itself what is computed: leave --plan, --with and --desc out")
+                raise InputError("--library determines what is computed: omit --plan, --with and --desc")
             folder = records if records.is_dir() else None
-            found = library_descriptors.described(
+            found = library_descriptors.explain_product(
                 library, architecture, (m, n, k), (dtype, right or dtype), output, transposes, configuration, folder
             )
             assert isinstance(found.desc, GEMMDesc)
             desc, notes = found.desc, found.notes
         elif configuration:
-            raise InputError("--config is the configuration of a library: name it with --library")
+            raise InputError("--config is the algorithm configuration of a library: name the library with --library")
         elif line is None:
             desc = describe(k, dtype, right, architecture, family, plan, settings, output, accumulator)
         else:
-            desc = _written(line, k)
+            desc = _parsed(line, k)
         run(m, n, desc, element, width, as_json, notes, svg)
 
 
-def _written(line: str, k: int) -> GEMMDesc:
+def _parsed(line: str, k: int) -> GEMMDesc:
     try:
         desc = GEMMDesc.from_text(line)
     except DescriptorError as error:
         raise InputError(str(error)) from None
     if desc.k != k:
-        raise InputError(f"the descriptor is of k = {desc.k}, and K is {k}: make them one")
+        raise InputError(f"--desc: the descriptor has k = {desc.k}, and K is {k}: give the same number")
     return desc

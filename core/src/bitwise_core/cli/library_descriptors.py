@@ -1,4 +1,4 @@
-"""The descriptor of what a library runs, asked for on the command line without a device."""
+"""The descriptor of what a library runs for a product, found without a device, for `bitwise gemm --library`."""
 
 from __future__ import annotations
 
@@ -17,34 +17,37 @@ from bitwise_core.plugins.profiles import ExplainableProfile, Explanation, NotCo
 _EIGHT_BITS = frozenset({"e4m3", "e5m2"})
 
 
-def described(
+def explain_product(
     library: str, architecture: str | None, sizes: tuple[int, int, int], dtypes: tuple[str, str], output: str | None,
     transposes: str | None, configuration: Iterable[str], records: Path | None,
 ) -> Explanation:  # fmt: skip
-    """What a library `NAME:VERSION` runs for a product on an architecture.  Raises InputError.
+    """Return what a library `NAME:VERSION` runs for a product on an architecture.  Raises InputError.
 
-    Operands of 8 bits lie NT and give bf16, where nothing else is said; others lie NN and give their own type.
+    `sizes` are m, n and k.  The layouts (`transposes`) and the output's type are by default NT and bf16 for 8-bit
+    operands, NN and the operands' type for others.
     """
     profile = _profile(library, architecture)
     narrow = dtypes[0] in _EIGHT_BITS
     letters = transposes or ("NT" if narrow else "NN")
     if len(letters) != 2 or set(letters) - {"N", "T"}:
-        raise InputError(f"--transposes: {letters!r} is none of NN, NT, TN and TT")
+        raise InputError(f"--transposes: {letters!r} is not a pair of layouts: give NN, NT, TN or TT")
     m, n, k = sizes
     for each in (*dtypes, *([output] if output else [])):
         if each not in FLOAT_FORMATS:
-            raise InputError(f"there is no floating-point type {each!r}; there are {', '.join(FLOAT_FORMATS)}")
-    given = _configuration(configuration)
+            raise InputError(f"there is no floating-point type {each!r}; choose one of {', '.join(FLOAT_FORMATS)}")
+    settings = _configuration(configuration)
     try:
         problem = GEMMProblem(
             m=m, n=n, k=k, a=dtypes[0], b=dtypes[1], out=output or ("bf16" if narrow else dtypes[0]),
             transpose_a=letters[0] == "T", transpose_b=letters[1] == "T",
         )  # fmt: skip
-        found = profile.explained(problem, given, records)
+        found = profile.explain(problem, settings, records)
     except (DescriptorError, NotCovered) as error:
         raise InputError(str(error)) from None
     if not isinstance(found.desc, GEMMDesc):
-        raise InputError(f"{library} describes this product by a {type(found.desc).__name__}, which is not drawn")
+        raise InputError(
+            f"{library} computes this product as a {type(found.desc).__name__}; only a GEMMDesc can be explained here"
+        )
     return found
 
 
@@ -52,30 +55,33 @@ def _profile(library: str, architecture: str | None) -> ExplainableProfile:
     name, _, version = library.partition(":")
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
-    there = f"there are {known}" if known else "no installed plugin knows a library's products"
+    available = f"available: {known}" if known else "no installed plugin has measurements of a library"
     if not version or architecture is None:
-        raise InputError(f"--library takes a library and its version, and --arch where it runs: {there}")
+        raise InputError(f"--library takes NAME:VERSION and needs the architecture, --arch; {available}")
     for each in profiles:
         if (each.library, each.version, each.architecture) == (name, version, architecture):
             return each
-    raise InputError(f"{name} {version} on {architecture} is not measured: {there}")
+    raise InputError(f"--library: {name} {version} on {architecture} has not been measured; {available}")
 
 
-def _configuration(given: Iterable[str]) -> dict[str, Any] | None:
-    """NAME=VALUE pairs, separated by commas or given one by one, or an object of JSON; None where nothing is given."""
+def _configuration(options: Iterable[str]) -> dict[str, Any] | None:
+    """Return the configuration in --config options: NAME=NUMBER pairs separated by commas, or JSON objects.
+
+    None where there is no option.  Raises InputError.
+    """
     found: dict[str, Any] = {}
-    several = list(given)
-    for text in several:
+    texts = list(options)
+    for text in texts:
         if text.lstrip().startswith("{"):
             try:
                 content = json.loads(text)
             except ValueError as error:
-                raise InputError(f"--config: this is no JSON ({error})") from None
+                raise InputError(f"--config: this is not JSON ({error})") from None
             found |= content
             continue
         for pair in filter(None, (each.strip() for each in text.split(","))):
             name, separator, value = pair.partition("=")
             if not separator or not value.strip().isdecimal():
-                raise InputError(f"--config {pair}: give NAME=NUMBER pairs, as algorithm=66, or an object of JSON")
+                raise InputError(f"--config {pair}: give NAME=NUMBER pairs, such as algorithm=66, or a JSON object")
             found[name.strip()] = int(value)
-    return found if several else None
+    return found if texts else None

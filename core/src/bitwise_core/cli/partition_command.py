@@ -18,7 +18,7 @@ from bitwise_core.checker.kernel_files import InputError, extensions, read_folde
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.verdicts import COMMON_NOTES
-from bitwise_core.checker.worker_pool import Progress as Report
+from bitwise_core.checker.worker_pool import Progress as ProgressCallback
 from bitwise_core.cli.common import print_json
 from bitwise_core.plugins import registry
 
@@ -26,21 +26,21 @@ from bitwise_core.plugins import registry
 def run(
     path: Path, target: str | None, options: Options, workers: int | None, as_json: bool, html: Path | None
 ) -> None:
-    """Partitions a folder and prints the classes.  Raises InputError."""
+    """Partition a folder and print the classes.  Raises InputError."""
     plugins = registry.default()
     folder = read_folder(path, extensions(plugins.arches.values()))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
     arch, sources = resolve_targets(folder.sources, plugins, target)
-    with progress("reading kernels") as advance:
+    with progress("analysing kernels") as advance:
         found = partition_of(sources, arch.name, options, workers=workers, progress=advance)
-    wrong = [result.unknown or result.name for result in found.results if result.malformed]
-    if wrong:
-        raise InputError(*wrong)
+    malformed = [result.unknown or result.name for result in found.results if result.malformed]
+    if malformed:
+        raise InputError(*malformed)
     if html is not None:
         title = path.resolve().name
-        part = report.section(found, sources, arch, options, title, folder.configurations)
-        write_report(html, report.render(f"bitwise: {title}", [part]))
+        section = report.section(found, sources, arch, options, title, folder.configurations)
+        write_report(html, report.render(f"bitwise: {title}", [section]))
     if as_json:
         print_json({**found.as_json(), "target": ", ".join(targets_of(sources, arch))})
     else:
@@ -48,16 +48,16 @@ def run(
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Report | None]:
-    """A progress bar on a terminal's standard error; nothing where that is no terminal."""
+def progress(description: str) -> Iterator[ProgressCallback | None]:
+    """Show a progress bar where standard error is a terminal, and provide its callback; elsewhere provide None."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # The bar has no thread of its own: worker processes are forked beside it.
+    # No refresh thread: worker processes are forked while the bar is shown.
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(description, total=None)
 
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, refresh=True)
@@ -66,15 +66,15 @@ def progress(what: str) -> Iterator[Report | None]:
 
 
 def write_report(path: Path, page: str) -> None:
-    """Writes a page.  Raises InputError."""
+    """Write a page to a file.  Raises InputError."""
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        raise InputError(f"--html {path}: cannot be written ({error.strerror})") from None
 
 
 def show(found: Partition, options: Options, console: Console) -> None:
-    """Prints the classes, the kernels that could not be read with their reasons, and what the proofs rest on."""
+    """Print the classes, the Unknown kernels with their reasons, and the assumptions of the proofs."""
     proved = [each for each in found.classes if each[0] not in found.unknown]
     table = Table(title=None, header_style="bold", show_lines=len(proved) > 1)
     table.add_column("class", justify="right")
@@ -87,7 +87,7 @@ def show(found: Partition, options: Options, console: Console) -> None:
     if found.unknown:
         table = Table(header_style="bold")
         table.add_column("unknown", overflow="fold")
-        table.add_column("why, so it is merged with nothing", overflow="fold")
+        table.add_column("reason; it is merged with no other kernel", overflow="fold")
         for name, reason in found.unknown.items():
             table.add_row(escape(name), escape(reason))
         console.print(table)

@@ -1,4 +1,4 @@
-"""Commands that other distributions add: Typer applications of the entry-point group `bitwise.commands`."""
+"""Commands that other distributions add, as Typer applications in the entry-point group `bitwise.commands`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ GROUP = "bitwise.commands"
 
 
 def add_commands(app: typer.Typer, found: tuple[EntryPoint, ...] | None = None) -> None:
-    """Adds every application of the group to `app`, under its entry point's name, in order of the names.
+    """Add every application of the group to `app`, under its entry point's name, in order of the names.
 
-    One that cannot be loaded says so when it is called, and stops no other command.  A name that is already taken,
-    by a command of `app` or by another distribution, keeps its first meaning.
+    `found` are the entry points, by default the installed ones.  A command that cannot be loaded reports the reason
+    when it is called and does not affect other commands.  An entry point is ignored where a command of `app` or of
+    another distribution already has its name.
     """
     taken = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     taken |= {group.name for group in app.registered_groups if group.name}
@@ -29,16 +30,16 @@ def add_commands(app: typer.Typer, found: tuple[EntryPoint, ...] | None = None) 
 
 
 def _load(entry: EntryPoint) -> typer.Typer | str:
-    """The application, or why there is none."""
+    """Return the application, or the reason why it cannot be loaded."""
     try:
         loaded = entry.load()
-    except Exception as error:  # whatever a stranger's module raises is that distribution's failure
+    except Exception as error:  # a third-party module may raise anything
         return f"{type(error).__name__}: {error}"
-    return loaded if isinstance(loaded, typer.Typer) else f"{entry.value} is no Typer application"
+    return loaded if isinstance(loaded, typer.Typer) else f"{entry.value} is not a Typer application"
 
 
 def _add_broken(app: typer.Typer, entry: EntryPoint, reason: str) -> None:
-    """Adds a command that says why the real one is not there."""
+    """Add a command that reports why the entry point's command cannot be loaded."""
     distribution = entry.dist.name if entry.dist else "an unknown distribution"
 
     @app.command(

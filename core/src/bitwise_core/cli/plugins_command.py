@@ -10,7 +10,7 @@ from bitwise_core.plugins import registry
 
 
 def run(as_json: bool) -> None:
-    """Lists the plugins.  Raises DuplicateNameError, UnknownPluginError."""
+    """Print the installed plugins.  Raises DuplicateNameError, UnknownPluginError."""
     found = registry.default()
     if as_json:
         print_json(
@@ -40,17 +40,19 @@ def run(as_json: bool) -> None:
         return
     console = Console(highlight=False)
     if not found.plugins and not found.broken:
-        console.print("No plugin is installed; an architecture's plugin brings its instructions.")
+        console.print(
+            "No plugin is installed, so no architecture is known: install one, as in pip install bitwise-VENDOR."
+        )
         return
     table = Table(box=None, header_style="bold")
     for title in ("plugin", "distribution", "architectures", "matrix units", "profiles", "launchers", "patch sets"):
         table.add_column(title)
     for plugin in found.plugins:
-        kinds = (plugin.arches, plugin.profiles, plugin.launchers, plugin.patchsets)
-        listed = [", ".join(each.name for each in kind) or "-" for kind in kinds]
-        # Rows are many: the table counts them, and --json lists them.
-        listed.insert(1, str(len(plugin.matrix_units) or "-"))
-        table.add_row(plugin.name, f"{plugin.distribution} {plugin.version}", *listed)
+        provided = (plugin.arches, plugin.profiles, plugin.launchers, plugin.patchsets)
+        cells = [", ".join(each.name for each in kind) or "-" for kind in provided]
+        # A plugin has many matrix units: the table counts them, and --json lists them.
+        cells.insert(1, str(len(plugin.matrix_units) or "-"))
+        table.add_row(plugin.name, f"{plugin.distribution} {plugin.version}", *cells)
     console.print(table)
     for broken in found.broken:
         console.print(f"could not be loaded: {broken}", style="yellow", markup=False)

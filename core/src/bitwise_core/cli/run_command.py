@@ -11,27 +11,25 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, prepare
 from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.buffer_files import read_buffers, write_buffers
-from bitwise_core.cli.common import kernels, print_json
+from bitwise_core.cli.common import UNKNOWN, kernels, print_json
 from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.execution.values.symbolic_vector import Array
 
-UNKNOWN = 3
-
 
 def run(
     kernel: str, inputs: Path, out: Path, manifest: Path | None, entry: str | None, target: str | None,
     options: Options, as_json: bool,
 ) -> int:  # fmt: skip
-    """Runs a kernel on the arrays of a file, writes what it leaves in every buffer, and gives the exit status.
+    """Run a kernel on the arrays of a file, write every buffer after the launch, and return the exit status.
 
     Raises InputError.
     """
     (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
     if source.launch is None:
-        raise InputError(f"{source.name}: has no launch; a kernel is run for the launch of a manifest: give --manifest")
+        raise InputError(f"{source.name}: has no launch; a kernel is run for one launch: give --manifest")
     before = read_buffers(inputs, source.launch)
     try:
         prepared = prepare(source, arch, options)
@@ -39,12 +37,12 @@ def run(
     except (AssemblyError, ManifestError) as error:
         raise InputError(str(error) if isinstance(error, AssemblyError) else f"{source.name}: {error}") from None
     except Unsupported as error:
-        typer.echo(f"bitwise: {source.name} is not run: {error}", err=True)
+        typer.echo(f"bitwise: {source.name} cannot be run: {error}", err=True)
         return UNKNOWN
-    found = arrays_of(done.after, before, source.launch)
-    write_buffers(out, found)
+    after = arrays_of(done.after, before, source.launch)
+    write_buffers(out, after)
     kinds = element_types([source.launch])
-    changed = {name: _changed(done.after[name], old, before[name]) for name, old in buffer_bytes(before).items()}
+    changed = {name: _count_changed(done.after[name], old, before[name]) for name, old in buffer_bytes(before).items()}
     notes = (*prepared.notes, *done.notes)
     if as_json:
         buffers = {
@@ -54,17 +52,18 @@ def run(
                 "elements": array.size,
                 "changed": changed[name],
             }
-            for name, array in found.items()
+            for name, array in after.items()
         }
         print_json({"kernel": source.name, "out": str(out), "buffers": buffers, "notes": notes})
         return 0
-    for name, array in found.items():
-        typer.echo(f"{name}: {array.size} x {kinds[name].name or array.dtype.name}, {changed[name]} changed")
+    for name, array in after.items():
+        kind = kinds[name].name or array.dtype.name
+        typer.echo(f"{name}: {array.size} elements of {kind}, {changed[name]} of them changed")
     for note in notes:
         typer.echo(f"note: {note}")
     return 0
 
 
-def _changed(after: Array, before: Array, array: Array) -> int:
-    """How many elements are not what they were."""
+def _count_changed(after: Array, before: Array, array: Array) -> int:
+    """Return how many elements the launch changed; `array` gives the size of an element in bytes."""
     return int(np.count_nonzero((after != before).reshape(-1, array.dtype.itemsize).any(axis=1)))

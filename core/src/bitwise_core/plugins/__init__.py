@@ -1,1 +1,1 @@
-"""What plugins provide: hook specifications, the registry, library profiles and launchers."""
+"""The plugin interface: hook specifications, the registry, library profiles and launchers."""

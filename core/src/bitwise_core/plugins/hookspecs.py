@@ -1,6 +1,6 @@
-"""The hooks of the entry-point group `bitwise`, and nothing else.
+"""The hook specifications of the entry-point group `bitwise`.
 
-A plugin is a module named by an entry point of that group. It implements any of these hooks with `hookimpl`:
+A plugin is a module named by an entry point of that group. It implements some of these hooks with `hookimpl`:
 
     from bitwise_core.plugins.hookspecs import hookimpl
 
@@ -8,9 +8,9 @@ A plugin is a module named by an entry point of that group. It implements any of
     def bitwise_arches():
         return [TOY]
 
-Every hook collects: it takes nothing, returns an iterable, and what all plugins return is put together. Whatever is
-handed over has a `name`, unique among its kind. A hook is called once, when plugins are loaded, and should only return
-what the plugin's modules define: no compilation, no device, no optional dependency.
+Every hook takes no arguments and returns an iterable; the results of all plugins are combined. Each item has a `name`
+that is unique among its kind. A hook is called once, when plugins are loaded. It should only return objects that the
+plugin's modules define, without compiling, using a device or importing an optional dependency.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class Named(Protocol):
-    """What every hook hands over: a record with a name that is unique among its kind."""
+    """An item that a hook returns: it has a name that is unique among its kind."""
 
     @property
     def name(self) -> str:
-        """The name it is asked for by."""
+        """The name by which the item is looked up."""
         ...
 
 
 @hookspec
 def bitwise_arches() -> Iterable[Arch]:
-    """Return the architectures that this plugin models: how to parse and what each instruction means."""
+    """Return the architectures that this plugin models: parsers and the semantics of their instructions."""
     raise NotImplementedError
 
 
 @hookspec
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
-    """Return the rows of matrix units that this plugin knows: which bits one native step of each instruction has."""
+    """Return the matrix units that this plugin models: the exact arithmetic of one native step of an instruction."""
     raise NotImplementedError
 
 
 @hookspec
 def bitwise_profiles() -> Iterable[Profile]:
-    """Return what is known of a library's kernels: from version, architecture and configuration to a descriptor."""
+    """Return the profiles of libraries: descriptors of their kernels by version, architecture and configuration."""
     raise NotImplementedError
 
 
 @hookspec
 def bitwise_launchers() -> Iterable[Launcher]:
-    """Return the launchers that run a descriptor on a device and give back its bytes."""
+    """Return the launchers that run a descriptor on a device and return the output's bytes."""
     raise NotImplementedError
 
 
 @hookspec
 def bitwise_patchsets() -> Iterable[Named]:
-    """Return the sets of patches that pin a compiler's or a library's bits."""
+    """Return the patch sets that pin the bits of a compiler or a library."""
     raise NotImplementedError

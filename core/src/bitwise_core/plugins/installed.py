@@ -1,4 +1,4 @@
-"""Descriptors evaluated with what the installed plugins hand over."""
+"""Evaluation of descriptors with the matrix units and functions of the installed plugins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bitwise_core.plugins import registry
 
 
 def evaluate(desc: Record, *operands: npt.ArrayLike, **options: Any) -> Bits:
-    """The output's patterns; operands and options are those of `bitwise_core.descriptors.evaluation.evaluate`.
+    """Return the output's bit patterns, as `bitwise_core.descriptors.evaluation.evaluate` does.
 
     Raises DescriptorError.
     """

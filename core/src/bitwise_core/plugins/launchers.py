@@ -1,4 +1,4 @@
-"""What a plugin hands over to run descriptors on a device."""
+"""Launchers: the interface of plugins that run descriptors on a device."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ class Launcher(Protocol):
         """Its name, unique among launchers."""
 
     def missing(self) -> str | None:
-        """What this machine lacks for it to run, as the end of a sentence; None where it can run."""
+        """Return what this machine lacks to run it, as the end of a sentence; None where it can run."""
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
-        """The output's patterns, those of `descriptors.evaluation.evaluate(desc, *operands)`, from the device.
+        """Run a descriptor on the device and return the output's bit patterns, those of `evaluate(desc, *operands)`.
 
-        Raises DescriptorError for a descriptor that it does not run.
+        Raises DescriptorError for a descriptor that it does not support.
         """
 
 
 @runtime_checkable
 class ProductLauncher(Launcher, Protocol):
-    """A launcher that takes tensors on its device."""
+    """A launcher that computes matrix products of tensors on its device."""
 
     def serves(self, desc: Record, device: Any) -> bool:
-        """Whether it runs this descriptor on this device, a `torch.device`."""
+        """Return whether it supports this descriptor on this device, a `torch.device`."""
 
     def product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
-        """out = a b in the bits of the descriptor, on the device's current stream.
+        """Compute out = a b with the bits of the descriptor, on the device's current stream.
 
-        Raises DescriptorError for a descriptor that it does not run.
+        Raises DescriptorError for a descriptor that it does not support.
         """
 
 
 @runtime_checkable
 class TunableLauncher(ProductLauncher, Protocol):
-    """A launcher with several ways to run a descriptor, all of the same bits."""
+    """A launcher with several kernel configurations for a descriptor, all of the same bits."""
 
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
-        """Measures up to `most` ways to run out = a b, and takes the fastest from now on.
+        """Measure at most `most` kernel configurations for out = a b, and use the fastest one from now on.
 
-        Returns its name, and the seconds of a launch.  It is kept in `path`, or in a file of the launcher's own.  `out`
-        is overwritten.  Raises DescriptorError for a descriptor that it does not run, and RuntimeError where two ways
-        return different bytes.
+        Return its name and the time of a launch in seconds.  It is stored in the file `path`, or in the launcher's
+        default file.  `out` is overwritten.  Raises DescriptorError for a descriptor that it does not support, and
+        RuntimeError where two configurations return different bytes.
         """

@@ -1,4 +1,4 @@
-"""What a plugin hands over of a library's kernels."""
+"""Library profiles: the interface of plugins that describe the kernels of a library."""
 
 from __future__ import annotations
 
@@ -12,72 +12,75 @@ from bitwise_core.descriptors.problem import GEMMProblem
 
 
 class Profile(Protocol):
-    """What is known of the kernels of one library."""
+    """The descriptors of one library's kernels."""
 
     @property
     def name(self) -> str:
         """Its name, unique among profiles."""
 
     def describe(self, configuration: Mapping[str, Any]) -> Descriptor | None:
-        """The descriptor whose bits the library returns in a configuration (version, architecture, algorithm, ...).
+        """Return the descriptor whose bits the library returns in a configuration (version, architecture, ...).
 
-        None where it is not known: for a key that the profile does not know or does not find, and for a value that
-        it has no row for.  A guess is never returned.
+        None where it is not known: for a missing or unknown key, and for a value that was not measured.  A guess is
+        never returned.
         """
 
 
 class NotCovered(ValueError):
-    """What is asked of a library has no descriptor: the message names the key, and says what is missing."""
+    """A product of a library without a descriptor; the message names the product's key and what is missing."""
 
 
 @runtime_checkable
 class ProductProfile(Profile, Protocol):
-    """A profile that knows what its library does for a matrix product of tensors on a device."""
+    """A profile that describes its library's matrix products of tensors on a device."""
 
     @property
     def library(self) -> str:
-        """The name that its library is asked for by; profiles of one library may share it, and answer alike."""
+        """The library's name; several profiles of one library have the same name and return the same descriptors."""
 
     def product(self, a: Any, b: Any, out: Any) -> Descriptor:
-        """The descriptor of what the library runs for out[m, n] = a[m, k] b[k, n], tensors as they lie on the device.
+        """Return the descriptor of what the library runs for out[m, n] = a[m, k] b[k, n] with these tensors.
 
-        The types, the strides and the alignment of all three, the device and the installed library belong to the
-        question.  Raises NotCovered.
+        It depends on the types, shapes, strides and alignment of all three, the device and the installed library.
+        Raises NotCovered.
         """
 
 
 @runtime_checkable
 class CacheableProfile(ProductProfile, Protocol):
-    """A profile that says quickly whether its answer is still the same."""
+    """A profile whose descriptors may be cached."""
 
-    def mark(self, a: Any, b: Any, out: Any) -> Hashable:
-        """What decides the answer of `product` beside types, shapes, strides and device.
+    def cache_token(self, a: Any, b: Any, out: Any) -> Hashable:
+        """Return a token of everything except types, shapes, strides and device that determines `product`.
 
-        Where these and the mark are those of an earlier answer, `product` would give that answer again.
+        Two calls with the same types, shapes, strides, device and token have the same descriptor.
         """
 
 
 @runtime_checkable
 class LockableProfile(ProductProfile, Protocol):
-    """A profile that is asked of problems without tensors, so that its answers can be written down."""
+    """A profile that describes problems without tensors, so that their descriptors can be locked."""
 
-    def answered(
+    def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
     ) -> Descriptor:  # fmt: skip
-        """The descriptor of what the library runs for a problem on a `torch.device`, the current one by default.
+        """Return the descriptor of what the library runs for a problem on a `torch.device`, by default the current one.
 
-        `alignment` is what the addresses of a, b and out are multiples of, in bytes; `library` the path of one to ask
-        instead of that which is loaded.  With the epilogue `bias` it is a BiasedProduct.  Raises NotCovered.
+        `alignment` is the alignment of the addresses of a, b and out in bytes.  `library` is the path of the library
+        to query, by default the loaded one.  With the epilogue `bias` the result is a BiasedGEMM.  Raises NotCovered.
         """
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
-        """The library, its version, the device, its driver and so on, by name.  Raises NotCovered without a device."""
+        """Return the library, its version, the device, its driver and so on, by name.
+
+        Raises NotCovered without a device.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A descriptor and where it comes from, a sentence each: the configuration's record, the rows it rests on."""
+    """A descriptor and its provenance as sentences: the record of the configuration, the measured rows."""
 
     desc: Descriptor
     notes: tuple[str, ...] = ()
@@ -85,21 +88,21 @@ class Explanation:
 
 @runtime_checkable
 class ExplainableProfile(ProductProfile, Protocol):
-    """A profile of one version on one architecture that says without a device what its library runs."""
+    """A profile of one library version on one architecture that needs no device."""
 
     @property
     def version(self) -> str:
-        """The library's version, as far as it decides: `13.1`."""
+        """The part of the library's version that determines its kernels, such as `13.1`."""
 
     @property
     def architecture(self) -> str:
-        """The architecture, as descriptors name it."""
+        """The name of the architecture in descriptors."""
 
-    def explained(
+    def explain(
         self, problem: GEMMProblem, configuration: Mapping[str, Any] | None, records: Path | None = None
     ) -> Explanation:
-        """The descriptor of what the library runs for a problem in an algorithm configuration, attributes by name.
+        """Return the descriptor of what the library runs for a problem in an algorithm configuration.
 
-        Without a configuration it is one that `records`, a folder, has of this very problem.  Raises NotCovered, with
-        what is missing and how it is found out.
+        `configuration` maps attributes to values; without it, a recorded one of this problem from the folder `records`
+        is used.  Raises NotCovered; the message says what is missing and how to measure it.
         """

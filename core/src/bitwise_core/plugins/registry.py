@@ -1,7 +1,7 @@
-"""Find the installed plugins and hold what they hand over.
+"""The registry of installed plugins and the items that they provide.
 
-A plugin that cannot be loaded never takes another down with it: it is kept in `Registry.broken`, with the distribution
-to blame, and becomes an error only when something that it may have brought is asked for.
+A plugin that cannot be loaded does not affect the others.  It is listed in `Registry.broken` with its distribution, and
+is reported in the error of a look-up that finds nothing.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ _log = logging.getLogger(__name__)
 
 
 class DuplicateNameError(BitwiseError, ValueError):
-    """Two distributions hand over the same name; the message names both and what to do."""
+    """Two distributions provide the same name; the message names both and says what to do."""
 
 
 class UnknownPluginError(BitwiseError, LookupError):
-    """A plugin was asked for by a name that no installed distribution offers."""
+    """No installed distribution provides a plugin of the requested name."""
 
 
 class UnknownMatrixUnitError(BitwiseError, KeyError):
-    """No loaded plugin has the row asked for; the message names the nearest ones, and the broken plugins."""
+    """No loaded plugin has the requested matrix unit; the message lists the nearest names and the broken plugins."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class UnknownArchError(BitwiseError, KeyError):
-    """No loaded plugin models the architecture asked for; the message lists those that are, and the broken plugins."""
+    """No loaded plugin models the requested architecture; the message lists the known ones and the broken plugins."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # KeyError would show the representation of the sentence
+        return str(self.args[0])  # KeyError would return the repr of the sentence
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenPlugin:
-    """A plugin that could not be loaded: its entry point, the distribution that offers it, and why."""
+    """A plugin that could not be loaded: its entry point, its distribution, and the reason."""
 
     name: str
     distribution: str
@@ -75,7 +75,7 @@ class BrokenPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin: its entry point, its distribution and version, its module, and what it handed over."""
+    """A loaded plugin: its entry point, its distribution and version, its module, and the items of its hooks."""
 
     name: str
     distribution: str
@@ -93,10 +93,10 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """What the loaded plugins handed over, in the order of their entry points' names.
+    """The items of the loaded plugins, in the order of the entry points' names.
 
-    `arches` maps an architecture's name to it, and `owners` to the distribution that models it; `matrix_units` maps
-    the name of a row to it.
+    `arches` maps the name of an architecture to its record, `owners` to its distribution; `matrix_units` maps names to
+    matrix units.
     """
 
     plugins: tuple[Plugin, ...]
@@ -117,42 +117,44 @@ class Registry:
             return self.arches[name]
         available = ", ".join(sorted(self.arches)) or "none; install the plugin of an architecture"
         sentence = f"no plugin models the architecture {name!r}; available: {available}"
-        if self.broken:
-            sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
-        raise UnknownArchError(sentence)
+        raise UnknownArchError(sentence + self._broken_sentence())
 
     @property
     def hardware(self) -> Hardware:
-        """The rows and functions of all plugins, with which descriptors are evaluated."""
+        """The matrix units and approximate functions of all plugins, for the evaluation of descriptors."""
         claims = (arch.bits for arch in self.arches.values())
         functions = {name: each for bits in claims if bits is not None for name, each in bits.functions.items()}
         return Hardware(self.matrix_units, MappingProxyType(functions))
 
     def matrix_unit(self, name: str) -> MmaSpec:
-        """Return the row of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""
+        """Return the matrix unit of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""
         if name in self.matrix_units:
             return self.matrix_units[name]
         near = get_close_matches(name, self.matrix_units, n=3, cutoff=0.0)
         listed = ", ".join(near) or "there are none; install the plugin of an architecture"
-        sentence = f"no plugin has a matrix unit {name!r}; the nearest: {listed}"
-        if self.broken:
-            sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
-        raise UnknownMatrixUnitError(sentence)
+        raise UnknownMatrixUnitError(
+            f"no plugin has a matrix unit {name!r}; the nearest: {listed}{self._broken_sentence()}"
+        )
+
+    def _broken_sentence(self) -> str:
+        """Return the end of a sentence that lists the broken plugins, empty if there are none."""
+        return "; plugins that could not be loaded: " + "; ".join(map(str, self.broken)) if self.broken else ""
 
 
 def load(names: Iterable[str] | None = None) -> Registry:
-    """Load the plugins of the entry points called `names`; of all installed ones without it.
+    """Load the plugins of the entry points `names`, by default of all installed ones, and return the registry.
 
-    Without `names` the environment variable BITWISE_PLUGINS decides, a comma-separated list of such names; an empty
-    list loads no plugin.  Raises UnknownPluginError for a name that is not installed and DuplicateNameError where two
-    distributions hand over the same name.  A plugin that fails to load raises nothing: it is in `Registry.broken`.
+    Without `names`, the environment variable BITWISE_PLUGINS may restrict them: a comma-separated list of names, of
+    which an empty one loads no plugin.  Raises UnknownPluginError for a name that is not installed and
+    DuplicateNameError where two distributions provide the same name.  A plugin that fails to load raises nothing and is
+    listed in `Registry.broken`.
     """
     loaded: list[Plugin] = []
     broken: list[BrokenPlugin] = []
     for entry_point in _select(names):
         try:
             loaded.append(_load_plugin(entry_point))
-        except Exception as error:  # whatever a stranger's module raises is that plugin's failure
+        except Exception as error:  # a third-party module may raise anything
             _log.debug("plugin %s failed to load", entry_point.name, exc_info=True)
             reason = f"{type(error).__name__}: {error}"
             broken.append(BrokenPlugin(entry_point.name, _distribution(entry_point), reason))
@@ -175,19 +177,19 @@ def load(names: Iterable[str] | None = None) -> Registry:
 
 @cache
 def default() -> Registry:
-    """Return the registry of the installed plugins, loaded once for the process."""
+    """Return the registry of the installed plugins, which is loaded once in a process."""
     return load()
 
 
 def _select(names: Iterable[str] | None) -> list[EntryPoint]:
-    """Return the installed entry points asked for, in order of their names.
+    """Return the requested entry points, sorted by name.
 
     Raises UnknownPluginError for a name that is not installed, DuplicateNameError for one that is installed twice.
     """
     installed = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: (found.name, _distribution(found)))
-    asked_by = "the caller asks for"
+    origin = "the caller requests"
     if names is None and RESTRICT_VARIABLE in os.environ:
-        asked_by = f"{RESTRICT_VARIABLE} names"
+        origin = f"{RESTRICT_VARIABLE} names"
         names = [name.strip() for name in os.environ[RESTRICT_VARIABLE].split(",") if name.strip()]
     if names is not None:
         wanted = set(names)
@@ -195,13 +197,14 @@ def _select(names: Iterable[str] | None) -> list[EntryPoint]:
         if missing:
             available = ", ".join(found.name for found in installed) or "none"
             raise UnknownPluginError(
-                f"{asked_by} plugins that are not installed: {', '.join(missing)}; installed: {available}"
+                f"{origin} plugins that are not installed: {', '.join(missing)}; installed plugins: {available}"
             )
         installed = [found for found in installed if found.name in wanted]
     for first, second in pairwise(installed):
         if first.name == second.name:
             raise DuplicateNameError(
-                f"{_distribution(first)} and {_distribution(second)} both offer a plugin {first.name!r}; uninstall one"
+                f"{_distribution(first)} and {_distribution(second)} both provide a plugin {first.name!r}; "
+                f"uninstall one"
             )
     return installed
 
@@ -230,7 +233,7 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
 
 
 def _checked(hook: str, returned: Iterable[Iterable[NamedT]]) -> tuple[NamedT, ...]:
-    """Return what one plugin's hook handed over.  Raises TypeError for anything without a name of its own."""
+    """Return the items of one plugin's hook.  Raises TypeError for an item without a name and for a repeated name."""
     items = tuple(item for collected in returned for item in collected)
     names: set[str] = set()
     for item in items:
@@ -242,14 +245,14 @@ def _checked(hook: str, returned: Iterable[Iterable[NamedT]]) -> tuple[NamedT, .
     return items
 
 
-def _owners(kind: str, handed_over: Iterable[tuple[Plugin, tuple[Named, ...]]]) -> dict[str, str]:
-    """Return which distribution owns each name of one kind.  Raises DuplicateNameError."""
+def _owners(kind: str, provided: Iterable[tuple[Plugin, tuple[Named, ...]]]) -> dict[str, str]:
+    """Return the distribution of each name of one kind.  Raises DuplicateNameError."""
     owners: dict[str, str] = {}
-    for plugin, items in handed_over:
+    for plugin, items in provided:
         for item in items:
             if item.name in owners:
                 raise DuplicateNameError(
-                    f"{owners[item.name]} and {plugin.distribution} both hand over the {kind} {item.name!r}; "
+                    f"{owners[item.name]} and {plugin.distribution} both provide the {kind} {item.name!r}; "
                     f"uninstall one, or name the plugins to load in {RESTRICT_VARIABLE}"
                 )
             owners[item.name] = plugin.distribution
@@ -257,5 +260,5 @@ def _owners(kind: str, handed_over: Iterable[tuple[Plugin, tuple[Named, ...]]]) 
 
 
 def _distribution(entry_point: EntryPoint) -> str:
-    """Return the name of the distribution that offers an entry point."""
+    """Return the name of an entry point's distribution."""
     return entry_point.dist.name if entry_point.dist else "an unknown distribution"

@@ -1,8 +1,8 @@
-"""Numerical experiments on any callable: in which order it adds, read off its outputs alone."""
+"""Numerical probes of any callable: the order in which it adds, determined from its outputs."""
 
 from __future__ import annotations
 
-from bitwise_core.probing.accumulation_order import Revealed, reveal
+from bitwise_core.probing.accumulation_order import RevealedOrder, reveal
 from bitwise_core.probing.elimination import Elimination, eliminate
 from bitwise_core.probing.instrument import Instrument, ProbeError, product_instrument, reduction_instrument
 from bitwise_core.probing.summation_tree import SumTree
@@ -12,7 +12,7 @@ __all__ = [
     "Elimination",
     "Instrument",
     "ProbeError",
-    "Revealed",
+    "RevealedOrder",
     "SumTree",
     "TreeShape",
     "describe_shape",

@@ -1,9 +1,10 @@
-"""The order of a sum, from experiments alone.
+"""The summation tree of a callable, determined from its outputs.
 
-With +L and -L at two positions and r everywhere else, what is lost is what the smallest node over the two positions
-adds: the count of lost values is that node's size.  Adjacent pairs name every node of a tree that adds neighbours; any
-other tree follows from pairs with a common position, one round of experiments after another (the method is that of
-FPRev, https://github.com/peichenxie/FPRev).  Either is then held against fresh pairs.
+A probe has +L and -L at two positions and a small r at every other position.  The values r that are lost are those that
+the lowest common node of the two positions adds, so the number of lost values gives that node's size.  Adjacent pairs
+determine a tree in which every node adds a contiguous range.  Any other tree follows from pairs with a common position
+(a pivot), one round of probes after another.  The method is that of FPRev (https://github.com/peichenxie/FPRev).  The
+resulting tree is checked on held-out pairs.
 """
 
 from __future__ import annotations
@@ -15,151 +16,157 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.probing.instrument import MINUS, NOTHING, PLUS, SMALL, Codes, Instrument
-from bitwise_core.probing.summation_tree import Integers, SumTree, below, from_neighbours, in_order
+from bitwise_core.probing.summation_tree import Integers, SumTree, canonical_tree, descendants, from_neighbours
 
-Measure: TypeAlias = Callable[[Integers, Integers], Integers]
+MeasureSizes: TypeAlias = Callable[[Integers, Integers], Integers]
 
-CHECKS = 512
-"""Fresh pairs that a tree must foretell."""
+CHECKED_PAIRS = 512
+"""The number of held-out pairs whose sizes a tree must predict."""
 
 
 @dataclass(frozen=True)
-class Revealed:
-    """What the experiments say: a tree that foretold every fresh pair, or why there is none.
+class RevealedOrder:
+    """The result of the probes: a tree that predicted all held-out pairs, or the reasons why there is none.
 
-    `dropped` are positions that reach no output.  `walk` is which walk found the tree: `neighbours`, or `pivots` for
-    sums of others, which are tried where the first foretold a pair wrongly.
-    `open` holds sentences on what is not settled; the tree is None where there is one.
+    `dropped` are the positions that reach no output.  `method` is the method that found the tree: `neighbours`, or
+    `pivots`, which is tried where the first one fails; it is empty without a tree.  `unresolved` holds sentences on
+    what could not be determined; the tree is None where there is one.
     """
 
     tree: SumTree | None
     dropped: tuple[int, ...]
-    walk: str
-    open: tuple[str, ...]
+    method: str
+    unresolved: tuple[str, ...]
     probes: int
     launches: int
 
 
-class _Inconsistent(Exception):
-    """The experiments belong to no tree."""
+class _InconsistentProbes(Exception):
+    """The probes' results are those of no tree."""
 
 
-def reveal(subject: Instrument, seed: int = 0, walk: str | None = None) -> Revealed:
-    """The tree behind every output of a subject; `walk` allows one of the two walks only.
+def reveal(subject: Instrument, seed: int = 0, method: str | None = None) -> RevealedOrder:
+    """Determine the summation tree of every output of a subject.
 
-    Costs about 2 probes a position for a sum of neighbours and its logarithm more for any other; a probe of more
-    positions than the subject's capacity is made in several.
+    `method` restricts the search to `neighbours` or `pivots`.  For n positions, `neighbours` makes about 2 n probes and
+    `pivots` about n log n more.  A probe with more small values than the subject's capacity is split into several.
     """
     random = np.random.default_rng(seed)
 
-    def finish(tree: SumTree | None, dropped: Integers, how: str, *sentences: str) -> Revealed:
-        return Revealed(tree, tuple(dropped.tolist()), how, sentences, subject.probes, subject.launches)
+    def result(tree: SumTree | None, dropped: Integers, found_by: str, *sentences: str) -> RevealedOrder:
+        return RevealedOrder(tree, tuple(dropped.tolist()), found_by, sentences, subject.probes, subject.launches)
 
-    nothing = np.array([], dtype=np.int64)
-    taking_part, dropped = _taking_part(subject)
-    if taking_part is None:
-        return finish(None, nothing, "", "single small values do not come back as one count from every output")
-    if len(taking_part) < 3:
-        return finish(None, dropped, "", f"{len(taking_part)} positions reach the output; an order needs at least 3")
-    measure = _measure(subject, taking_part)
+    participating, dropped = _participating_positions(subject)
+    if participating is None:
+        return result(None, dropped, "", "a single small value does not return the same count in every output")
+    if len(participating) < 3:
+        return result(None, dropped, "", f"{len(participating)} positions reach the output; an order needs at least 3")
+    measure = _subtree_sizes(subject, participating)
     try:
-        adjacent = measure(taking_part[:-1], taking_part[1:])
+        adjacent = measure(participating[:-1], participating[1:])
         if (adjacent == 2).all():
-            return finish(
+            return result(
                 None, dropped, "",
                 "no small value is ever lost: the accumulator is wider than the values, or the sum is compensated",
             )  # fmt: skip
-        sentence = "the sums are not of neighbours"
-        if walk != "pivots":
-            tree = from_neighbours(taking_part, adjacent)
+        sentence = "not every partial sum is over a contiguous range"
+        if method != "pivots":
+            tree = from_neighbours(participating, adjacent)
             if tree is not None:
-                sentence = _checked(measure, tree, random)
+                sentence = _check_on_held_out_pairs(measure, tree, random)
                 if not sentence:
-                    return finish(tree, dropped, "neighbours")
-        if walk != "neighbours":
-            tree = _from_pivots(measure, taking_part, random)
-            sentence = _checked(measure, tree, random)
+                    return result(tree, dropped, "neighbours")
+        if method != "neighbours":
+            tree = _from_pivots(measure, participating, random)
+            sentence = _check_on_held_out_pairs(measure, tree, random)
             if not sentence:
-                return finish(tree, dropped, "pivots")
-    except _Inconsistent as error:
+                return result(tree, dropped, "pivots")
+    except _InconsistentProbes as error:
         sentence = str(error)
-    return finish(None, dropped, "", sentence)
+    return result(None, dropped, "", sentence)
 
 
-def _checked(measure: Measure, tree: SumTree, random: np.random.Generator) -> str:
-    """What is wrong with a tree, held against fresh pairs; nothing where it foretold all of them."""
-    first, second = _fresh_pairs(tree.leaves, random)
-    wrong = int((measure(first, second) != tree.joined(first, second)).sum())
-    return f"the tree foretold {len(first) - wrong} of {len(first)} fresh pairs only" if wrong else ""
+def _check_on_held_out_pairs(measure: MeasureSizes, tree: SumTree, random: np.random.Generator) -> str:
+    """Compare a tree with probes of held-out pairs; return a sentence on the failure, empty if all were predicted."""
+    first, second = _held_out_pairs(tree.leaves, random)
+    wrong = int((measure(first, second) != tree.common_node_sizes(first, second)).sum())
+    return f"the tree predicted only {len(first) - wrong} of {len(first)} held-out pairs" if wrong else ""
 
 
-def _fresh_pairs(leaves: Integers, random: np.random.Generator) -> tuple[Integers, Integers]:
-    """Pairs of two different leaves: all of them where they are few."""
-    if len(leaves) * (len(leaves) - 1) // 2 <= CHECKS:
+def _held_out_pairs(leaves: Integers, random: np.random.Generator) -> tuple[Integers, Integers]:
+    """Return pairs of different leaves: all pairs if there are at most `CHECKED_PAIRS`, else that many random ones."""
+    if len(leaves) * (len(leaves) - 1) // 2 <= CHECKED_PAIRS:
         places, others = np.triu_indices(len(leaves), 1)
         return leaves[places], leaves[others]
-    places = random.integers(0, len(leaves), size=CHECKS)
-    others = (places + random.integers(1, len(leaves), size=CHECKS)) % len(leaves)
+    places = random.integers(0, len(leaves), size=CHECKED_PAIRS)
+    others = (places + random.integers(1, len(leaves), size=CHECKED_PAIRS)) % len(leaves)
     return leaves[places], leaves[others]
 
 
-def _taking_part(subject: Instrument) -> tuple[Integers | None, Integers]:
-    """The positions that reach the output, and those that do not; None where no such thing can be said."""
+def _participating_positions(subject: Instrument) -> tuple[Integers | None, Integers]:
+    """Return the positions that reach the output, and those that do not; (None, empty) where the counts conflict."""
     length, capacity = subject.length, subject.capacity
-    pieces = -(-length // capacity)
+    chunks = -(-length // capacity)
 
-    def pieces_of_the_axis(low: int, high: int) -> Codes:
-        piece = np.arange(length) // capacity
-        return np.where(piece == np.arange(low, high)[:, None], SMALL, NOTHING).astype(np.int8)
+    def chunk_codes(low: int, high: int) -> Codes:
+        chunk = np.arange(length) // capacity
+        return np.where(chunk == np.arange(low, high)[:, None], SMALL, NOTHING).astype(np.int8)
 
-    counts = subject.read(pieces_of_the_axis, pieces)
-    everything, nothing = np.arange(length), np.array([], dtype=np.int64)
+    counts = subject.read(chunk_codes, chunks)
+    positions, none = np.arange(length), np.array([], dtype=np.int64)
     if (counts < 0).any():
-        return None, nothing
+        return None, none
     if int(counts.sum()) == length:
-        return everything, nothing
+        return positions, none
 
-    def one_position(low: int, high: int) -> Codes:
-        return np.where(everything == np.arange(low, high)[:, None], SMALL, NOTHING).astype(np.int8)
+    def single_position_codes(low: int, high: int) -> Codes:
+        return np.where(positions == np.arange(low, high)[:, None], SMALL, NOTHING).astype(np.int8)
 
-    alone = subject.read(one_position, length)
-    if not np.isin(alone, (0, 1)).all() or int(alone.sum()) != int(counts.sum()):
-        return None, nothing
-    return everything[alone == 1], everything[alone == 0]
+    single = subject.read(single_position_codes, length)
+    if not np.isin(single, (0, 1)).all() or int(single.sum()) != int(counts.sum()):
+        return None, none
+    return positions[single == 1], positions[single == 0]
 
 
-def _measure(subject: Instrument, leaves: Integers) -> Measure:
-    """How many positions the smallest node over each pair adds.  Raises _Inconsistent where no count comes back."""
-    pieces = -(-len(leaves) // subject.capacity)
-    piece_of = np.full(subject.length, -1, dtype=np.int64)
-    piece_of[leaves] = np.arange(len(leaves)) // subject.capacity
+def _subtree_sizes(subject: Instrument, leaves: Integers) -> MeasureSizes:
+    """Return a function that measures how many positions the lowest common node of each pair of positions adds.
+
+    The function raises _InconsistentProbes where an output is not a count or the outputs disagree.
+    """
+    chunks = -(-len(leaves) // subject.capacity)
+    chunk_of = np.full(subject.length, -1, dtype=np.int64)
+    chunk_of[leaves] = np.arange(len(leaves)) // subject.capacity
 
     def measure(first: Integers, second: Integers) -> Integers:
-        def make(low: int, high: int) -> Codes:
-            pair, piece = np.divmod(np.arange(low, high), pieces)
-            codes = np.where(piece_of == piece[:, None], SMALL, NOTHING).astype(np.int8)
+        def pair_codes(low: int, high: int) -> Codes:
+            pair, chunk = np.divmod(np.arange(low, high), chunks)
+            codes = np.where(chunk_of == chunk[:, None], SMALL, NOTHING).astype(np.int8)
             rows = np.arange(high - low)
             codes[rows, first[pair]], codes[rows, second[pair]] = PLUS, MINUS
             return codes
 
-        counts = subject.read(make, len(first) * pieces)
+        counts = subject.read(pair_codes, len(first) * chunks)
         if (counts < 0).any():
-            bad = int(np.flatnonzero(counts < 0)[0]) // pieces
-            raise _Inconsistent(f"+L at {first[bad]} and -L at {second[bad]} do not return one count from every output")
-        return np.asarray(len(leaves) - counts.reshape(-1, pieces).sum(axis=1), dtype=np.int64)
+            bad = int(np.flatnonzero(counts < 0)[0]) // chunks
+            raise _InconsistentProbes(
+                f"+L at {first[bad]} and -L at {second[bad]} do not return the same count in every output"
+            )
+        return np.asarray(len(leaves) - counts.reshape(-1, chunks).sum(axis=1), dtype=np.int64)
 
     return measure
 
 
-def _from_pivots(measure: Measure, leaves: Integers, random: np.random.Generator) -> SumTree:
-    """Any tree: in each round every unresolved set of siblings takes a pivot, and is cut by what the pivot joins at.
+def _from_pivots(measure: MeasureSizes, leaves: Integers, random: np.random.Generator) -> SumTree:
+    """Return the tree, which may have any shape.
 
-    Raises _Inconsistent.
+    In each round every unresolved set of siblings is assigned a random pivot, and is split by the sizes of the lowest
+    common nodes of its members and the pivot.  Raises _InconsistentProbes.
     """
     nodes: list[list[int]] = []
     top: list[int] = []
     adds: list[int] = []
-    # Sets of positions, each a union of children of a node that adds `ceiling` positions, and that node's children.
+    # Each task is a set of positions, the union of some children of a node; the number of positions that the node adds
+    # (`ceiling`); and the list of the node's children, to be extended.
     tasks: list[tuple[Integers, int, list[int]]] = [(leaves, len(leaves) + 1, top)]
     while tasks:
         pivots = [int(random.choice(members)) for members, _, _ in tasks]
@@ -172,7 +179,9 @@ def _from_pivots(measure: Measure, leaves: Integers, random: np.random.Generator
             tasks, pivots, others, np.split(measured, ends), strict=True
         ):
             if (joined > ceiling).any():
-                raise _Inconsistent("the experiments belong to no tree: two values meet above a node that adds both")
+                raise _InconsistentProbes(
+                    "the probes contradict every tree: two values are added above the node that holds both"
+                )
             current = pivot
             for level in np.unique(joined[joined < ceiling]).tolist():
                 nodes.append([current])
@@ -184,10 +193,12 @@ def _from_pivots(measure: Measure, leaves: Integers, random: np.random.Generator
                 following.append((rest[joined == ceiling], ceiling, siblings))
         tasks = following
     if len(top) != 1 or top[0] >= 0:
-        raise _Inconsistent("the experiments belong to no tree: there is more than one root")
+        raise _InconsistentProbes("the probes contradict every tree: there is more than one root")
     sizes: dict[int, int] = {}
-    for number in reversed(below(nodes, ~top[0])):
+    for number in reversed(descendants(nodes, ~top[0])):
         sizes[number] = sum(1 if child >= 0 else sizes[~child] for child in nodes[number])
     if any(sizes[number] != level for number, level in enumerate(adds)):
-        raise _Inconsistent("the experiments belong to no tree: a node adds other than what is lost under it")
-    return in_order(nodes, ~top[0])
+        raise _InconsistentProbes(
+            "the probes contradict every tree: a node's size is not the number of values lost under it"
+        )
+    return canonical_tree(nodes, ~top[0])

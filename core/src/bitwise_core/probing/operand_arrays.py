@@ -112,13 +112,13 @@ NUMPY = NumpyArrays()
 
 
 def patterns_of(values: Doubles, dtype: str) -> Bits:
-    """Numbers as the patterns of a type, each rounded once to nearest even."""
+    """Return numbers as bit patterns of a type, each rounded once to nearest even."""
     kind = TYPES[dtype]
     native = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16}.get(kind)
     if native is not None:
         with np.errstate(over="ignore"):
             return values.astype(native).view(storage(FLOAT_FORMATS[kind].bits))
-    # Rounded to fp32 toward zero, with what was cut off kept in the last bit, so that the second rounding is right.
+    # Round to fp32 by truncation with a sticky last bit, so that the second rounding is correct (round to odd).
     wide = values.view(np.uint64)
     sticky = (wide & ~np.uint64((1 << 29) - 1)) | np.where(wide & np.uint64((1 << 29) - 1), np.uint64(1 << 29), 0)
     single = sticky.astype(np.uint64).view(np.float64).astype(np.float32).view(np.uint32)
@@ -126,7 +126,7 @@ def patterns_of(values: Doubles, dtype: str) -> Bits:
 
 
 def widened(bits: Bits, dtype: str) -> Doubles:
-    """Patterns of a type as numbers."""
+    """Return bit patterns of a type as numbers."""
     kind = TYPES[dtype]
     bits = np.ascontiguousarray(bits)
     native = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16}.get(kind)

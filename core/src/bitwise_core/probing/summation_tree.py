@@ -1,4 +1,4 @@
-"""Trees of sums over the positions of one axis, and what their experiments would return."""
+"""Summation trees over the positions of one axis, and the results that probes of them return."""
 
 from __future__ import annotations
 
@@ -12,83 +12,87 @@ import numpy.typing as npt
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-FUSED = 26
-"""Bits that a node of more than two children keeps of its largest child."""
+FUSED_STEP_BITS = 26
+"""Bits below the largest child's exponent that a node of more than two children keeps."""
 
 
 @dataclass(frozen=True)
 class SumTree:
-    """One output element's sum: positions of the axis as leaves, and nodes that add their children.
+    """The sum of one output element: positions of the axis as leaves, and nodes that add their children.
 
-    A child is a position (0 or more) or a node (-1 for the first, -2 for the second, ...); nodes stand after their
-    children, the last is the root.  A node of more than two children adds them in one step.  Children are kept in the
-    order of their smallest position: an addition commutes.
+    A child is a position (0 or more) or a node (-1 for the first, -2 for the second, ...).  Nodes are in topological
+    order, children first; the last node is the root.  A node of more than two children adds them in one step.  Children
+    are sorted by their smallest position, since an addition commutes.
     """
 
     nodes: tuple[tuple[int, ...], ...]
 
     @cached_property
     def leaves(self) -> Integers:
-        """The positions that take part, ascending."""
+        """The positions in the sum, ascending."""
         return np.array(sorted(child for node in self.nodes for child in node if child >= 0), dtype=np.int64)
 
     @cached_property
     def sizes(self) -> Integers:
-        """How many positions each node adds."""
+        """The number of positions that each node adds."""
         sizes = np.zeros(len(self.nodes), dtype=np.int64)
         for number, node in enumerate(self.nodes):
             sizes[number] = sum(1 if child >= 0 else int(sizes[~child]) for child in node)
         return sizes
 
     @cached_property
-    def _above(self) -> tuple[Integers, Integers, Integers]:
-        """The node above each node, the depth of each node, and the node above each position (-1: none)."""
-        above = np.full(len(self.nodes), -1, dtype=np.int64)
-        of_leaf = np.full(int(self.leaves.max(initial=-1)) + 1, -1, dtype=np.int64)
+    def _parents(self) -> tuple[Integers, Integers, Integers]:
+        """The parent of each node, the depth of each node, and the parent of each position (-1: none)."""
+        parent = np.full(len(self.nodes), -1, dtype=np.int64)
+        leaf_parent = np.full(int(self.leaves.max(initial=-1)) + 1, -1, dtype=np.int64)
         depth = np.zeros(len(self.nodes), dtype=np.int64)
         for number in range(len(self.nodes) - 1, -1, -1):
             for child in self.nodes[number]:
                 if child >= 0:
-                    of_leaf[child] = number
+                    leaf_parent[child] = number
                 else:
-                    above[~child] = number
+                    parent[~child] = number
                     depth[~child] = depth[number] + 1
-        return above, depth, of_leaf
+        return parent, depth, leaf_parent
 
-    def joined(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Integers:
-        """How many positions the smallest node over each pair of positions adds."""
-        above, depth, of_leaf = self._above
-        left, right = of_leaf[np.asarray(first)], of_leaf[np.asarray(second)]
-        while (apart := left != right).any():
-            rise_left = apart & (depth[left] >= depth[right])
-            rise_right = apart & (depth[right] >= depth[left])
-            left, right = np.where(rise_left, above[left], left), np.where(rise_right, above[right], right)
+    def common_node_sizes(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Integers:
+        """Return how many positions the lowest common node of each pair of positions adds."""
+        parent, depth, leaf_parent = self._parents
+        left, right = leaf_parent[np.asarray(first)], leaf_parent[np.asarray(second)]
+        while (different := left != right).any():
+            ascend_left = different & (depth[left] >= depth[right])
+            ascend_right = different & (depth[right] >= depth[left])
+            left, right = np.where(ascend_left, parent[left], left), np.where(ascend_right, parent[right], right)
         return np.asarray(self.sizes[left], dtype=np.int64)
 
 
 def evaluate(tree: SumTree, values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """The sums (rows,) of values (rows, length) in the tree's order, each node rounded once to the values' type.
+    """Return the sums (rows,) of values (rows, length) in the tree's order, each node rounded once to the values' type.
 
-    A node of more than two children is one step of a matrix unit: its values are cut off FUSED bits below the largest
-    of them, and their sum is rounded once.
+    A node of more than two children is one step of a matrix unit: its terms are truncated FUSED_STEP_BITS bits below
+    the exponent of the largest term, and their sum is rounded once.
     """
-    held: list[npt.NDArray[np.floating]] = []
+    sums: list[npt.NDArray[np.floating]] = []
     for node in tree.nodes:
-        parts = [values[:, child] if child >= 0 else held[~child] for child in node]
-        held.append(parts[0] + parts[1] if len(parts) == 2 else _together(np.stack(parts)))
-    return held[-1]
+        terms = [values[:, child] if child >= 0 else sums[~child] for child in node]
+        sums.append(terms[0] + terms[1] if len(terms) == 2 else _fused_sum(np.stack(terms)))
+    return sums[-1]
 
 
-def _together(parts: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    exact = parts.astype(np.float64)
-    quantum = 2.0 ** (np.frexp(np.abs(exact).max(axis=0))[1] - FUSED)
-    return np.asarray((np.trunc(exact / quantum) * quantum).sum(axis=0), dtype=parts.dtype)
+def _fused_sum(terms: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """Return the sums (rows,) of terms (count, rows) as a matrix unit adds them in one step."""
+    exact = terms.astype(np.float64)
+    quantum = 2.0 ** (np.frexp(np.abs(exact).max(axis=0))[1] - FUSED_STEP_BITS)
+    return np.asarray((np.trunc(exact / quantum) * quantum).sum(axis=0), dtype=terms.dtype)
 
 
-def in_order(nodes: Sequence[Sequence[int]], root: int) -> SumTree:
-    """The tree below a node, renumbered so that equal sums are equal records: children before parents, lowest first."""
+def canonical_tree(nodes: Sequence[Sequence[int]], root: int) -> SumTree:
+    """Return the tree below a node, renumbered so that equal sums are equal records.
+
+    Children precede parents, and siblings are sorted by their smallest position.
+    """
     smallest: dict[int, int] = {}
-    for number in reversed(below(nodes, root)):
+    for number in reversed(descendants(nodes, root)):
         smallest[number] = min(child if child >= 0 else smallest[~child] for child in nodes[number])
 
     def place(child: int) -> int:
@@ -97,14 +101,14 @@ def in_order(nodes: Sequence[Sequence[int]], root: int) -> SumTree:
     children = {number: sorted(nodes[number], key=place) for number in smallest}
     numbers: dict[int, int] = {}
     ordered: list[tuple[int, ...]] = []
-    for number in reversed(below(children, root)):
+    for number in reversed(descendants(children, root)):
         numbers[number] = len(ordered)
         ordered.append(tuple(child if child >= 0 else ~numbers[~child] for child in children[number]))
     return SumTree(tuple(ordered))
 
 
-def below(nodes: Sequence[Sequence[int]] | Mapping[int, Sequence[int]], root: int) -> list[int]:
-    """The nodes from a root down, parents first, in an order that the children's order alone decides."""
+def descendants(nodes: Sequence[Sequence[int]] | Mapping[int, Sequence[int]], root: int) -> list[int]:
+    """Return the nodes below a root and the root, parents first, in an order determined by the order of children."""
     visited: list[int] = []
     stack = [root]
     while stack:
@@ -113,8 +117,8 @@ def below(nodes: Sequence[Sequence[int]] | Mapping[int, Sequence[int]], root: in
     return visited
 
 
-def nested(content: object) -> SumTree:
-    """The tree of nested sequences of positions: ((0, 1), (2, 3)) adds two pairs."""
+def from_nested(content: object) -> SumTree:
+    """Return the tree of nested sequences of positions: ((0, 1), (2, 3)) adds two pairs."""
     nodes: list[list[int]] = []
 
     def add(part: object) -> int:
@@ -126,36 +130,38 @@ def nested(content: object) -> SumTree:
         return ~(len(nodes) - 1)
 
     root = add(content)
-    return in_order(nodes, ~root) if root < 0 else SumTree(())
+    return canonical_tree(nodes, ~root) if root < 0 else SumTree(())
 
 
-def from_neighbours(leaves: Integers, joined: Integers) -> SumTree | None:
-    """The tree whose every node adds neighbours, from how many positions each adjacent pair's smallest node adds.
+def from_neighbours(leaves: Integers, sizes: Integers) -> SumTree | None:
+    """Return the tree in which every node adds a contiguous range of leaves.
 
-    `joined` has one entry fewer than `leaves`.  None where no such tree returns those numbers.
+    `sizes` has one entry for each pair of adjacent leaves: how many positions their lowest common node adds.  None
+    where no such tree has these sizes.
     """
     nodes: list[list[int]] = []
-    open_: list[tuple[int, list[int], int]] = []  # what a node adds, its children so far, where it begins
-    current, begins = int(leaves[0]), 0
+    open_nodes: list[tuple[int, list[int], int]] = []  # the size of a node, its children so far, its first leaf
+    current, start = int(leaves[0]), 0
 
-    def close(ends: int) -> bool:
-        nonlocal current, begins
-        adds, children, begins = open_.pop()
+    def close(end: int) -> bool:
+        """Close the innermost open node before leaf number `end`; return whether it has its size."""
+        nonlocal current, start
+        size, children, start = open_nodes.pop()
         children.append(current)
         nodes.append(children)
         current = ~(len(nodes) - 1)
-        return adds == ends - begins
+        return size == end - start
 
-    for gap, adds in enumerate(joined.tolist()):
-        while open_ and open_[-1][0] < adds:
-            if not close(gap + 1):
+    for pair, size in enumerate(sizes.tolist()):
+        while open_nodes and open_nodes[-1][0] < size:
+            if not close(pair + 1):
                 return None
-        if open_ and open_[-1][0] == adds:
-            open_[-1][1].append(current)
+        if open_nodes and open_nodes[-1][0] == size:
+            open_nodes[-1][1].append(current)
         else:
-            open_.append((adds, [current], begins))
-        current, begins = int(leaves[gap + 1]), gap + 1
-    while open_:
+            open_nodes.append((size, [current], start))
+        current, start = int(leaves[pair + 1]), pair + 1
+    while open_nodes:
         if not close(len(leaves)):
             return None
-    return in_order(nodes, ~current) if current < 0 else None
+    return canonical_tree(nodes, ~current) if current < 0 else None

@@ -1,4 +1,4 @@
-"""A tree of sums in words: chains, balanced trees, and groups added in one step."""
+"""The shape of a summation tree, in words: chains, balanced trees, and groups that are added in one step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ class TreeShape:
     """How a node adds `terms` positions.
 
     `merge` is `term` (a single position), `together` (all parts in one step), `chain` (into an accumulator, `width`
-    parts at a step), `balanced` (pairs, pairs of pairs, ...) or `tree` (another tree of `MERGE_ORDERS`).  `parts` are
-    runs of like parts, first added first, as (count, form).  `layout` says which positions a part holds: `contiguous`,
-    `strided N`, or `mixed`.  A chain is `descending` where every part added later stands before those added earlier.
-    `order` names the order of a tree, and of a chain that is neither ascending nor descending, in `MERGE_ORDERS`.
+    parts in each step), `balanced` (pairs, pairs of pairs, ...) or `tree` (another tree of `MERGE_ORDERS`).  `parts`
+    are runs of parts of equal shape in the order of addition, as (count, shape).  `layout` says which positions a part
+    holds: `contiguous`, `strided N`, or `mixed`.  A chain is `descending` where every part has lower positions than the
+    parts added before it.  `order` is the name in `MERGE_ORDERS` of a tree's order, or of the order of a chain that is
+    neither ascending nor descending.
     """
 
     merge: str
@@ -29,23 +30,23 @@ class TreeShape:
     order: str = ""
 
     def record(self) -> object:
-        """As JSON has it; a single position is 1."""
+        """Return the shape as JSON; a single position is 1."""
         if self.merge == "term":
             return 1
         parts = [[count, part.record()] for count, part in self.parts]
-        found: dict[str, object] = {"merge": self.merge, "terms": self.terms, "width": self.width}
+        fields: dict[str, object] = {"merge": self.merge, "terms": self.terms, "width": self.width}
         if self.descending:
-            found["descending"] = True
+            fields["descending"] = True
         if self.order:
-            found["order"] = self.order
-        return {**found, "layout": self.layout, "parts": parts}
+            fields["order"] = self.order
+        return {**fields, "layout": self.layout, "parts": parts}
 
 
 TERM = TreeShape("term", 1)
 
 
-def _unnamed(running_sum: bool) -> list[MergeOrder]:
-    """The orders that `chain`, `descending` and `balanced` do not say."""
+def _orders_named_explicitly(running_sum: bool) -> list[MergeOrder]:
+    """Return the running sums, or else the trees, that `chain`, `descending` and `balanced` do not express."""
     plain = ("chain", "chain-down")
     return [
         order
@@ -54,14 +55,14 @@ def _unnamed(running_sum: bool) -> list[MergeOrder]:
     ]
 
 
-class _Reader:
-    """One tree, with the signature of every node's shape: nodes of equal signatures are alike but for positions."""
+class _ShapeBuilder:
+    """One tree with a signature for each node: nodes of equal signature have equal shape and differ in positions."""
 
     def __init__(self, tree: SumTree) -> None:
         self.tree = tree
         known: dict[tuple[int, ...], int] = {}
         self.signatures: list[int] = []
-        self.above = {frozenset(node): ~number for number, node in enumerate(tree.nodes)}
+        self.node_of_children = {frozenset(node): ~number for number, node in enumerate(tree.nodes)}
         for node in tree.nodes:
             key = tuple(sorted(self.signature(child) for child in node))
             self.signatures.append(known.setdefault(key, len(known) + 1))
@@ -73,13 +74,13 @@ class _Reader:
         return 1 if child >= 0 else int(self.tree.sizes[~child])
 
     def last_step(self, child: int) -> tuple[int | None, tuple[int, ...]]:
-        """The accumulator among a node's children, if one is, and what is added to it."""
+        """Return the accumulator among a node's children, None if there is none, and the other children."""
         node = self.tree.nodes[~child]
         largest = max(node, key=self.size)
         if largest >= 0 or sum(1 for each in node if self.size(each) == self.size(largest)) > 1:
             return None, node
         rest = tuple(each for each in node if each != largest)
-        # Two parts of one kind are a cut in two, however unequal, and no accumulator with its last addend.
+        # Two parts of one kind are a cut into two, of any lengths, and not an accumulator with its last addend.
         if len(rest) == 1 and rest[0] < 0 and self._kind(rest[0]) == self._kind(largest):
             return None, node
         return largest, rest
@@ -90,13 +91,13 @@ class _Reader:
         alone = largest < 0 and sum(1 for each in node if self.size(each) == self.size(largest)) == 1
         return tuple(sorted(self.signature(each) for each in node if not alone or each != largest))
 
-    def form(self, child: int) -> TreeShape:
+    def shape(self, child: int) -> TreeShape:
         if child >= 0:
             return TERM
-        for named in _unnamed(running_sum=False):
-            if (parts := self._ordered(child, named)) is not None:
+        for order in _orders_named_explicitly(running_sum=False):
+            if (parts := self._ordered_parts(child, order)) is not None:
                 return TreeShape(
-                    "tree", self.size(child), 2, self._runs(parts), self.layout(parts), order=named.name
+                    "tree", self.size(child), 2, self._runs(parts), self.layout(parts), order=order.name
                 )  # fmt: skip
         steps: list[tuple[int, ...]] = []
         current: int = child
@@ -117,18 +118,18 @@ class _Reader:
         lowest = [min(map(self.lowest, step)) for step in steps]
         down = len(steps) > 1 and all(later < earlier for earlier, later in pairwise(lowest))
         if widths <= {1}:
-            order = (*first, *(step[0] for step in steps[1:]))
+            sequence = (*first, *(step[0] for step in steps[1:]))
             if len(first) == 2:
-                if down:  # the two that begin a chain commute: the later position stands first where all descend
-                    order = (*sorted(first, key=self.lowest, reverse=True), *order[2:])
-                name = "" if down else self._running(order)
-                return TreeShape("chain", terms, 1, self._runs(order), self.layout(order), down, name)
-        layout = "contiguous" if self._neighbours(child) else "mixed"
+                if down:  # the first two of a chain commute: in a descending chain the higher position is first
+                    sequence = (*sorted(first, key=self.lowest, reverse=True), *sequence[2:])
+                name = "" if down else self._running_sum_order(sequence)
+                return TreeShape("chain", terms, 1, self._runs(sequence), self.layout(sequence), down, name)
+        layout = "contiguous" if self._is_contiguous(child) else "mixed"
         width = widths.pop() if len(widths) == 1 else 0
         return TreeShape("chain", terms, width, self._grouped(steps), layout, down)
 
     def _grouped(self, steps: list[tuple[int, ...]]) -> tuple[tuple[int, TreeShape], ...]:
-        """Runs of steps, each a form of what joins the accumulator at once."""
+        """Return runs of steps, each with the shape of the terms that one step adds to the accumulator."""
         runs: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         for step in steps:
             key = tuple(sorted(self.signature(each) for each in step))
@@ -139,17 +140,20 @@ class _Reader:
         found = []
         for count, _, step in runs:
             terms = sum(self.size(each) for each in step)
-            only = self.form(step[0]) if len(step) == 1 else None
+            only = self.shape(step[0]) if len(step) == 1 else None
             found.append((count, only or TreeShape("together", terms, len(step), self._runs(step), self.layout(step))))
         return tuple(found)
 
-    def _ordered(self, child: int, order: MergeOrder) -> tuple[int, ...] | None:
-        """The parts, by their lowest positions, that a tree adds in an order: like ones, more than two, the most."""
+    def _ordered_parts(self, child: int, order: MergeOrder) -> tuple[int, ...] | None:
+        """Return the parts that a tree adds in a merge order, sorted by lowest position; None if there are none.
+
+        The parts have equal shapes, and there are more than two; of several ways the one with the most parts is taken.
+        """
         found: tuple[int, ...] | None = None
         parts: tuple[int, ...] = (child,)
 
         def joined(one: int | None, other: int | None) -> int | None:
-            return None if one is None or other is None else self.above.get(frozenset((one, other)))
+            return None if one is None or other is None else self.node_of_children.get(frozenset((one, other)))
 
         while any(each < 0 for each in parts):
             widest = max(map(self.size, parts))
@@ -160,11 +164,11 @@ class _Reader:
                 found = parts
         return found
 
-    def _running(self, parts: tuple[int, ...]) -> str:
-        """The name of an order of a running sum that takes these parts one after the other, empty for none."""
+    def _running_sum_order(self, parts: tuple[int, ...]) -> str:
+        """Return the name of the running sum that adds these parts in this order, empty if there is none."""
         places = {each: place for place, each in enumerate(sorted(parts, key=self.lowest))}
         taken = [places[each] for each in parts]
-        for order in _unnamed(running_sum=True):
+        for order in _orders_named_explicitly(running_sum=True):
             sequence = order.steps(len(taken)).sequence
             if sequence[2:] == taken[2:] and taken != sorted(taken):
                 return order.name
@@ -176,11 +180,11 @@ class _Reader:
             split = [self.tree.nodes[~each] if each < 0 else () for each in parts]
             pairs = all(
                 len(each) == 2 and self.signature(each[0]) == self.signature(each[1]) for each in split
-            )  # the parts are alike: what holds of one holds of all
+            )  # the parts have equal shapes, so all of them split or none does
             if not pairs:
                 break
             parts = tuple(each for pair in split for each in pair)
-        return TreeShape("balanced", self.size(child), 2, ((len(parts), self.form(parts[0])),), self.layout(parts))
+        return TreeShape("balanced", self.size(child), 2, ((len(parts), self.shape(parts[0])),), self.layout(parts))
 
     def _runs(self, children: tuple[int, ...]) -> tuple[tuple[int, TreeShape], ...]:
         runs: list[tuple[int, int]] = []
@@ -189,7 +193,7 @@ class _Reader:
                 runs[-1] = (runs[-1][0] + 1, runs[-1][1])
             else:
                 runs.append((1, each))
-        return tuple((count, self.form(each)) for count, each in runs)
+        return tuple((count, self.shape(each)) for count, each in runs)
 
     def lowest(self, child: int) -> int:
         while child < 0:
@@ -207,9 +211,9 @@ class _Reader:
                 stack.extend(self.tree.nodes[~each])
         return sorted(found)
 
-    def _neighbours(self, child: int) -> bool:
-        found = self.leaves(child)
-        return found[-1] - found[0] + 1 == len(found)
+    def _is_contiguous(self, child: int) -> bool:
+        leaves = self.leaves(child)
+        return leaves[-1] - leaves[0] + 1 == len(leaves)
 
     def layout(self, children: tuple[int, ...]) -> str:
         if all(each >= 0 for each in children):
@@ -226,35 +230,35 @@ class _Reader:
 
 
 def tree_shape(tree: SumTree) -> TreeShape:
-    """The form of a tree's root."""
-    return _Reader(tree).form(-len(tree.nodes))
+    """Return the shape of a tree."""
+    return _ShapeBuilder(tree).shape(-len(tree.nodes))
 
 
-def describe_shape(form: TreeShape) -> str:
-    """A form in one phrase: `a chain of 4 parts of 192 (each a chain of 12 steps of 16)`."""
-    if form.merge == "term":
+def describe_shape(shape: TreeShape) -> str:
+    """Return a shape as a phrase: `a chain of 4 parts of 192 (each a chain of 12 steps of 16)`."""
+    if shape.merge == "term":
         return "a single value"
-    if form.merge == "together":
-        if all(part.merge == "term" for _, part in form.parts):
-            return f"{form.width} values in one step"
-        return f"{form.width} parts in one step: {_listed(form)}"
-    if form.merge == "balanced":
-        count, part = form.parts[0]
+    if shape.merge == "together":
+        if all(part.merge == "term" for _, part in shape.parts):
+            return f"{shape.width} values in one step"
+        return f"{shape.width} parts in one step: {_parts_text(shape)}"
+    if shape.merge == "balanced":
+        count, part = shape.parts[0]
         inner = "" if part.merge == "term" else f", each {describe_shape(part)}"
-        return f"a balanced tree of {count} {form.layout} {'values' if part.merge == 'term' else 'parts'}{inner}"
-    if form.merge == "tree":
-        kind = "values" if form.parts[0][1].merge == "term" else "parts"
-        return f"{MERGE_ORDERS[form.order].tree} of {sum(count for count, _ in form.parts)} {form.layout} {kind}" + (
-            "" if kind == "values" else f": {_listed(form)}"
+        return f"a balanced tree of {count} {shape.layout} {'values' if part.merge == 'term' else 'parts'}{inner}"
+    if shape.merge == "tree":
+        kind = "values" if shape.parts[0][1].merge == "term" else "parts"
+        return f"{MERGE_ORDERS[shape.order].tree} of {sum(count for count, _ in shape.parts)} {shape.layout} {kind}" + (
+            "" if kind == "values" else f": {_parts_text(shape)}"
         )
-    order = ", last first" if form.descending else f", {MERGE_ORDERS[form.order].words}" if form.order else ""
-    if all(part.merge == "term" for _, part in form.parts):
-        return f"a chain of {form.terms} {form.layout} values{order}"
-    if form.width != 1:
-        return f"a chain of steps that take several values into the accumulator at once: {_listed(form)}"
-    count = sum(count for count, _ in form.parts)
-    return f"a chain of {count} {form.layout} parts{order}: {_listed(form)}"
+    order = ", last first" if shape.descending else f", {MERGE_ORDERS[shape.order].words}" if shape.order else ""
+    if all(part.merge == "term" for _, part in shape.parts):
+        return f"a chain of {shape.terms} {shape.layout} values{order}"
+    if shape.width != 1:
+        return f"a chain of steps that take several values into the accumulator at once: {_parts_text(shape)}"
+    count = sum(count for count, _ in shape.parts)
+    return f"a chain of {count} {shape.layout} parts{order}: {_parts_text(shape)}"
 
 
-def _listed(form: TreeShape) -> str:
-    return ", then ".join(f"{count} of {part.terms} ({describe_shape(part)})" for count, part in form.parts)
+def _parts_text(shape: TreeShape) -> str:
+    return ", then ".join(f"{count} of {part.terms} ({describe_shape(part)})" for count, part in shape.parts)

@@ -1,4 +1,4 @@
-"""A self-contained page about partitions: classes, configurations, where classes part, and one tree as a picture."""
+"""A self-contained HTML page on partitions: classes, configurations, divergences of classes, and one tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections into one page of HTML that needs nothing beside it."""
+"""The HTML page of several sections, without external resources."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def _template() -> jinja2.Template:
 
 
 def render(title: str, sections: Sequence[Section]) -> str:
-    """The page: one section after the other."""
+    """Return the page with all sections."""
     return _template().render(title=title, sections=sections, version=version("bitwise-core"))

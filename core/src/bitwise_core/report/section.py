@@ -1,4 +1,4 @@
-"""What a page says of one partition, gathered from readings, replays and the folder."""
+"""One section of the page: the content for one partition, from analysis results and traces."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from bitwise_core.ir.svg import to_svg
 from bitwise_core.plugins import registry
 from bitwise_core.report.condensed_tree import condense
 
-MAXIMUM_PARTINGS = 8
-"""For so many classes the page says where they part from the first."""
+MAXIMUM_DIVERGENCES = 8
+"""The number of classes for which the page shows the divergence from class 1."""
 
 MAXIMUM_BOXES = 30
+"""The number of nodes of the picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A kernel: its name, its settings by name where they are known, its launch, and its class (None: unknown)."""
+    """A kernel: its name, its known settings, its launch, and the number of its class (None: Unknown)."""
 
     name: str
     settings: Mapping[str, str]
@@ -46,7 +47,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A tree as SVG, of which element of which kernel, and how many nodes the whole tree has."""
+    """A tree as SVG, with its element, its kernel, and the number of nodes of the whole tree."""
 
     svg: str
     element: str
@@ -56,9 +57,9 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Everything that the page says of one partition.
+    """The content of one section of the page.
 
-    `columns` are the settings in which kernels differ, `common` those that all share.
+    `columns` are the settings in which kernels differ; `common` are the settings that all kernels share.
     """
 
     title: str
@@ -76,7 +77,7 @@ class Section:
 
     @property
     def kernels(self) -> int:
-        """How many kernels there are."""
+        """The number of kernels."""
         return sum(len(each.members) for each in self.classes) + len(self.unknown_members)
 
 
@@ -89,10 +90,10 @@ def section(
     configurations: Mapping[str, str] | None = None,
     element: str | None = None,
 ) -> Section:
-    """What to say of a partition.
+    """Return the section of a partition.
 
-    `configurations` describes files, as `BLOCK=64, num_warps=4`.  `element`, such as `Y[0]`, is the one whose tree is
-    drawn; without it the first that the first kernel stores.
+    `configurations` maps files to settings, such as `BLOCK=64, num_warps=4`.  `element`, such as `Y[0]`, is the one
+    whose tree is drawn, by default element 0 of the first buffer that the first kernel stores.
     """
     by_name = {source.name: source for source in sources}
     settings = {name: _settings((configurations or {}).get(_file(source))) for name, source in by_name.items()}
@@ -100,10 +101,12 @@ def section(
     numbers = {name: number for number, names in enumerate(proved, 1) for name in names}
     members = {name: Member(name, settings[name], _launch(by_name[name]), numbers.get(name)) for name in by_name}
     columns = _columns(list(settings.values()))
-    firsts = [by_name[names[0]] for names in proved]
-    seen = {} if options.every_launch else _divergences(firsts[: MAXIMUM_PARTINGS + 1], arch, options)
+    representatives = [by_name[names[0]] for names in proved]
+    divergences = (
+        {} if options.every_launch else _divergences(representatives[: MAXIMUM_DIVERGENCES + 1], arch, options)
+    )
     classes = [
-        Class(number, tuple(members[name] for name in names), seen.get(names[0]))
+        Class(number, tuple(members[name] for name in names), divergences.get(names[0]))
         for number, names in enumerate(proved, 1)
     ]
     return Section(
@@ -123,7 +126,7 @@ def section(
 
 
 def _columns(settings: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """The different values of each setting; one that some kernel lacks has the value "" as well."""
+    """Return the distinct values of each setting; the value of a setting that a kernel lacks is empty."""
     names = dict.fromkeys(name for each in settings for name in each)
     return {name: list(dict.fromkeys(each.get(name, "") for each in settings)) for name in names}
 
@@ -146,33 +149,36 @@ def _launch(source: Source) -> str:
 
 
 def _extent(extent: tuple[int, int, int]) -> str:
-    """An extent without the trailing ones."""
+    """Return an extent as text, without trailing dimensions of 1."""
     shown = [str(each) for each in extent]
     while len(shown) > 1 and shown[-1] == "1":
         shown.pop()
     return " x ".join(shown)
 
 
-def _divergences(firsts: Sequence[Source], arch: Arch, options: Options) -> dict[str, Divergence | None]:
-    """Where the first kernels of classes diverge from that of class 1, by their names."""
+def _divergences(representatives: Sequence[Source], arch: Arch, options: Options) -> dict[str, Divergence | None]:
+    """Return where the first kernels of classes diverge from that of class 1, by the kernels' names."""
+    if not representatives:
+        return {}
+    first, *others = representatives
     plugins = registry.default()
     found: dict[str, Divergence | None] = {}
-    kept: tuple[Session, AnalysisResult] | None = None
-    for other in firsts[1:]:
-        both = arch_of(firsts[0], arch, plugins), arch_of(other, arch, plugins)
-        asked = with_cross_architecture(both, options)
-        if kept is None or kept[0].options != asked:
-            session = session_of(tuple(firsts), asked)
-            kept = session, session.analyse(firsts[0], both[0])
-        session, first = kept
-        second = session.analyse(other, both[1])
-        if first.unknown is None and second.unknown is None:
-            found[other.name] = divergence(first, second, (firsts[0], other), both, session)[0]
+    cached: tuple[Session, AnalysisResult] | None = None
+    for other in others:
+        arches = arch_of(first, arch, plugins), arch_of(other, arch, plugins)
+        pair_options = with_cross_architecture(arches, options)
+        if cached is None or cached[0].options != pair_options:
+            session = session_of(tuple(representatives), pair_options)
+            cached = session, session.analyse(first, arches[0])
+        session, first_result = cached
+        other_result = session.analyse(other, arches[1])
+        if first_result.unknown is None and other_result.unknown is None:
+            found[other.name] = divergence(first_result, other_result, (first, other), arches, session)[0]
     return found
 
 
 def _picture(source: Source, arch: Arch, options: Options, element: str | None) -> Picture | None:
-    """The tree of an element of one kernel; None where there is no launch or it cannot be shown."""
+    """Return the tree of an element of one kernel; None without a launch and where the tree cannot be computed."""
     if source.launch is None or options.every_launch:
         return None
     session = session_of((source,), options)

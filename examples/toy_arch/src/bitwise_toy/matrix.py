@@ -1,7 +1,8 @@
-"""toy1's matrix unit: a wave of four lanes multiplies 2 x 2 matrices of fp16 and adds them to fp32.
+"""The matrix unit of toy1: a wave of four lanes multiplies 2 x 2 matrices of fp16 and accumulates in fp32.
 
-Lane 2 i + j holds element (i, j) of the accumulator.  A register of lane 2 i holds row i of the left matrix, a register
-of lane j column j of the right one (j = 0, 1), the first element in the low half; what else lies there is not read.
+Lane 2 i + j holds element (i, j) of the accumulator.  A register of lane 2 i holds row i of the left matrix and a
+register of lane j holds column j of the right matrix (j = 0, 1), the first element in the low half.  The operand
+registers of the other lanes are not read.
 """
 
 from __future__ import annotations
@@ -20,17 +21,10 @@ from bitwise_core.numerics.mma import FusedSum, MmaSpec
 from bitwise_toy.opcodes import operands
 
 MAC = MmaSpec(
-    architecture="toy1",
-    family="mac",
-    left="fp16",
-    right="fp16",
-    accumulator="fp32",
-    result="fp32",
-    k=2,
+    architecture="toy1", family="mac", left="fp16", right="fp16", accumulator="fp32", result="fp32", k=2,
     arithmetic=FusedSum(products=2, fraction_bits=25, mantissa_bits=23, rounding="rz"),
-    status="published only",
-    source="https://example.org/toy1",
-)
+    status="published only", source="https://example.org/toy1",
+)  # fmt: skip
 
 TABLE = OpcodeTable()
 _STEP = MmaStep(MAC.name, positive_zero=True, commutes=True)
@@ -43,7 +37,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         if not machine.active().all():
-            raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
+            raise Unsupported("the matrix instruction is executed by a part of the block only", instruction.line)
         thread = np.arange(machine.threads)
         wave, row, column = thread // 4, thread // 2 % 2, thread % 2
         first = 4 * np.arange(machine.threads // 4)[:, None]

@@ -1,4 +1,4 @@
-"""What each instruction of toy1 means.  Registers r are 32 bits wide, a (addresses) 64, p (predicates) one."""
+"""The instructions of toy1.  Registers r have 32 bits, a (addresses) 64 bits, p (predicates) one bit."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ OFFSET, ADDRESS = operation("mulwide.u32"), operation("add.b64")
 
 
 def reciprocal(patterns: Array) -> Array:
-    """rcp.f: the reciprocal of fp32 patterns, its last 12 bits zero; of a NaN and of a zero the one NaN."""
+    """Return rcp.f of fp32 bit patterns: the reciprocal with its last 12 bits zero; NaN for a NaN and for a zero."""
     numbers = patterns.view(np.float32).astype(np.float64)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        cut = (1.0 / numbers).astype(np.float32).view(np.uint32) & np.uint32(0xFFFFF000)
-    found: Array = np.where(np.isnan(numbers) | (numbers == 0), np.uint32(0x7FFFFFFF), cut)
-    return found
+        truncated = (1.0 / numbers).astype(np.float32).view(np.uint32) & np.uint32(0xFFFFF000)
+    result: Array = np.where(np.isnan(numbers) | (numbers == 0), np.uint32(0x7FFFFFFF), truncated)
+    return result
 
 
 def operands(instruction: Instruction, kinds: str) -> tuple[Operand, ...]:
-    """The operands, one for each letter: a register (r, a, p), v a register r or literal, s a name, m an address."""
+    """Return the operands, checked against one letter each.
+
+    r, a and p are registers, v is a register r or a literal, s is a name, m is an address.  Raises UnknownInstruction.
+    """
     given = instruction.operands
     if len(given) != len(kinds):
-        raise UnknownInstruction(instruction, f"has {len(given)} operands and takes {len(kinds)}")
+        raise UnknownInstruction(instruction, f"has {len(given)} operands instead of {len(kinds)}")
     for number, (operand, kind) in enumerate(zip(given, kinds, strict=True), 1):
         register = operand.name[0] if isinstance(operand, Register) else None
         fits = {
@@ -45,28 +48,28 @@ def operands(instruction: Instruction, kinds: str) -> tuple[Operand, ...]:
             "m": isinstance(operand, Address),
         }
         if not fits.get(kind, register == kind):
-            raise UnknownInstruction(instruction, f"does not take its operand {number}")
+            raise UnknownInstruction(instruction, f"does not accept its operand {number}")
     return given
 
 
 def parameter_of(operand: Operand, instruction: Instruction, context: Context, *, pointer: bool) -> str:
-    """The name of a parameter of the kernel."""
+    """Return the name of a kernel parameter, a buffer if `pointer`, else an i32.  Raises UnknownInstruction."""
     names = [each.name for each in context.kernel.parameters if each.pointer == pointer]
     if not isinstance(operand, Symbol) or operand.name not in names:
-        raise UnknownInstruction(instruction, f"takes a parameter that is {'a buffer' if pointer else 'an i32'}")
+        raise UnknownInstruction(instruction, f"needs a parameter that is {'a buffer' if pointer else 'an i32'}")
     return operand.name
 
 
 @TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=Effect.MOVE)
 def move(instruction: Instruction, context: Context) -> Step:
-    """mov r, (a register or a literal)."""
+    """mov r, v: v is a register or a literal."""
     destination, source = operands(instruction, "rv")
     return lambda machine: machine.write(destination, machine.read_bits(source, 32))
 
 
 @TABLE.opcode("param", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def parameter(instruction: Instruction, context: Context) -> Step:
-    """param r, (an i32 parameter)."""
+    """param r, n: n is an i32 parameter."""
     destination, source = operands(instruction, "rs")
     name = parameter_of(source, instruction, context, pointer=False)
     return lambda machine: machine.write(destination, machine.parameters[name])
@@ -74,7 +77,7 @@ def parameter(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("add", "mul", "fma", "rcp", "less", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
-    """add.f, mul.f and fma.f round to nearest even; rcp.f is toy1's own; .i wraps; less.i knows no signs."""
+    """add.f, mul.f and fma.f round to nearest even; rcp.f is approximate; add.i and mul.i wrap; less.i is unsigned."""
     opcode = instruction.opcode
     destination, *sources = operands(instruction, {"fma.f": "rvvv", "rcp.f": "rv", "less.i": "pvv"}.get(opcode, "rvv"))
     if opcode not in FLOATS and opcode not in INTEGERS:
@@ -123,15 +126,15 @@ def store(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("swap", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def swap(instruction: Instruction, context: Context) -> Step:
-    """swap r, r, n: the register of the lane whose number differs in the bits of n (1, 2 or 3), within the wave."""
+    """swap r, r, n: the register of the lane whose number is the own one xor n (1, 2 or 3), within the wave."""
     destination, source, distance = operands(instruction, "rrv")
     if not isinstance(distance, Immediate) or distance.value not in (1, 2, 3):
-        raise UnknownInstruction(instruction, "takes a distance of 1, 2 or 3")
+        raise UnknownInstruction(instruction, "needs a distance of 1, 2 or 3")
     bits = distance.value
 
     def step(machine: Machine) -> None:
         if not machine.active().all():
-            raise Unsupported("a swap runs in part of the block", instruction.line)
+            raise Unsupported("the swap is executed by a part of the block only", instruction.line)
         partner = (np.arange(machine.threads) ^ bits)[None]
         machine.write(destination, take_threads(machine.read_bits(source, 32), partner))
 
@@ -143,6 +146,6 @@ TABLE.opcode("jump", operands=NO_DESTINATION, effects=Effect.BRANCH)(branch)
 
 @TABLE.opcode("end", operands=NO_DESTINATION, effects=Effect.END)
 def end(instruction: Instruction, context: Context) -> Step:
-    """The thread is done."""
+    """end: the thread exits."""
     operands(instruction, "")
     return lambda machine: Exit()

@@ -1,4 +1,4 @@
-"""What this distribution hands over: toy1, with waves of four lanes, one matrix unit and no shared memory."""
+"""The hooks of this plugin: toy1, with waves of four lanes, one matrix unit and no shared memory."""
 
 from __future__ import annotations
 
@@ -29,34 +29,26 @@ def _special(machine: Machine, launch: Launch) -> None:
 def _prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
     if len(launch.args) != len(kernel.parameters):
         raise ManifestError(
-            f"the launch gives {len(launch.args)} arguments and {kernel.name} takes {len(kernel.parameters)}"
+            f"the launch has {len(launch.args)} arguments and {kernel.name} has {len(kernel.parameters)} parameters"
         )
     for parameter, argument in zip(kernel.parameters, launch.args, strict=True):
         machine.parameters[parameter.name] = value_of(machine, argument, parameter)
 
 
 TOY1 = Arch(
-    name="toy1",
-    extension=".toy",
-    targets=("toy1",),
-    warp=4,
-    opcodes=OpcodeTable(opcodes.TABLE, matrix.TABLE),
-    parse=parse,
-    write=write,
-    granule=_granule,
-    special=_special,
-    prepare=_prepare,
+    name="toy1", targets=("toy1",), extension=".toy", warp=4, opcodes=OpcodeTable(opcodes.TABLE, matrix.TABLE),
+    parse=parse, write=write, granule=_granule, special=_special, prepare=_prepare,
     bits=BitSupport({"rcp.approx.fp32@toy1": opcodes.reciprocal}, (matrix.MAC,)),
-)
+)  # fmt: skip
 
 
 @hookimpl
 def bitwise_arches() -> Iterable[Arch]:
-    """toy1."""
+    """Return toy1."""
     return [TOY1]
 
 
 @hookimpl
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
-    """The one matrix unit of toy1."""
+    """Return the matrix unit of toy1."""
     return [matrix.MAC]

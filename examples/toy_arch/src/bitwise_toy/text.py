@@ -1,4 +1,4 @@
-"""The assembly of toy1, read and written.
+"""The parser and the writer of toy1's assembly.
 
 target toy1
 kernel sum(x: buffer, n: i32) threads 8 {
@@ -25,17 +25,17 @@ _ADDRESS = re.compile(r"\[(a\d+)(?: \+ (\d+))?\]")
 
 
 def parse(text: str, file: str) -> asm.Module:
-    """The module of a text.  Raises AssemblyError."""
+    """Return the module of a text.  Raises AssemblyError."""
     lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.split("\n"), 1)]
     lines = [(number, line) for number, line in lines if line]
     if not lines or not re.fullmatch(r"target \w+", lines[0][1]):
-        raise AssemblyError(file, 1, "the text begins with its target, as in `target toy1`")
+        raise AssemblyError(file, 1, "a text begins with its target, such as `target toy1`")
     kernels: list[asm.Kernel] = []
     place = 1
     while place < len(lines):
         end = next((index for index in range(place, len(lines)) if lines[index][1] == "}"), None)
         if end is None:
-            raise AssemblyError(file, lines[-1][0], "the text ends inside a kernel: a line `}` closes it")
+            raise AssemblyError(file, lines[-1][0], "the text ends inside a kernel: end it with a line `}`")
         kernels.append(_kernel(lines[place:end], file))
         place = end + 1
     return asm.Module(file, lines[0][1].removeprefix("target "), "1", tuple(kernels), {})
@@ -45,7 +45,9 @@ def _kernel(lines: list[tuple[int, str]], file: str) -> asm.Kernel:
     number = lines[0][0] if lines else 1
     found = _KERNEL.fullmatch(lines[0][1]) if lines else None
     if found is None:
-        raise AssemblyError(file, number, "a kernel begins as in `kernel sum(x: buffer, n: i32) threads 8 {`")
+        raise AssemblyError(
+            file, number, "a kernel begins with a line such as `kernel sum(x: buffer, n: i32) threads 8 {`"
+        )
     parameters = tuple(_parameter(each, file, number) for each in filter(None, found[2].split(", ")))
     threads = int(found[3])
     if not threads or threads % 4 or threads > 64:
@@ -61,9 +63,9 @@ def _kernel(lines: list[tuple[int, str]], file: str) -> asm.Kernel:
     for each in instructions:
         for operand in each.operands:
             if isinstance(operand, Symbol) and operand.name not in known:
-                raise AssemblyError(file, each.line, f"{operand.name} is no parameter, no label and no register")
+                raise AssemblyError(file, each.line, f"{operand.name} is not a parameter, a label or a register")
     if not instructions or instructions[-1].opcode != "end" or instructions[-1].guard is not None:
-        raise AssemblyError(file, number, "the last instruction of a kernel is `end`")
+        raise AssemblyError(file, number, "the last instruction of a kernel must be an unguarded `end`")
     block = (threads, 1, 1)
     return asm.Kernel(found[1], parameters, tuple(instructions), labels, REGISTERS, lines[0][0], threads=block)
 
@@ -71,14 +73,14 @@ def _kernel(lines: list[tuple[int, str]], file: str) -> asm.Kernel:
 def _parameter(text: str, file: str, number: int) -> asm.Parameter:
     found = re.fullmatch(r"(\w+): (\w+)", text)
     if found is None or found[2] not in _SIZES:
-        raise AssemblyError(file, number, f"a parameter is written `x: buffer`, with one of {', '.join(_SIZES)}")
+        raise AssemblyError(file, number, f"a parameter has the form `x: buffer`; the kinds are {', '.join(_SIZES)}")
     return asm.Parameter(found[1], _SIZES[found[2]], found[2] == "buffer")
 
 
 def _instruction(line: str, file: str, number: int) -> asm.Instruction:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise AssemblyError(file, number, f"{line!r} is no instruction")
+        raise AssemblyError(file, number, f"{line!r} is not an instruction")
     operands = tuple(_operand(each, file, number) for each in (found[4].split(", ") if found[4] else ()))
     return asm.Instruction(found[3], operands, asm.Guard(found[2], found[1] == "!") if found[2] else None, number)
 
@@ -92,11 +94,11 @@ def _operand(text: str, file: str, number: int) -> Operand:
         return asm.Address(Register(found[1]), int(found[2] or 0))
     if re.fullmatch(r"\w+", text) and not text[0].isdigit():
         return Symbol(text)
-    raise AssemblyError(file, number, f"{text!r} is no operand")
+    raise AssemblyError(file, number, f"{text!r} is not an operand")
 
 
 def write(module: asm.Module) -> str:
-    """A text that `parse` reads as this module, but for the numbers of its lines."""
+    """Return a text that `parse` reads as an equal module, except for line numbers."""
     lines = [f"target {module.target}"]
     for kernel in module.kernels:
         assert kernel.threads is not None
@@ -105,12 +107,12 @@ def write(module: asm.Module) -> str:
         for index, each in enumerate(kernel.instructions):
             lines += [f"{name}:" for name, place in kernel.labels.items() if place == index]
             guard = f"@{'!' if each.guard.negated else ''}{each.guard.register} " if each.guard else ""
-            lines.append(f"  {guard}{each.opcode} {', '.join(map(_written, each.operands))}".rstrip())
+            lines.append(f"  {guard}{each.opcode} {', '.join(map(_operand_text, each.operands))}".rstrip())
         lines.append("}")
     return "\n".join(lines) + "\n"
 
 
-def _written(operand: Operand) -> str:
+def _operand_text(operand: Operand) -> str:
     match operand:
         case Register(name) | Symbol(name):
             return name

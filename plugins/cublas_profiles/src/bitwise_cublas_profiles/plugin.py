@@ -39,22 +39,22 @@ class CublasProfile:
         """
         return PYTORCH_LIBRARY.product(a, b, out)
 
-    def mark(self, a: Any, b: Any, out: Any) -> Hashable:
+    def cache_token(self, a: Any, b: Any, out: Any) -> Hashable:
         """See `bitwise_core.plugins.profiles.MarkedProfile`."""
-        return PYTORCH_LIBRARY.mark(a, b, out)
+        return PYTORCH_LIBRARY.cache_token(a, b, out)
 
-    def answered(
+    def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
     ) -> GEMMDesc | BiasedGEMM:  # fmt: skip
         """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
-        return PYTORCH_LIBRARY.answered(problem, alignment, library, device)
+        return PYTORCH_LIBRARY.describe_problem(problem, alignment, library, device)
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
         """The cuBLASLt version, the GPU and its driver; see `LockableProfile`."""
         return PYTORCH_LIBRARY.provenance(library)
 
-    def explained(
+    def explain(
         self, problem: GEMMProblem, configuration: Mapping[str, Any] | None, records: Path | None = None
     ) -> Explanation:
         """The descriptor of a given algorithm configuration, without a GPU; see `ExplainableProfile`."""

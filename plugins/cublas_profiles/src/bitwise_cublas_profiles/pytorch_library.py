@@ -103,7 +103,7 @@ class PyTorchLibrary:
             raise NotCovered(*found.args)
         return found
 
-    def mark(self, a: Any, b: Any, out: Any) -> tuple[Hashable, int, int, int]:
+    def cache_token(self, a: Any, b: Any, out: Any) -> tuple[Hashable, int, int, int]:
         """Settings and alignments; see `bitwise_core.plugins.profiles.MarkedProfile`."""
         at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), out.data_ptr()
         return _settings(), at_a & -at_a & 255, at_b & -at_b & 255, at_out & -at_out & 255
@@ -119,7 +119,7 @@ class PyTorchLibrary:
         except CublasError as error:
             return NotCovered(str(error))
 
-    def answered(
+    def describe_problem(
         self, problem: GEMMProblem, alignment: tuple[int, int, int], path: str | None, device: Any = None
     ) -> GEMMDesc | BiasedGEMM:
         """See `LockableProfile`. One library is loaded for each path. Raises NotCovered."""

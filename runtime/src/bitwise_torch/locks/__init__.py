@@ -1,8 +1,8 @@
-"""Lock files: the descriptors of a library's matrix products, written down so that their bits travel."""
+"""Lock files: the descriptors of a library's matrix products, with which other machines reproduce their bits."""
 
 from __future__ import annotations
 
 from bitwise_torch.locks.lock_diff import Difference, differences
-from bitwise_torch.locks.lock_file import Entry, Lock, LockError, What, locked, read_lock
+from bitwise_torch.locks.lock_file import Entry, Finding, Lock, LockError, lock_of, read_lock
 
-__all__ = ["Difference", "Entry", "Lock", "LockError", "What", "differences", "locked", "read_lock"]
+__all__ = ["Difference", "Entry", "Finding", "Lock", "LockError", "differences", "lock_of", "read_lock"]

@@ -1,4 +1,4 @@
-"""What moved between two lock files: problems whose sums are made in another order."""
+"""The difference of two lock files: problems whose sums are computed in another order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
-from bitwise_core.probing.reconstruction.equivalence import same
+from bitwise_core.probing.reconstruction.equivalence import same_computation
 from bitwise_torch.locks.lock_file import Entry, Lock
 
 Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
@@ -16,9 +16,10 @@ Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
 
 @dataclass(frozen=True)
 class Difference:
-    """A problem of two locks: `moved` where its bits may have.
+    """A problem of two locks with its entry in each.
 
-    `unknown` where one of them has no descriptor, or where no plugin knows an instruction of two that differ.
+    `change` is `moved` where the two descriptors compute differently, so that the bits may differ, and `unknown` where
+    an entry has no descriptor, or where the descriptors differ and no plugin has a matrix unit of theirs.
     """
 
     problem: GEMMProblem
@@ -28,24 +29,24 @@ class Difference:
 
 
 def differences(a: Lock, b: Lock) -> list[Difference]:
-    """Every problem of either lock, those of `a` first, in order."""
-    found = []
+    """Return a difference for every problem of either lock: the problems of `a` in order, then the others of `b`."""
+    result = []
     for problem in dict.fromkeys((*a.by_problem, *b.by_problem)):
-        one, other = a.by_problem.get(problem), b.by_problem.get(problem)
-        found.append(Difference(problem, _change(one, other), one, other))
-    return found
+        entry_a, entry_b = a.by_problem.get(problem), b.by_problem.get(problem)
+        result.append(Difference(problem, _change(entry_a, entry_b), entry_a, entry_b))
+    return result
 
 
-def _change(one: Entry | None, other: Entry | None) -> Change:
-    if one is None or other is None:
-        return "only in b" if one is None else "only in a"
-    if one.descriptor is None or other.descriptor is None:
+def _change(a: Entry | None, b: Entry | None) -> Change:
+    if a is None or b is None:
+        return "only in b" if a is None else "only in a"
+    if a.descriptor is None or b.descriptor is None:
         return "unknown"
-    if one.rounded_first != other.rounded_first:
+    if a.rounded_first != b.rounded_first:
         return "moved"
-    if one.descriptor == other.descriptor:
+    if a.descriptor == b.descriptor:
         return "same"
     try:
-        return "same" if same(one.desc, other.desc, registry.default().matrix_units) else "moved"
+        return "same" if same_computation(a.desc, b.desc, registry.default().matrix_units) else "moved"
     except DescriptorError:
         return "unknown"

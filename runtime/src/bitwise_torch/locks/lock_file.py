@@ -1,6 +1,6 @@
-"""The lock file: one descriptor for each matrix product of a library, with where and of what it was taken.
+"""The lock file: a descriptor for each matrix product of a library, and the provenance of the descriptors.
 
-JSON, an entry a line.  Reading checks every field; a descriptor that does not parse is a mistake of the file.
+The format is JSON with one entry on each line.  Reading checks every field and parses every descriptor.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ FORMAT, VERSION = "bitwise-lock", 1
 
 
 class LockError(BitwiseError, ValueError):
-    """A lock file that cannot be used, or a product that a lock has nothing for: the message says what to do."""
+    """A lock file that cannot be used, or a product without an entry; the message says what to do."""
 
 
 class Entry(BaseModel):
-    """A problem and its descriptor's text, or why it has none: exactly one of the two.
+    """A problem with either the text of its descriptor or, in `declined`, the reason why it has none.
 
-    `rounded_first` is that of BiasedProduct, for problems with a bias alone.
+    `rounded_first` is that of BiasedGEMM; only a problem with a bias may set it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,14 +41,16 @@ class Entry(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Entry:
         if (self.descriptor is None) == (self.declined is None):
-            raise ValueError("an entry has a descriptor, or says in `declined` why it has none: exactly one of them")
+            raise ValueError("an entry has exactly one of `descriptor` and `declined`, the reason why there is none")
         if self.rounded_first and (self.descriptor is None or self.problem.epilogue != "bias"):
-            raise ValueError("rounded_first goes with a descriptor of a problem with a bias: leave it out")
+            raise ValueError("rounded_first needs a descriptor and a problem with a bias: remove it")
         if self.descriptor is None:
             return self
-        asked, desc = self.problem, parsed(self.descriptor)
-        if (desc.k, desc.left_dtype, desc.right_dtype, desc.output_dtype) != (asked.k, asked.a, asked.b, asked.out):
-            raise ValueError(f"the descriptor is not of the problem {asked.words}: its k or its types are others")
+        problem, desc = self.problem, parse_descriptor(self.descriptor)
+        if (desc.k, desc.left_dtype, desc.right_dtype, desc.output_dtype) != (
+            problem.k, problem.a, problem.b, problem.out,
+        ):  # fmt: skip
+            raise ValueError(f"the descriptor does not fit the problem {problem.words}: its k or its types differ")
         return self
 
     @property
@@ -56,13 +58,13 @@ class Entry(BaseModel):
         """The descriptor.  Raises LockError where the entry has none."""
         if self.descriptor is None:
             raise LockError(f"{self.problem.words} is locked without a descriptor: {self.declined}")
-        return parsed(self.descriptor)
+        return parse_descriptor(self.descriptor)
 
 
 class Lock(BaseModel):
-    """All entries, each problem once, and `provenance`: the library, its version, the device and the driver, in words.
+    """Entries of distinct problems, and their provenance: the library, its version, the device and the driver.
 
-    Provenance decides nothing: a lock is replayed on whatever device has a launcher for its descriptors.
+    Provenance is information only: a lock is replayed on any device that has a launcher for its descriptors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,11 +76,11 @@ class Lock(BaseModel):
 
     @field_validator("entries")
     @classmethod
-    def _once(cls, value: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def _unique_problems(cls, value: tuple[Entry, ...]) -> tuple[Entry, ...]:
         seen: set[GEMMProblem] = set()
         for each in value:
             if each.problem in seen:
-                raise ValueError(f"{each.problem.words} stands there twice: leave one out")
+                raise ValueError(f"{each.problem.words} has two entries: remove one")
             seen.add(each.problem)
         return value
 
@@ -88,34 +90,33 @@ class Lock(BaseModel):
         return {each.problem: each for each in self.entries}
 
     @cached_property
-    def of_tensors(self) -> dict[Any, GEMMDesc]:
-        """What products of tensors were found to be, kept by whoever looks problems of tensors up."""
+    def tensor_descriptors(self) -> dict[Any, GEMMDesc]:
+        """A cache of descriptors by the types, shapes and strides of tensors; `matmul` fills it."""
         return {}
 
     def entry(self, problem: GEMMProblem) -> Entry:
-        """The entry of a problem.  Raises LockError where there is none."""
-        found = self.by_problem.get(problem)
-        if found is None:
-            where = ", ".join(
-                self.provenance.get(name, "") for name in ("library", "device") if name in self.provenance
-            )
+        """Return the entry of a problem.  Raises LockError where there is none."""
+        entry = self.by_problem.get(problem)
+        if entry is None:
+            origin = ", ".join(self.provenance[name] for name in ("library", "device") if name in self.provenance)
+            size = f"{len(self.entries)} products{f' of {origin}' if origin else ''}"
             raise LockError(
-                f"{problem.words} is not in the lock ({len(self.entries)} products{f' of {where}' if where else ''}): "
-                "record it, or let it pass by an explicit choice"
+                f"{problem.words} is not in the lock ({size}): "
+                'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)'
             )
-        return found
+        return entry
 
-    def described(self, problem: GEMMProblem) -> GEMMDesc:
-        """The descriptor of a problem.  Raises LockError where the lock has none."""
+    def descriptor(self, problem: GEMMProblem) -> GEMMDesc:
+        """Return the descriptor of a problem.  Raises LockError where the lock has none."""
         return self.entry(problem).desc
 
     @property
     def declined(self) -> int:
-        """How many entries have no descriptor."""
+        """The number of entries without a descriptor."""
         return sum(each.descriptor is None for each in self.entries)
 
     def to_text(self) -> str:
-        """The file's text; `from_text` reads it back to an equal lock."""
+        """Return the file's text; `from_text` returns an equal lock for it."""
         head = json.dumps({"format": self.format, "version": self.version, "provenance": dict(self.provenance)})
         lines = (
             json.dumps(each.model_dump(mode="json", exclude_defaults=True), separators=(",", ":"))
@@ -125,17 +126,19 @@ class Lock(BaseModel):
 
     @classmethod
     def from_text(cls, text: str, name: str = "the lock") -> Lock:
-        """The lock of a file's text.  Raises LockError, beginning with `name`, for anything else."""
+        """Return the lock of a file's text.  Raises LockError; its message begins with `name`."""
         try:
             content = json.loads(text)
         except ValueError as error:
-            raise LockError(f"{name}: this is no whole JSON ({error}); was it cut off? Write it again") from None
+            raise LockError(
+                f"{name}: this is not complete JSON ({error}); the file may be truncated: write it again"
+            ) from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise LockError(f'{name}: this is no lock file; one says "format": "{FORMAT}"')
+            raise LockError(f'{name}: this is not a lock file; a lock file has "format": "{FORMAT}"')
         if content.get("version") != VERSION:
             raise LockError(
-                f"{name}: a lock file of version {content.get('version')!r}; this bitwise reads version {VERSION}: "
-                "write the lock again with it, or install the bitwise that wrote the file"
+                f"{name}: the lock file has version {content.get('version')!r} and this bitwise reads version "
+                f"{VERSION}: write the lock again, or install the bitwise that wrote the file"
             )
         try:
             return cls(**content)
@@ -145,7 +148,7 @@ class Lock(BaseModel):
             raise LockError(f"{name}: {sentences(error, 'lock')}") from None
 
     def write(self, path: Path | str) -> None:
-        """Writes the file.  Raises LockError where it cannot be written."""
+        """Write the file.  Raises LockError where it cannot be written."""
         try:
             Path(path).write_text(self.to_text(), encoding="utf-8")
         except OSError as error:
@@ -153,46 +156,46 @@ class Lock(BaseModel):
 
 
 def read_lock(path: Path | str) -> Lock:
-    """The lock of a file.  Raises LockError."""
+    """Return the lock of a file.  Raises LockError."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise LockError(f"{path}: cannot be read ({why})") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise LockError(f"{path}: cannot be read ({reason})") from None
     return Lock.from_text(text, str(path))
 
 
 @lru_cache(maxsize=65536)
-def parsed(text: str) -> GEMMDesc:
-    """The descriptor of a text, kept: the same text is the same record.  Raises LockError."""
+def parse_descriptor(text: str) -> GEMMDesc:
+    """Return the descriptor of a text; the result is cached, so equal texts are one record.  Raises LockError."""
     try:
         return GEMMDesc.from_text(text)
     except DescriptorError as error:
-        raise LockError(f"{text!r} is no descriptor of a product: {error}") from None
+        raise LockError(f"{text!r} is not a descriptor of a matrix product: {error}") from None
 
 
-What = GEMMDesc | BiasedGEMM | str
-"""What is found of a problem: a descriptor, one with a bias, or why there is none."""
+Finding = GEMMDesc | BiasedGEMM | str
+"""The result for a problem: a descriptor, a descriptor with a bias, or the reason why there is none."""
 
 
-def locked(found: Iterable[tuple[GEMMProblem, What]], provenance: Mapping[str, str]) -> Lock:
-    """The lock of problems, each with its descriptor, or with a sentence on why there is none.
+def lock_of(findings: Iterable[tuple[GEMMProblem, Finding]], provenance: Mapping[str, str]) -> Lock:
+    """Return the lock of problems with their findings.
 
-    A problem that comes twice with different descriptors is declined: its key does not tell the two apart.
+    A problem that occurs with different descriptors is declined: its shapes, types and strides do not determine one.
     """
-    return Lock(provenance=dict(provenance), entries=tuple(_merged(found)))
+    return Lock(provenance=dict(provenance), entries=tuple(_entries(findings)))
 
 
-def _merged(found: Iterable[tuple[GEMMProblem, What]]) -> Iterator[Entry]:
-    entries: dict[GEMMProblem, What] = {}
-    for problem, what in found:
-        if problem in entries and entries[problem] != what:
-            what = "it ran with several descriptors, which its shapes, types and strides do not tell apart"
-        entries[problem] = what
-    for problem, what in entries.items():
+def _entries(findings: Iterable[tuple[GEMMProblem, Finding]]) -> Iterator[Entry]:
+    by_problem: dict[GEMMProblem, Finding] = {}
+    for problem, finding in findings:
+        if problem in by_problem and by_problem[problem] != finding:
+            finding = "it ran with several descriptors, which its shapes, types and strides do not distinguish"
+        by_problem[problem] = finding
+    for problem, finding in by_problem.items():
         fields: dict[str, Any]
-        if isinstance(what, BiasedGEMM):
-            fields = {"descriptor": what.product.to_text(), "rounded_first": what.rounded_first}
+        if isinstance(finding, BiasedGEMM):
+            fields = {"descriptor": finding.product.to_text(), "rounded_first": finding.rounded_first}
         else:
-            fields = {"declined": what} if isinstance(what, str) else {"descriptor": what.to_text()}
+            fields = {"declined": finding} if isinstance(finding, str) else {"descriptor": finding.to_text()}
         yield Entry(problem=problem, **fields)

@@ -1,4 +1,4 @@
-"""How innermost parts may be walked: by which instructions, and in which turns."""
+"""The loop over k of innermost parts: its instructions, and its iterations."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from bitwise_core.descriptors.cuts import Positions
 from bitwise_core.descriptors.hardware import Units
 from bitwise_core.descriptors.k_axis import instructions
 from bitwise_core.numerics.mma import FusedSum, MmaSpec, SequentialMultiplyAdd
-from bitwise_core.probing.reconstruction.cuts import Observed
-from bitwise_core.probing.reconstruction.partial_sums import walk_nodes
+from bitwise_core.probing.reconstruction.cuts import ObservedTree
+from bitwise_core.probing.reconstruction.partial_sums import k_loop_nodes
 
-LONGEST_TURN = 512
+MAXIMUM_K_LOOP_STEP = 512
 
-MOST = 6
-"""Parts of different lengths whose short steps are looked at."""
+MAXIMUM_LENGTHS = 6
+"""The number of different part lengths that are searched for short steps, the longest ones first."""
 
 
 @dataclass(frozen=True)
-class Walk:
-    """Scalar arithmetic, or a matrix unit's row; the fields of a GEMMDesc of the same names."""
+class KLoop:
+    """A loop over k by scalar arithmetic (`unit` is None) or by a matrix unit; fields are those of a GEMMDesc.
+
+    `equivalent_instructions` are the names of other rows with the same arithmetic and k.
+    """
 
     unit: MmaSpec | None = None
     use_fast_accum: bool = True
     k_loop_step: int | None = None
     short_iteration: str = "last"
-    alike: tuple[str, ...] = ()
+    equivalent_instructions: tuple[str, ...] = ()
 
     @property
     def fields(self) -> dict[str, object]:
-        """The fields of a GEMMDesc but for the path of scalar arithmetic."""
+        """The fields of a GEMMDesc; empty for scalar arithmetic, whose path is not determined by the order."""
         if self.unit is None:
             return {}
         unit = Instruction(architecture=self.unit.architecture, family=self.unit.family, k=self.unit.k)
@@ -44,73 +47,83 @@ class Walk:
         }  # fmt: skip
 
 
-def rows_of(units: Units, left: str, right: str, architecture: str | None = None) -> list[Walk]:
-    """A walk for every row of a matrix unit that takes these types and differs in its bits.
+def matrix_unit_loops(units: Units, left: str, right: str, architecture: str | None = None) -> list[KLoop]:
+    """Return a loop for every matrix unit that takes these types.
 
-    Rows of equal arithmetic are one, under the first of their names, the others being `alike`.  Only rows of results
-    in fp32 are taken, or of fp64 for operands of it.
+    Rows of equal arithmetic and equal k return the same bits and are one loop.  Only rows with results in fp32 are
+    taken, or in fp64 for fp64 operands.
     """
-    wanted = [
+    matching = [
         row
         for row in units.values()
         if (row.left, row.right) == (left, right)
         and row.result == ("fp64" if left == "fp64" else "fp32")
         and architecture in (None, row.architecture)
         and row.family != "fused"
-        and not isinstance(row.arithmetic, SequentialMultiplyAdd)  # scalar arithmetic has its bits
+        and not isinstance(row.arithmetic, SequentialMultiplyAdd)  # scalar arithmetic returns the same bits
     ]
     found: dict[tuple[object, int], list[MmaSpec]] = {}
-    # wgmma before mma.sync, larger k before smaller, and the newest architecture of a name's family last named.
-    for row in sorted(wanted, key=lambda row: (row.architecture, row.k, row.family), reverse=True):
+    # The first row of a group names the loop: descending order prefers newer architectures, then larger k.
+    for row in sorted(matching, key=lambda row: (row.architecture, row.k, row.family), reverse=True):
         found.setdefault((row.arithmetic, row.k), []).append(row)
-    return [Walk(rows[0], alike=tuple(each.name for each in rows[1:])) for rows in found.values()]
+    return [KLoop(rows[0], equivalent_instructions=tuple(each.name for each in rows[1:])) for rows in found.values()]
 
 
-def walks_of(seen: Observed, rows: Sequence[Walk], parts: Sequence[Positions], left: str, right: str) -> list[Walk]:
-    """The ways in which every part is walked, those without turns before those with, scalar arithmetic first."""
-    found: list[Walk] = []
+def k_loops_of(
+    observed: ObservedTree, rows: Sequence[KLoop], parts: Sequence[Positions], left: str, right: str
+) -> list[KLoop]:
+    """Return the loops over k that explain every part: scalar arithmetic first, loops without iterations preferred.
+
+    `rows` are the loops of `matrix_unit_loops`.
+    """
+    found: list[KLoop] = []
     longest = max(parts, key=len)
     lengths = {len(part): part for part in parts}
-    shown = [(_ends(seen, part), length) for length, part in sorted(lengths.items(), reverse=True)[:MOST]]
-    for base in (Walk(), *rows):
+    part_steps = [
+        (_step_ends(observed, part), length) for length, part in sorted(lengths.items(), reverse=True)[:MAXIMUM_LENGTHS]
+    ]
+    for base in (KLoop(), *rows):
         for fast in (True, False):
-            if not fast and (base.unit is None or _last(base.unit)):
+            if not fast and (base.unit is None or _adds_accumulator_last(base.unit)):
                 continue
-            for walk in _turns(replace(base, use_fast_accum=fast), shown):
-                if all(_fits(seen, walk, part, left, right) for part in (longest, *parts)):
-                    found.append(walk)
+            for k_loop in _with_iterations(replace(base, use_fast_accum=fast), part_steps):
+                if all(_fits(observed, k_loop, part, left, right) for part in (longest, *parts)):
+                    found.append(k_loop)
                     break
     return found
 
 
-def _ends(seen: Observed, part: Positions) -> list[int]:
-    """Where the sums of the first positions of a part end: after every step, were it one walk."""
-    sums = seen.axis.prefixes(part)
-    return [size for size in (np.flatnonzero(seen.among(sums[2:])) + 2).tolist() if size <= len(part)]
+def _step_ends(observed: ObservedTree, part: Positions) -> list[int]:
+    """Return how many leading positions of a part have a sum that is a node: the ends of steps, if it is one loop."""
+    sums = observed.axis.prefixes(part)
+    return [size for size in (np.flatnonzero(observed.are_nodes(sums[2:])) + 2).tolist() if size <= len(part)]
 
 
-def _last(unit: MmaSpec) -> bool:
+def _adds_accumulator_last(unit: MmaSpec) -> bool:
     return isinstance(unit.arithmetic, FusedSum) and unit.arithmetic.accumulator_last
 
 
-def _turns(walk: Walk, shown: list[tuple[list[int], int]]) -> Iterator[Walk]:
-    """The walk without turns, and with turns of the lengths that the short steps of some parts allow."""
-    yield walk
-    tried = {walk}
-    for ends, length in shown:
-        for each in _turns_of(walk, ends, length):
+def _with_iterations(k_loop: KLoop, part_steps: list[tuple[list[int], int]]) -> Iterator[KLoop]:
+    """Yield the loop without iterations, then with the iteration lengths that short steps of some parts allow.
+
+    `part_steps` has for each part the ends of its steps and its length.
+    """
+    yield k_loop
+    tried = {k_loop}
+    for ends, length in part_steps:
+        for each in _iterations_of(k_loop, ends, length):
             if each not in tried:
                 tried.add(each)
                 yield each
 
 
-def _turns_of(walk: Walk, ends: list[int], length: int) -> Iterator[Walk]:
-    """Turns that one part's short steps allow."""
-    unit = walk.unit
+def _iterations_of(k_loop: KLoop, ends: list[int], length: int) -> Iterator[KLoop]:
+    """Yield the loop with the iteration lengths that one part's short steps allow."""
+    unit = k_loop.unit
     if unit is None:
         return
-    width = unit.products if walk.use_fast_accum and not _last(unit) else unit.k
-    # A first step of one position is no sum: the second one's end shows it.
+    width = unit.products if k_loop.use_fast_accum and not _adds_accumulator_last(unit) else unit.k
+    # A first step of one position is not a node: the end of the second step reveals it.
     starts = [0, *ends]
     sizes = [high - low for low, high in pairwise(starts)]
     if any(size > width for size in sizes[1:]) or (sizes and sizes[0] > width + 1):
@@ -120,41 +133,42 @@ def _turns_of(walk: Walk, ends: list[int], length: int) -> Iterator[Walk]:
     if sizes and (sizes[0] == width + 1 or (width > 1 and sizes[0] == 2)):
         heads.append(1)
     for head in heads:
-        if head > 1:  # no kernel gives a matrix unit one product at a time: that is scalar arithmetic
-            yield replace(walk, k_loop_step=head)
-        lengths = [step for step in range(unit.k, LONGEST_TURN + 1, unit.k) if length % step == head]
+        if head > 1:  # a matrix unit that takes one product at a time is scalar arithmetic
+            yield replace(k_loop, k_loop_step=head)
+        lengths = [step for step in range(unit.k, MAXIMUM_K_LOOP_STEP + 1, unit.k) if length % step == head]
         following = [end for end in short if end > head]
         lengths += [following[0] - head] if following else []
-        yield from (replace(walk, k_loop_step=step, short_iteration="first") for step in lengths if step > head)
+        yield from (replace(k_loop, k_loop_step=step, short_iteration="first") for step in lengths if step > head)
 
 
-def _fits(seen: Observed, walk: Walk, part: Positions, left: str, right: str) -> bool:
-    """Whether a part's nodes are those of its walk, the first ones looked at first."""
+def _fits(observed: ObservedTree, k_loop: KLoop, part: Positions, left: str, right: str) -> bool:
+    """Return whether a part's nodes are exactly those of the loop; the first steps are compared first."""
     if not len(part):
         return True
     try:
-        desc = described(walk, len(part), left, right)
-    except DescriptorError:  # turns that decide nothing
+        desc = descriptor_of(k_loop, len(part), left, right)
+    except DescriptorError:  # iterations that do not affect the bits
         return False
-    taken = part[instructions(desc, desc.positions())] if walk.unit is None else _taken(desc, part)
-    _, few = walk_nodes(seen.axis, walk.unit, walk.use_fast_accum, taken[:4])
-    if not few <= seen.nodes.keys():
+    positions = part[instructions(desc, desc.positions())] if k_loop.unit is None else _padded_positions(desc, part)
+    _, first_nodes = k_loop_nodes(observed.axis, k_loop.unit, k_loop.use_fast_accum, positions[:4])
+    if not first_nodes <= observed.nodes.keys():
         return False
-    total, nodes = walk_nodes(seen.axis, walk.unit, walk.use_fast_accum, taken)
-    return nodes <= seen.nodes.keys() and len(nodes) == (seen.nodes[total[0]] if total[1] > 1 else 0)
+    total, nodes = k_loop_nodes(observed.axis, k_loop.unit, k_loop.use_fast_accum, positions)
+    return nodes <= observed.nodes.keys() and len(nodes) == (observed.nodes[total[0]] if total[1] > 1 else 0)
 
 
-def _taken(desc: GEMMDesc, part: Positions) -> Positions:
-    found = instructions(desc, desc.positions())
-    taken: Positions = part[found]
-    taken[found < 0] = -1
-    return taken
+def _padded_positions(desc: GEMMDesc, part: Positions) -> Positions:
+    """Return the positions of each instruction, -1 for padding."""
+    indices = instructions(desc, desc.positions())
+    padded: Positions = part[indices]
+    padded[indices < 0] = -1
+    return padded
 
 
-def described(walk: Walk, k: int, left: str, right: str, output: str = "fp32") -> GEMMDesc:
-    """The descriptor of one walk of k values."""
+def descriptor_of(k_loop: KLoop, k: int, left: str, right: str, output: str = "fp32") -> GEMMDesc:
+    """Return the descriptor of one loop over k values."""
     double = "fp64" in (left, right)
-    fields: dict[str, object] = {"path": "fma", **walk.fields}
+    fields: dict[str, object] = {"path": "fma", **k_loop.fields}
     return GEMMDesc(
         k=k, left_dtype=left, right_dtype=right, output_dtype=output, accumulator_dtype="fp64" if double else "fp32",
         **fields,

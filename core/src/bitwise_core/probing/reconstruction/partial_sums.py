@@ -1,7 +1,7 @@
-"""Which sums of positions a descriptor makes, as numbers that are compared with those of a tree that was read off.
+"""The partial sums of a descriptor, as codes that are compared with those of a revealed tree.
 
-Every position has a random code of 64 bits, and a node is the sum of its positions' codes: a tree is the set of its
-nodes, for no two of its nodes add the same positions.
+Every position has a random 64-bit code, and the code of a node is the sum of its positions' codes modulo 2^64.  A tree
+is represented by the set of its nodes' codes, since no two of its nodes add the same positions.
 """
 
 from __future__ import annotations
@@ -20,68 +20,68 @@ from bitwise_core.probing import SumTree
 
 Codes: TypeAlias = npt.NDArray[np.uint64]
 Sum: TypeAlias = tuple[int, int]
-"""A node: the sum of its positions' codes, and how many they are; (0, 0) for a part without positions."""
+"""A node: the sum of its positions' codes and their number; (0, 0) for a part without positions."""
 
-MASK = (1 << 64) - 1
-EMPTY: Sum = (0, 0)
+CODE_MASK = (1 << 64) - 1
+EMPTY_SUM: Sum = (0, 0)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """`codes` of the positions 0 to length - 1, and one more of 0, which a zero that fills an instruction up has."""
+    """An axis: the `codes` of positions 0 to length - 1, then the code 0 of a zero that pads an instruction."""
 
     codes: Codes
 
     @classmethod
     def of(cls, length: int) -> Axis:
-        """An axis of some length."""
-        found = np.random.default_rng(length).integers(1, 1 << 63, size=length + 1, dtype=np.uint64) << np.uint64(1)
-        found[length] = 0
-        return cls(found)
+        """Return an axis of `length` positions."""
+        codes = np.random.default_rng(length).integers(1, 1 << 63, size=length + 1, dtype=np.uint64) << np.uint64(1)
+        codes[length] = 0
+        return cls(codes)
 
     def sum(self, positions: Positions) -> Sum:
-        """What a node of these positions is."""
+        """Return the node that adds these positions."""
         return int(self.codes[positions].sum(dtype=np.uint64)), len(positions)
 
     def prefixes(self, positions: Positions) -> Codes:
-        """The sums of the first 0, 1, 2, ... of them."""
+        """Return the codes of the sums of the first 0, 1, 2, ... of these positions."""
         return np.concatenate([[np.uint64(0)], np.cumsum(self.codes[positions], dtype=np.uint64)])
 
     def nodes_of_tree(self, tree: SumTree) -> dict[int, int]:
-        """The nodes of a tree, each with how many nodes there are in it."""
+        """Return the codes of a tree's nodes, each with the number of nodes in its subtree."""
         sums: list[int] = []
-        within: list[int] = []
+        subtree_nodes: list[int] = []
         codes = self.codes.tolist()
         for node in tree.nodes:
-            sums.append(sum(codes[child] if child >= 0 else sums[~child] for child in node) & MASK)
-            within.append(1 + sum(within[~child] for child in node if child < 0))
-        return dict(zip(sums, within, strict=True))
+            sums.append(sum(codes[child] if child >= 0 else sums[~child] for child in node) & CODE_MASK)
+            subtree_nodes.append(1 + sum(subtree_nodes[~child] for child in node if child < 0))
+        return dict(zip(sums, subtree_nodes, strict=True))
 
 
-def joined(one: Sum, other: Sum) -> Sum:
-    """The node over two others."""
-    return (one[0] + other[0]) & MASK, one[1] + other[1]
+def joined(left: Sum, right: Sum) -> Sum:
+    """Return the node that adds two nodes."""
+    return (left[0] + right[0]) & CODE_MASK, left[1] + right[1]
 
 
 def merged(cut: Cut, parts: list[Sum]) -> tuple[Sum, list[Sum]]:
-    """The whole of a cut's parts, and every node made on the way to it."""
-    made: list[Sum] = []
+    """Return the sum of a cut's parts, and every node of the merge."""
+    nodes: list[Sum] = []
 
-    def plus(one: Sum, other: Sum) -> Sum:
-        made.append(joined(one, other))
-        return made[-1]
+    def add(left: Sum, right: Sum) -> Sum:
+        nodes.append(joined(left, right))
+        return nodes[-1]
 
-    return cut.part_steps(len(parts)).run(parts, EMPTY, plus), made
+    return cut.part_steps(len(parts)).run(parts, EMPTY_SUM, add), nodes
 
 
-def walk_nodes(axis: Axis, spec: MmaSpec | None, fast: bool, taken: Positions) -> tuple[Sum, set[int]]:
-    """The whole of a walk of instructions that take these positions, (count, native k), and its nodes.
+def k_loop_nodes(axis: Axis, spec: MmaSpec | None, fast: bool, positions: Positions) -> tuple[Sum, set[int]]:
+    """Return the total and the nodes of a loop over k whose instructions take `positions` (count, native k).
 
-    `spec` is the matrix unit's row, None for scalar arithmetic; `fast` says that the accumulator enters its sum, as in
-    the arithmetic of every row but those that add it last.
+    A position of -1 is padding.  `spec` is the matrix unit's row, None for scalar arithmetic.  `fast` says that the
+    accumulator is a term of the instruction's sum, which holds for every row except those that add it last.
     """
-    codes = axis.codes[taken]
-    present = (taken >= 0).astype(np.int64)
+    codes = axis.codes[positions]
+    present = (positions >= 0).astype(np.int64)
     groups = spec.groups if spec is not None else ((0,),)
     steps = np.stack([codes[:, list(group)].sum(axis=1, dtype=np.uint64) for group in groups], axis=1)
     counts = np.stack([present[:, list(group)].sum(axis=1) for group in groups], axis=1)
@@ -101,14 +101,14 @@ def walk_nodes(axis: Axis, spec: MmaSpec | None, fast: bool, taken: Positions) -
 
 
 def nodes_of(axis: Axis, desc: GEMMDesc, spec: MmaSpec | None) -> frozenset[int]:
-    """The nodes of any output element's sum."""
+    """Return the codes of the nodes of an output element's sum; they are the same for all elements."""
     nodes: set[int] = set()
 
     def visit(part: Part) -> Sum:
         if not len(part.positions):
-            return EMPTY
+            return EMPTY_SUM
         if part.cut is None:
-            total, found = walk_nodes(axis, spec, desc.use_fast_accum, instructions(desc, part.positions))
+            total, found = k_loop_nodes(axis, spec, desc.use_fast_accum, instructions(desc, part.positions))
             nodes.update(found)
             return total
         whole, made = merged(part.cut, [visit(each) for each in part.parts])

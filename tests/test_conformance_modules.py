@@ -1,4 +1,4 @@
-"""Every plugin of this repository takes the suite, and by the module that any plugin takes it by."""
+"""Every plugin of this repository runs the conformance suite by the documented test module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_plugin_takes_the_suite(name: str) -> None:
+def test_a_plugin_runs_the_suite(name: str) -> None:
     (module,) = PLUGINS[name].pyproject["project"]["entry-points"]["bitwise"].values()
     package, plugin = module.rsplit(".", 1)
     text = (PLUGINS[name].folder / "tests" / "test_conformance.py").read_text()

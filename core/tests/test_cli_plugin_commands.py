@@ -44,27 +44,27 @@ def entry(name: str, value: str) -> EntryPoint:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> str:
+def module(monkeypatch: pytest.MonkeyPatch) -> str:
     import sys
     import types
 
-    module = types.ModuleType("extensions_under_test")
-    module.__dict__.update(added=added, NO_APPLICATION=NO_APPLICATION)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    return module.__name__
+    fake = types.ModuleType("extensions_under_test")
+    fake.__dict__.update(added=added, NO_APPLICATION=NO_APPLICATION)
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    return fake.__name__
 
 
-def test_a_distribution_adds_a_group_of_commands(here: str) -> None:
+def test_a_distribution_adds_a_group_of_commands(module: str) -> None:
     app = application()
-    add_commands(app, (entry("more", f"{here}:added"),))
+    add_commands(app, (entry("more", f"{module}:added"),))
     assert CliRunner().invoke(app, ["more", "hello"]).stdout == "hello\n"
     assert CliRunner().invoke(app, ["own"]).stdout == "own\n"
 
 
 @pytest.mark.parametrize("name", ["own", "other"])
-def test_a_name_that_is_taken_keeps_its_meaning(here: str, name: str) -> None:
+def test_a_taken_name_is_ignored(module: str, name: str) -> None:
     app = application()
-    add_commands(app, (entry(name, f"{here}:added"),))
+    add_commands(app, (entry(name, f"{module}:added"),))
     assert CliRunner().invoke(app, [name]).stdout == f"{name}\n"
 
 
@@ -72,12 +72,12 @@ def test_a_name_that_is_taken_keeps_its_meaning(here: str, name: str) -> None:
     ("value", "reason"),
     [
         ("no_such_module:app", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("extensions_under_test:NO_APPLICATION", "extensions_under_test:NO_APPLICATION is no Typer application"),
+        ("extensions_under_test:NO_APPLICATION", "extensions_under_test:NO_APPLICATION is not a Typer application"),
     ],
 )
-def test_a_broken_one_says_so_when_it_is_called_and_stops_no_other(here: str, value: str, reason: str) -> None:
+def test_a_broken_command_reports_its_reason_and_affects_no_other(module: str, value: str, reason: str) -> None:
     app = application()
-    add_commands(app, (entry("broken", value), entry("more", f"{here}:added")))
+    add_commands(app, (entry("broken", value), entry("more", f"{module}:added")))
     done = CliRunner().invoke(app, ["broken", "sub", "--option"])
     sentence = f"bitwise: the command broken of an unknown distribution cannot be loaded: {reason}\n"
     assert (done.exit_code, done.stderr) == (2, sentence)

@@ -20,7 +20,7 @@ from bitwise_core.probing import (
     tree_shape,
 )
 from bitwise_core.probing.elimination import normal_draw, wide_draw
-from bitwise_core.probing.summation_tree import evaluate, in_order, nested
+from bitwise_core.probing.summation_tree import canonical_tree, evaluate, from_nested
 
 Floats = npt.NDArray[np.float32]
 
@@ -72,18 +72,18 @@ def pairwise(x: Floats) -> Floats:
         ),
     ],
 )  # fmt: skip
-def test_orders_that_numpy_was_told_are_read_back(
+def test_orders_of_numpy_functions_are_revealed(
     function: Callable[[Floats], Floats], length: int, expected: str
 ) -> None:
     found = reveal(reduction_instrument(function, 64, length))
     assert found.tree is not None
     assert describe_shape(tree_shape(found.tree)) == expected
-    assert (found.open, found.dropped) == ((), ())
+    assert (found.unresolved, found.dropped) == ((), ())
 
 
-def test_positions_that_reach_no_output_are_found() -> None:
+def test_dropped_positions_are_found() -> None:
     found = reveal(reduction_instrument(lambda x: chain(x[:, :-8]), 32, 72))
-    assert found.tree == nested(left_to_right(range(64)))
+    assert found.tree == from_nested(left_to_right(range(64)))
     assert found.dropped == tuple(range(64, 72))
 
 
@@ -107,14 +107,14 @@ def blocked(length: int, span: int, width: int = 1) -> SumTree:
     total = parts[0]
     for part_sum in parts[1:]:
         total = (total, part_sum)
-    return nested(total)
+    return from_nested(total)
 
 
-@pytest.mark.parametrize(("seed", "walk"), [(0, None), (0, "pivots"), (1, "pivots"), (2, "pivots")])
-def test_the_walks_agree(seed: int, walk: str | None) -> None:
+@pytest.mark.parametrize(("seed", "method"), [(0, None), (0, "pivots"), (1, "pivots"), (2, "pivots")])
+def test_both_methods_find_the_same_tree(seed: int, method: str | None) -> None:
     tree = blocked(200, 64, 16)
-    found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 64, 200), seed, walk)
-    assert (found.tree, found.walk) == (tree, walk or "neighbours")
+    found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 64, 200), seed, method)
+    assert (found.tree, found.method) == (tree, method or "neighbours")
 
 
 @st.composite
@@ -125,25 +125,25 @@ def trees(draw: st.DrawFn) -> SumTree:
         size = min(len(parts), draw(st.sampled_from([2, 2, 2, 3, 4])))
         low = draw(st.integers(0, len(parts) - size))
         parts[low : low + size] = [tuple(parts[low : low + size])]
-    return nested(parts[0])
+    return from_nested(parts[0])
 
 
 @given(trees())
-def test_any_tree_is_read_back(tree: SumTree) -> None:
+def test_any_tree_is_revealed(tree: SumTree) -> None:
     found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 16, len(tree.leaves)))
-    assert (found.tree, found.open) == (tree, ())
+    assert (found.tree, found.unresolved) == (tree, ())
 
 
 @given(trees())
-def test_a_tree_foretells_its_experiments(tree: SumTree) -> None:
+def test_a_tree_predicts_the_sizes_that_probes_measure(tree: SumTree) -> None:
     below: list[set[int]] = []
     for node in tree.nodes:
         below.append(set().union(*({child} if child >= 0 else below[~child] for child in node)))
     first, second = np.triu_indices(len(tree.leaves), 1)
     expected = [min(len(each) for each in below if {a, b} <= each) for a, b in zip(first, second, strict=True)]
-    assert tree.joined(first, second).tolist() == expected
+    assert tree.common_node_sizes(first, second).tolist() == expected
     assert tree.sizes.tolist() == [len(each) for each in below]
-    assert in_order(tree.nodes, len(tree.nodes) - 1) == tree
+    assert canonical_tree(tree.nodes, len(tree.nodes) - 1) == tree
 
 
 @pytest.mark.parametrize(
@@ -152,17 +152,17 @@ def test_a_tree_foretells_its_experiments(tree: SumTree) -> None:
         (lambda x: np.array([math.fsum(row) for row in x], dtype=np.float32),
          "no small value is ever lost: the accumulator is wider than the values, or the sum is compensated"),
         (lambda x: chain(x) * np.float32(1.5),
-         "single small values do not come back as one count from every output"),
+         "a single small value does not return the same count in every output"),
         (lambda x: np.zeros(len(x), dtype=np.float32), "0 positions reach the output; an order needs at least 3"),
-        (lambda x: np.abs(x).max(axis=1), "single small values do not come back as one count from every output"),
+        (lambda x: np.abs(x).max(axis=1), "a single small value does not return the same count in every output"),
     ],
 )  # fmt: skip
-def test_what_is_no_plain_sum_stays_open(function: Callable[[Floats], Floats], sentence: str) -> None:
+def test_a_function_that_is_no_plain_sum_is_unresolved(function: Callable[[Floats], Floats], sentence: str) -> None:
     found = reveal(reduction_instrument(function, 16, 40))
-    assert (found.tree, found.open) == (None, (sentence,))
+    assert (found.tree, found.unresolved) == (None, (sentence,))
 
 
-def test_an_order_that_depends_on_the_row_stays_open() -> None:
+def test_an_order_that_depends_on_the_row_is_unresolved() -> None:
     def by_row(x: Floats) -> Floats:
         total = chain(x)
         total[::2] = chain(np.ascontiguousarray(x[:, ::-1]))[::2]
@@ -170,10 +170,10 @@ def test_an_order_that_depends_on_the_row_stays_open() -> None:
 
     found = reveal(reduction_instrument(by_row, 16, 40))
     assert found.tree is None
-    assert len(found.open) == 1
+    assert len(found.unresolved) == 1
 
 
-def test_elements_of_a_product_that_disagree_stay_open() -> None:
+def test_a_product_whose_elements_have_different_orders_is_unresolved() -> None:
     def product(a: Floats, b: Floats) -> Floats:
         terms = a[:, :, None] * b[None]
         total = np.zeros((len(a), b.shape[1]), dtype=a.dtype)
@@ -185,11 +185,11 @@ def test_elements_of_a_product_that_disagree_stay_open() -> None:
 
     found = reveal(product_instrument(product, 16, 4, 24))
     assert found.tree is None
-    assert "do not return one count from every output" in found.open[0]
+    assert "do not return the same count in every output" in found.unresolved[0]
 
 
 @pytest.mark.parametrize(("m", "n"), [(16, 4), (4, 16), (1, 8), (8, 1)])
-def test_products_are_read_along_the_longer_axis(m: int, n: int) -> None:
+def test_products_are_probed_along_the_longer_axis(m: int, n: int) -> None:
     def product(a: Floats, b: Floats) -> Floats:
         halves = [chain_product(a[:, part], b[part]) for part in (slice(0, 20), slice(20, 36))]
         return halves[0] + halves[1]
@@ -211,7 +211,7 @@ def chain_product(a: Floats, b: Floats) -> Floats:
     return total
 
 
-def test_an_output_of_few_bits_is_read_in_pieces() -> None:
+def test_an_output_of_few_bits_is_probed_in_chunks() -> None:
     tree = SumTree(((0, 1), *((-k, k + 1) for k in range(1, 2999))))
     subject = product_instrument(lambda a, b: chain_product(a, b).astype(np.float16), 64, 1, 3000, "float16")
     assert subject.capacity == 2048
@@ -223,21 +223,22 @@ def test_an_output_of_few_bits_is_read_in_pieces() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: reduction_instrument(chain, 4, 8, "int32"), "operands of int32 are not probed; there are float64"),
+        (lambda: reduction_instrument(chain, 4, 8, "int32"), "operands of int32 cannot be probed; the supported "
+         "types are float64"),
         (lambda: reduction_instrument(lambda x: x.sum(axis=1).astype(np.int64), 4, 8), "an output of int64 "
-         "is not read"),
+         "cannot be probed"),
         (lambda: reduction_instrument(chain, 4, 8, "float16", accumulator=53),
-         "2\\*\\*-24 is not lost beside 2\\*\\*15 in an accumulator of 53 bits"),
+         "2\\*\\*-24 is not lost when added to 2\\*\\*15 in an accumulator of 53 bits"),
         (lambda: reveal(reduction_instrument(lambda x: x, 4, 8)), r"the callable returned the shape \(4, 8\), not "
          r"\(4,\)"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_probed(make: Callable[[], object], sentence: str) -> None:
+def test_unsupported_callables_are_refused(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ProbeError, match=f"^{sentence}"):
         make()
 
 
-def test_candidates_part_on_fresh_draws() -> None:
+def test_a_candidate_of_another_order_is_eliminated() -> None:
     right, other = blocked(96, 24), blocked(96, 32)
     found = eliminate(
         lambda x: evaluate(right, x),
@@ -245,10 +246,10 @@ def test_candidates_part_on_fresh_draws() -> None:
         lambda random: (normal_draw(random, (8, 96)).astype(np.float32),),
     )
     assert found.survivors == ("spans of 24",)
-    assert found.parted == {"spans of 24": None, "spans of 32": 0}
+    assert found.first_difference == {"spans of 24": None, "spans of 32": 0}
 
 
-def test_draws_are_seeded_and_wide_ones_are_wide() -> None:
+def test_draws_are_reproducible_and_wide_draws_span_many_binades() -> None:
     one, two = (wide_draw(np.random.default_rng(3), (50,)) for _ in range(2))
     assert one.tobytes() == two.tobytes()
     assert np.ptp(np.frexp(one)[1]) >= 20
