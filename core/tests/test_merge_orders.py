@@ -35,6 +35,7 @@ from bitwise_core.descriptors.text_figure import merge_text, picture
 from bitwise_core.numerics import Bits
 from bitwise_core.probing import describe_shape as form_words
 from bitwise_core.probing import tree_shape
+from bitwise_core.probing.operand_arrays import PatternArrays
 from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same
 from bitwise_core.probing.summation_tree import nested
 
@@ -216,7 +217,13 @@ def descriptors(order: MergeOrder) -> list[GEMMDesc]:
 def test_a_product_of_an_added_order_is_reconstructed(added: MergeOrder, number: int) -> None:
     desc = descriptors(added)[number]
     found = reconstruct_product(
-        lambda a, b: evaluate(desc, a, b, hardware=HARDWARE), 64, 1, desc.k, "float16", patterns="float32", units=UNITS
+        lambda a, b: evaluate(desc, a, b, hardware=HARDWARE),
+        64,
+        1,
+        desc.k,
+        "float16",
+        arrays=PatternArrays("float32"),
+        units=UNITS,
     )
     assert isinstance(found.desc, GEMMDesc)
     assert same(found.desc, desc, UNITS)
@@ -233,7 +240,7 @@ def test_a_sum_of_an_added_order_is_reconstructed(monkeypatch: pytest.MonkeyPatc
     folds = (Fold(stride=8, count=6, order=order.name), *index_bits(8).folds)
     desc = ReductionDesc(length=48, dtype="fp32", folds=folds)
     x = np.random.default_rng(2).standard_normal((64, 48)).astype(np.float32)
-    found = reconstruct_sum(lambda x: evaluate(desc, x), 64, 48, patterns="float32")
+    found = reconstruct_sum(lambda x: evaluate(desc, x), 64, 48, arrays=PatternArrays("float32"))
     assert found.desc == desc
     bits = evaluate(desc, x)
     assert tree_value(reduction_tree(desc), {"X": x[5].view(np.uint32)}) == bits[5]

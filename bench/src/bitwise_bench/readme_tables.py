@@ -226,7 +226,13 @@ def cross_device_replay(record: Mapping[str, Any]) -> str:
         ]
         for each in record["travels"]
     ]
-    head = ("locked on", "replayed on", "the library there: other bytes", "replayed: same bytes", "replayed: other bytes")
+    head = (
+        "locked on",
+        "replayed on",
+        "the library there: other bytes",
+        "replayed: same bytes",
+        "replayed: other bytes",
+    )
     return _markdown(head, rows)
 
 
