@@ -1,4 +1,4 @@
-"""Readings against the bytes of a GPU: no two kernels of one class return different bytes."""
+"""Equivalence classes against the bytes of a GPU: no class has two byte patterns."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery,
 
 
 class Recorded:
-    """A library that answers from a table of split counts by k."""
+    """A library whose heuristic results come from a table of split counts by k."""
 
     def __init__(self, splits: Mapping[int, int]) -> None:
         self.splits = splits

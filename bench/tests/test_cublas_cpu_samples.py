@@ -48,13 +48,13 @@ def test_bytes_of_descriptors_are_checked_against_the_recorded_ones(sample: dict
     assert [outcome for _, outcome in checked(sample)][:3] == ["equal", "different", "equal"]
 
 
-def test_operands_are_the_same_wherever_they_are_drawn() -> None:
+def test_operands_have_the_same_bits_on_every_machine() -> None:
     a, b = operands(gemm_query(2, 3, 4, "bf16"), 11)
     assert (a.dtype, b.shape) == (np.uint16, (4, 3))
     assert (hashed(a)[:16], hashed(b)[:16]) == ("53088a8868554395", "2f7c0ce6335c06c5")
 
 
-def test_every_group_of_layers_gives_its_share_of_shapes() -> None:
+def test_the_chosen_shapes_cover_every_group_of_layers() -> None:
     chosen = model_shapes.chosen(9)
     assert {group: sum(each[0] == group for each in chosen) for group in model_shapes.TOKENS} == dict.fromkeys(
         model_shapes.TOKENS, 9

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 class Library:
-    """Chains of multiply-adds, called cublas; those of 6 columns leave one value out, those of 7 are not described."""
+    """Chains of multiply-adds, named cublas: 6 columns drop one value, 7 columns have no descriptor."""
 
     name = library = "cublas"
     version = "13.1.0"
@@ -41,11 +41,11 @@ class Library:
         return {"library": "a library"}
 
 
-def test_a_replay_is_held_against_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_is_compared_with_the_recorded_run(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(registry.default(), profiles=(Library(),))
     monkeypatch.setattr(registry, "default", lambda: found)
     drawing = unprofiled_features.FeatureComparison(Library(), "9.0", Operands(8, "cpu", 1 << 16))
-    # Sums of two products of 16 bits are exact in fp32, in whatever order PyTorch adds them.
+    # Sums of two products of 16-bit values are exact in fp32, in every order of additions.
     rows = [
         dispatch_replay.row(drawing, 0, "gaps", gemm_query(4, 5, 2, ld_a=8)),
         dispatch_replay.row(drawing, 1, "gaps", gemm_query(4, 6, 2, ld_a=8)),

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 class Library:
-    """What is called cublas here: chains of multiply-adds in parts of 5, without the last one."""
+    """A library named cublas that computes chains of multiply-adds in parts of 5 and drops the last value."""
 
     name = library = "cublas"
 
@@ -39,7 +39,9 @@ class Library:
         return {"library": "a library", "device": "a CPU", "driver": "none", "torch": torch.__version__}
 
 
-def test_a_step_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replayed_step_has_the_recorded_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = replace(registry.default(), profiles=(Library(),))
     monkeypatch.setattr(registry, "default", lambda: found)
     monkeypatch.setattr(

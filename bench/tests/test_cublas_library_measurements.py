@@ -11,7 +11,7 @@ TABLE = Path(__file__).parents[2] / "plugins" / "cublas_profiles" / "tests" / "h
 
 
 class Replayed:
-    """A library that answers as recorded, but for one attribute of one shape."""
+    """A library with recorded heuristic results, of which one attribute of one shape is changed."""
 
     def __init__(self) -> None:
         columns, rows = recorded(TABLE)
@@ -26,7 +26,7 @@ class Replayed:
         return (HeuristicResult(Configuration(**found), 0, 1.0, bytes(64)),)
 
 
-def test_answers_that_moved_are_counted() -> None:
+def test_changed_heuristic_results_are_counted() -> None:
     library: Any = Replayed()
     found = comparison(library, argparse.Namespace(recorded=TABLE))
     assert found.pop("microseconds a question") > 0
@@ -37,7 +37,7 @@ def test_answers_that_moved_are_counted() -> None:
     assert [each[:4] for each in moved] == [[4, 512, 11528, "fp16"], [4, 512, 11528, "bf16"]]
 
 
-def test_a_question_without_an_answer_is_recorded_as_such() -> None:
+def test_a_query_without_a_result_is_recorded() -> None:
     library: Any = Replayed()
     found = kinds(library, argparse.Namespace())
     texts = {each["question"]: each.get("error") for each in found}

@@ -1,4 +1,4 @@
-"""Random descriptors read back, and the record of all families with their controls."""
+"""Random descriptors that are reconstructed, and the record of all families with their controls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORD = Path(__file__).parents[2] / "records" / "probe-controls.json"
 @pytest.mark.parametrize(
     "family", ["single accumulator", "slices, parts of the output's type, from zero", "slices that drop a tail"]
 )
-def test_a_random_descriptor_is_read_back_and_wrong_ones_are_caught(family: str) -> None:
+def test_a_random_descriptor_is_reconstructed_and_wrong_ones_are_rejected(family: str) -> None:
     row = read((family, 0))
     assert row["outcome"] == "equal"
     assert row["controls"]
@@ -30,7 +30,7 @@ def test_a_random_descriptor_is_read_back_and_wrong_ones_are_caught(family: str)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_controls_are_other_computations(family: str) -> None:
+def test_controls_are_different_functions(family: str) -> None:
     source = random.Random(f"{family}:0")
     desc = FAMILIES[family](source)
     for change, wrong in _wrong(desc, source):
@@ -39,7 +39,7 @@ def test_controls_are_other_computations(family: str) -> None:
 
 
 def variants(desc: GEMMDesc) -> list[GEMMDesc]:
-    """Descriptors that are written otherwise, some of which compute the same."""
+    """Descriptors with another text, some of which are the same function."""
     changes: list[dict[str, Any]] = [{"use_fast_accum": False}, {"path": "mul_add"}]
     changes.append({"k_loop_step": None, "short_iteration": "last"})
     zero = Cut(count=1, start="zero")
@@ -64,14 +64,14 @@ def variants(desc: GEMMDesc) -> list[GEMMDesc]:
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if not name.startswith("fp8")])
-def test_what_computes_the_same_returns_the_same_bytes(family: str) -> None:
+def test_equivalent_descriptors_return_the_same_bytes(family: str) -> None:
     desc = FAMILIES[family](random.Random(f"{family}:variants"))
     alike = [each for each in variants(desc) if same(each, desc, UNITS)]
     for _, a, b in _draws(desc, 3, 2):
         assert {_bytes(each, a, b) for each in alike} <= {_bytes(desc, a, b)}
 
 
-def test_every_family_is_recorded_and_none_was_read_back_wrong() -> None:
+def test_every_family_is_recorded_and_reconstructed_correctly() -> None:
     recorded = json.loads(RECORD.read_text())["descriptors"]
     assert set(recorded["families"]) == set(FAMILIES)
     assert set(recorded["outcomes"]) <= {"equal", "undecided"}

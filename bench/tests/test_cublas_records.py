@@ -40,7 +40,7 @@ SWEEPS = {
 
 
 FIRST = [f"cublas-sweep-sm90-h100-13.1-seed{seed}" for seed in (1, 2)]
-"""Of these only what had a row then."""
+"""Records of which only queries with a row at that time are counted."""
 
 
 def outcomes(names: list[str]) -> Counter[tuple[str, str]]:
@@ -55,7 +55,7 @@ def outcomes(names: list[str]) -> Counter[tuple[str, str]]:
     return found
 
 
-def test_the_readme_says_what_the_sweeps_counted() -> None:
+def test_the_readme_agrees_with_the_sweeps() -> None:
     every: Counter[tuple[str, str]] = Counter()
     for head, names in {**SWEEPS, "H100, cuBLASLt 13.1, ten draws": FIRST}.items():
         found = outcomes(names)
@@ -77,7 +77,7 @@ def test_deep_products_of_many_slices_were_equal() -> None:
     assert sum(each["algorithm"] == 66 and each["split_k"] > 64 for each in found) == 43
 
 
-def test_the_readme_says_which_controls_were_caught() -> None:
+def test_the_readme_agrees_with_the_controls() -> None:
     name = "controls run, caught, and caught with cancelling draws"
     found: dict[str, list[int]] = {}
     for each in (name_ for names in SWEEPS.values() for name_ in names):
@@ -88,7 +88,7 @@ def test_the_readme_says_which_controls_were_caught() -> None:
         assert table_line(kind) == [f"{each:,}" for each in counts]
 
 
-def test_the_readme_says_what_other_measurements_showed() -> None:
+def test_the_readme_agrees_with_the_other_measurements() -> None:
     parity = record("cublas-parity-sm90-h100.json")
     found = parity["outcomes"]
     counted = [str(found.get(outcome, 0)) for outcome in ("equal", "different", "declined")]
@@ -104,7 +104,7 @@ def test_the_readme_says_what_other_measurements_showed() -> None:
         assert line == [f"{len(sample['rows']):,}", "0", "0"]
 
 
-def test_the_readme_says_what_the_clock_showed() -> None:
+def test_the_readme_agrees_with_the_times() -> None:
     summary = record("cublas-timing-sm90-h100.json")["summary"]
     beside = {"the default schedule of `matmul`": summary["untuned"], "a plain Triton GEMM": summary["plain"]}
     for group, mean in {f"all {summary['shapes']} shapes": summary["all"], **summary["groups"], **beside}.items():

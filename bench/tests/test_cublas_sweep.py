@@ -25,7 +25,7 @@ def line(**changed: Any) -> list[Any]:
     return list({**found, **changed}.values())
 
 
-def test_a_sweep_is_counted_and_kept(tmp_path: Path) -> None:
+def test_a_sweep_is_counted_and_archived(tmp_path: Path) -> None:
     about = {"gpu": "some", "library": "13.1.0", "columns": list(COLUMNS)}
     rows = [
         line(number=7, control=["slices", 0, 2]), line(), line(number=6, candidate=1, outcome="declined", about="why"),
@@ -47,7 +47,7 @@ def test_a_sweep_is_counted_and_kept(tmp_path: Path) -> None:
     assert sweep_records.main([str(tmp_path / "nothing")]) == 2
 
 
-def test_a_file_of_another_gpu_is_not_gone_on_with(
+def test_a_file_of_another_gpu_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = {"gpu": "H200", "library": "13.1.0", "seed": 1, "draws": DRAWS, "candidates": 0.1, "shares": {}}
@@ -59,7 +59,7 @@ def test_a_file_of_another_gpu_is_not_gone_on_with(
     assert file.read_text(encoding="utf-8").count("\n") == 1
 
 
-def test_shares_of_types(capsys: pytest.CaptureFixture[str]) -> None:
+def test_types_are_drawn_with_their_frequencies(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.share("fp16=92.5") == ("fp16", 92.5)
     for wrong in ("fp16", "fp16=0", "fp64=1", "=", "fp16=x"):
         with pytest.raises(SystemExit):
@@ -68,7 +68,7 @@ def test_shares_of_types(capsys: pytest.CaptureFixture[str]) -> None:
     assert {random_query(1, number, shares=[("bf16", 1)]).query.a for number in range(50)} == {"bf16"}
 
 
-def test_the_gpus_that_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_visible_gpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 3)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert sweep.visible() == ["0", "1", "2"]
@@ -76,7 +76,7 @@ def test_the_gpus_that_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sweep.visible() == ["2", "5"]
 
 
-def test_regimes_reach_what_they_are_for() -> None:
+def test_regimes_cover_their_targets() -> None:
     shapes = [random_query(1, number).query for number in range(6000)]
     assert max(each.n for each in shapes) > 115_000
     assert max(each.m for each in shapes) > 100_000
@@ -132,7 +132,7 @@ def test_rows_of_negative_zeros_and_columns_of_positive_numbers(dtype: str, tran
 @pytest.mark.parametrize("transposes", ["NN", "TT"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "e4m3", "e5m2"])
 @pytest.mark.parametrize("k", [1, 100, 20_000])
-def test_sums_of_tiny_draws_vanish_in_some_rows_alone(dtype: str, transposes: str, k: int) -> None:
+def test_sums_of_tiny_draws_underflow_in_some_rows_only(dtype: str, transposes: str, k: int) -> None:
     torch = pytest.importorskip("torch")
     pools = Pools(1, "cpu", 1 << 20)
     query = replace(gemm_query(8, 16, k, dtype), transpose_a=transposes[0] == "T", transpose_b=transposes[1] == "T")
@@ -149,6 +149,6 @@ def test_sums_of_tiny_draws_vanish_in_some_rows_alone(dtype: str, transposes: st
         assert float(a.double().abs().max()) < 2.0**-6
 
 
-def test_ten_draws_are_plain() -> None:
+def test_ten_draws_have_no_special_kinds() -> None:
     assert (PLAIN, KINDS[:PLAIN]) == (10, ("flat", "wide") * 5)
     assert [kind for kind in KINDS if "cancelling" in kind] == list(KINDS[-CANCELLING:])

@@ -1,4 +1,4 @@
-"""Rows that several processes make; the module is loaded in each of them."""
+"""Rows computed by several processes, each of which imports this module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def counted(start: int, step: int, deadline: float, given: Any) -> Any:
     return ([number] for number in range(start, 10, step))
 
 
-def test_rows_of_several_processes_come_together() -> None:
+def test_rows_of_several_processes_are_collected() -> None:
     rows, died = run_workers(counted, 2, 60, None)
     assert (sorted(rows), died) == ([[number] for number in range(10)], [])
     rows, died = run_workers(counted, 2, 60, 1)

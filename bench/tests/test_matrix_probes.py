@@ -131,7 +131,7 @@ def test_results_are_compared_again_and_sampled(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("row", probes.rows(), ids=lambda row: row.name)
-def test_accumulators_are_unpacked_as_they_are_packed(row: MmaSpec) -> None:
+def test_unpacking_inverts_packing_of_accumulators(row: MmaSpec) -> None:
     c = draw(row, probes.batches(row)[0][0], 3, 16, 8, row.k).c
     assert np.array_equal(unpack_accumulator(row, pack_accumulator(row, c)), c)
     assert assembly(row)[0].count("$") == assembly(row)[1].count(",") + 1

@@ -1,4 +1,4 @@
-"""The proof over the benchmark's kernels in small, and what it says of a rewriting that is wrong."""
+"""The proof over the benchmark's kernels at small sizes, and wrong rewritings that it detects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = {f"{case.kernel} {case.dtype}": case for case in proof.small_suite()}
 
 
 def some(name: str, *places: int) -> Case:
-    """A case with a few of its configurations."""
+    """A case with some of its configurations."""
     case = SMALL[name]
     return replace(case, configurations=tuple(case.configurations[place] for place in places))
 
@@ -48,8 +48,8 @@ def test_the_free_order_is_not_proved(triton_cache: Any) -> None:
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 
 
-def test_a_step_folded_at_another_place_is_caught(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
-    """A rewriting that folds two neighbouring bits of one configuration's index the other way round."""
+def test_a_step_that_folds_another_bit_is_detected(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
+    """A rewriting that exchanges two adjacent bits of the index in one configuration."""
     case = SMALL["inductor_sum fp32"]
     rewrite = rewriting.rewrite
     calls: list[str] = []
@@ -66,12 +66,12 @@ def test_a_step_folded_at_another_place_is_caught(monkeypatch: pytest.MonkeyPatc
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 
 
-# The two configurations of the first move before different steps.
+# The two configurations of the first case move before different steps.
 @pytest.mark.parametrize(("name", "classes"), [("inductor_sum fp32", 3), ("column_sum fp16", 2)])
-def test_a_pass_that_goes_on_with_the_wrong_step_is_caught(
+def test_a_layout_pass_that_continues_with_the_wrong_step_is_detected(
     name: str, classes: int, monkeypatch: pytest.MonkeyPatch, triton_cache: Any
 ) -> None:
-    """A layout pass that folds two bits the other way round once it has moved a reduction."""
+    """A layout pass that exchanges two bits after it moved a reduction."""
     make = steps.apply_steps
     wrong: list[int] = []
 
@@ -105,8 +105,8 @@ def test_a_move_that_loses_elements_does_not_compile(monkeypatch: pytest.MonkeyP
         proof.prove(some("inductor_sum fp32", 0))
 
 
-def test_a_reduction_left_to_the_compiler_is_caught(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
-    """A rewriting that changes nothing and says that it did."""
+def test_a_reduction_that_is_not_rewritten_is_detected(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
+    """A rewriting that changes nothing and reports pinned reductions."""
     case = some("inductor_sum fp32", 0, 1)
     monkeypatch.setattr(
         rewriting, "rewrite", lambda text, order, backend: (text, (rewriting.ReductionOutcome("here", True),))
@@ -115,7 +115,7 @@ def test_a_reduction_left_to_the_compiler_is_caught(monkeypatch: pytest.MonkeyPa
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 
 
-def test_a_configuration_that_no_block_has_room_for_is_named(
+def test_a_configuration_that_exceeds_shared_memory_is_named(
     monkeypatch: pytest.MonkeyPatch, triton_cache: Any
 ) -> None:
     compiled = proof.captured
@@ -136,7 +136,7 @@ def test_a_configuration_that_no_block_has_room_for_is_named(
     assert proof.prove(case, passes=[True])["proved"] is False
 
 
-def test_the_command_leaves_a_record(tmp_path: Any, triton_cache: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_a_record(tmp_path: Any, triton_cache: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "small_suite", lambda: [some("inductor_sum fp32", 0, 1)])
     out = tmp_path / "record.json"
     assert proof.main(["--out", str(out)]) == 0

@@ -1,4 +1,4 @@
-"""Triton on a machine without a GPU: a driver that records launches instead of making them."""
+"""Triton without a GPU: a driver that records launches and executes none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @dataclass
 class Recorded:
-    """What the stand-in driver saw: compiles by whether the cache had them, and launches as (metadata, grid, PTX)."""
+    """Events of the stand-in driver: compiles by whether the cache had them, launches as (metadata, grid, PTX)."""
 
     compiles: list[bool] = field(default_factory=list)
     launches: list[tuple[Any, tuple[int, int, int], str]] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Recorded:
 
 @pytest.fixture(autouse=True)
 def choose_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton 3.9 warns unless the default that it had, and will change, is asked for."""
+    """Set the default of Triton 3.9 explicitly, since it warns that the default will change."""
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
 
 
@@ -43,7 +43,7 @@ def triton_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rec
 
 @pytest.fixture
 def without_gpu(triton_cache: Recorded) -> Iterator[Recorded]:
-    """A driver for sm_90 that launches nothing; its benchmark calls each kernel once and prefers the last."""
+    """A driver for sm_90 that launches nothing; its benchmark calls each kernel once and selects the last."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 
@@ -74,6 +74,6 @@ def without_gpu(triton_cache: Recorded) -> Iterator[Recorded]:
         )
     )
     yield triton_cache
-    # Kernels unload through the driver that loaded them.
+    # Kernels are unloaded by the driver that loaded them.
     gc.collect()
     driver._active = before

@@ -1,4 +1,4 @@
-"""The checker behind autotune pruning, and the demonstration: real compiles, read without a GPU."""
+"""The checker of autotune pruning, and the demonstration: kernels compiled and analysed without a GPU."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def compiled(sample: Sample, *places: int) -> list[CompiledKernel]:
 
 @pytest.fixture(scope="module")
 def softmaxes() -> list[CompiledKernel]:
-    """One row to a program; two; one, with two warps."""
+    """Configurations with one row per program, with two rows, and with one row and two warps."""
     return compiled(softmax_rows.SAMPLE, 0, 8, 1)
 
 
-def test_each_candidate_is_judged_against_the_reference(softmaxes: list[CompiledKernel]) -> None:
+def test_each_candidate_is_compared_with_the_reference(softmaxes: list[CompiledKernel]) -> None:
     answers = compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=())
     assert [one.outcome for one in answers] == ["equal", "equal", "unproved"]
     assert answers[1].reason == "Every output element has the same canonical dependence tree."
 
 
-def test_equal_candidates_are_read_once_and_in_order(softmaxes: list[CompiledKernel]) -> None:
+def test_identical_candidates_are_analysed_once_and_in_order(softmaxes: list[CompiledKernel]) -> None:
     first, second, third = softmaxes
     answers = compare_with_reference(third, [first, third, second, third], every_launch=False, assume=(), workers=1)
     assert [one.outcome for one in answers] == ["unproved", "equal", "unproved", "equal"]
 
 
-def test_a_reference_that_cannot_be_read_is_equal_to_nothing(softmaxes: list[CompiledKernel]) -> None:
+def test_no_candidate_is_equal_to_an_unknown_reference(softmaxes: list[CompiledKernel]) -> None:
     strange = replace(softmaxes[0], assembly=softmaxes[0].assembly.replace("ex2.approx", "frobnicate.approx"))
     answers = compare_with_reference(strange, [strange, softmaxes[1]], every_launch=False, assume=())
     assert [one.outcome for one in answers] == ["unknown", "unknown"]
     assert "frobnicate" in answers[1].reason
 
 
-def test_what_cannot_be_asked(softmaxes: list[CompiledKernel]) -> None:
+def test_unknown_targets_and_assumptions_are_errors(softmaxes: list[CompiledKernel]) -> None:
     with pytest.raises(CaptureError, match="nobody knows the assumption 'sunshine'"):
         compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=("sunshine",))
     elsewhere = replace(softmaxes[0], target="sm_12345")
@@ -104,6 +104,6 @@ def test_the_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "div.full.fp32" in text
 
 
-def test_the_demonstration_knows_its_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demonstration_rejects_unknown_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main(["--html", str(tmp_path / "page.html"), "hardmax_rows"]) == 2
     assert capsys.readouterr().err == "There is no sample 'hardmax_rows'; there are softmax_rows, masked_gemm.\n"

@@ -1,4 +1,4 @@
-"""Pinned reductions, compiled for real and read by the checker: one class of configurations for each order."""
+"""Pinned reductions, compiled and analysed: one class of configurations for each order."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -30,7 +30,7 @@ CHUNKED = [name for name, case in CASES.items() if case.chunked]
 
 
 def classes(case: PinnedCase, order: str, every: int = 1) -> int:
-    """Into how many classes the configurations fall, every one read to its end."""
+    """The number of classes of the configurations, none of which is Unknown."""
     found = partition(sources(case, order, every), "sm_90", Options(), workers=1)
     assert not found.unknown
     return len(found.classes)
@@ -47,13 +47,13 @@ def test_all_configurations_of_one_order_are_one_class(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["whole_row_sum", "whole_column_sum", "softmax", "row_dot", "layer_norm"])
 @pytest.mark.parametrize("order", ["outer_tree", "3, 1, inner_tree", "chain(4:6), outer_tree"])
-def test_any_order_of_the_bits_is_one_class(name: str, order: str) -> None:
+def test_every_order_of_the_bits_is_one_class(name: str, order: str) -> None:
     assert classes(CASES[name], order, every=3) == 1
 
 
 @pytest.mark.parametrize("name", CHUNKED)
 @pytest.mark.parametrize("order", ["inner_tree(:7), chain(7:)", "chain(7:), outer_tree"])
-def test_tiles_of_a_long_axis_are_free(name: str, order: str) -> None:
+def test_the_tile_size_of_a_long_axis_does_not_change_the_class(name: str, order: str) -> None:
     assert classes(CASES[name], order) == 1
 
 
@@ -80,8 +80,8 @@ def test_the_free_order_has_several_classes(name: str) -> None:
         ("column_sum", "chain(7:), outer_tree"),
     ],
 )
-def test_the_dependence_tree_of_an_output_is_the_descriptors(name: str, order: str) -> None:
-    """The tree that the checker reads from the assembly, and the order's own evaluation, on the same bits."""
+def test_the_tree_of_an_output_is_that_of_the_descriptor(name: str, order: str) -> None:
+    """The tree from the assembly and the evaluation of the order, on the same bits."""
     case = CASES[name]
     source = sources(case, order, every=100)[0]
     tree, _ = dependence_tree(source, default().arch("sm_90"), Options(), "Y[3]", None)
@@ -105,7 +105,7 @@ def test_the_dependence_tree_of_an_output_is_the_descriptors(name: str, order: s
 
 
 def joined(order: Order, values: Any) -> Any:
-    """Sum, sum of squared deviations and count along the last axis, as `welford` joins them."""
+    """Sum, sum of squared deviations and count along the last axis, combined as `welford` does."""
     one = np.float32(1)
 
     def join(a: Any, b: Any) -> Any:
@@ -116,7 +116,7 @@ def joined(order: Order, values: Any) -> Any:
         right = np.where(b[2] > a[2], b[0] * share, b[0])
         apart = np.maximum(left, right) - np.minimum(left, right)
         scaled = apart * (greatest / np.where(alone, one, least * count))
-        # The product is exact, and long doubles leave one rounding that counts for numbers such as these.
+        # The product is exact, and with long doubles only the final rounding matters for these numbers.
         fused = (scaled.astype(np.longdouble) * apart + (a[1] + b[1])).astype(np.float32)
         return np.stack([a[0] + b[0], np.where(alone, a[1] + b[1], fused), count])
 
@@ -132,8 +132,8 @@ def joined(order: Order, values: Any) -> Any:
     ("name", "order"),
     [("even_welford_rows", "inner_tree"), ("even_welford_rows", "3, outer_tree"), ("welford_rows", "2, inner_tree")],
 )
-def test_means_and_squared_deviations_are_those_of_the_join(name: str, order: str) -> None:
-    """Known counts and counts beside the values follow one rule, padded or not."""
+def test_welford_results_are_those_of_the_reference(name: str, order: str) -> None:
+    """Known counts and counts as values give the same results, with and without padding."""
     case = CASES[name]
     values = np.random.default_rng(5).standard_normal((20, case.rows, case.columns)).astype(np.float32)
     flat = values.view(np.uint32).reshape(len(values), -1)
@@ -173,7 +173,7 @@ def test_every_type_compiles_for_every_target(target: str) -> None:
         ({"AXIS": 2}, "Axis 2 of a pinned reduction is not one of the 2 axes"),
     ],
 )
-def test_mistakes_are_told_while_compiling(change: dict[str, object], message: str) -> None:
+def test_mistakes_are_errors_of_the_compilation(change: dict[str, object], message: str) -> None:
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
     constants: dict[str, object] = {"ORDER": "inner_tree", "AXIS": 0, "BLOCK": 64, **change}
     with pytest.raises(CaptureError) as caught:
@@ -181,7 +181,7 @@ def test_mistakes_are_told_while_compiling(change: dict[str, object], message: s
     assert message in str(caught.value) + str(caught.value.__context__.__cause__)
 
 
-def test_a_tile_smaller_than_the_chunk_is_refused() -> None:
+def test_a_tile_smaller_than_the_chunk_is_rejected() -> None:
     case = CASES["row_sum"]
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "rows": 8, "columns": 1000}
     constants: dict[str, object] = {"ROW_BLOCK": 1, "BLOCK": 64, "PIECE": 64, "TOTALS": 128}

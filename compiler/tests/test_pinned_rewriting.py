@@ -1,4 +1,4 @@
-"""Kernels that are rewritten, and reductions that are made late: one class of configurations, whatever is done."""
+"""Rewritten kernels and reductions that are lowered late: one class of configurations."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -46,7 +46,7 @@ def plain_welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
 
 @triton.jit
 def library(x, y, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr):
-    """A kernel that knows nothing of orders, with combines that depend on the side."""
+    """A kernel without pinned reductions, with combines that depend on the order of their operands."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     value = tl.load(x + row[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :])
     squares = tl.sum(value * value, 1)
@@ -87,7 +87,7 @@ def library_sources(target: str = "sm_90") -> list[Any]:
 def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     with pinned_reductions(order) as done:
         pinned = library_sources()
-    assert done.pinned() == 4 * len(LIBRARY)  # the maximum has no order
+    assert done.pinned() == 4 * len(LIBRARY)  # A maximum does not depend on the order.
     assert done.unpinned() == []
     found = partition(pinned, "sm_90", Options(), workers=1)
     assert (len(found.classes), found.unknown) == (1, {})
@@ -95,7 +95,7 @@ def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     assert len(free.classes) > 1
 
 
-def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any) -> None:
+def test_the_auto_order_is_resolved_once_for_all_configurations(triton_cache: Any) -> None:
     with pinned_reductions("auto") as done:
         pinned = library_sources()
     found = partition(pinned, "sm_90", Options(), workers=1)
@@ -119,8 +119,8 @@ def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any)
         ("even_welford_rows", "outer_tree"),
     ],
 )
-def test_reductions_of_kernel_functions_are_the_same_late_and_early(name: str, order: str, triton_cache: Any) -> None:
-    """Made while the source is read, made late, and made late with the layout pass: one class."""
+def test_kernel_functions_are_one_class_lowered_early_and_late(name: str, order: str, triton_cache: Any) -> None:
+    """Lowered while the kernel is traced, lowered late, and lowered late with the layout pass: one class."""
     case = CASES[name]
     early = sources(case, order, every=3, title="early ")
     with pinned_reductions(None) as done:
@@ -135,7 +135,7 @@ def test_reductions_of_kernel_functions_are_the_same_late_and_early(name: str, o
     assert ([len(names) for names in found.classes], found.unknown) == ([len(every)], {})
 
 
-def test_a_sum_over_all_axes_keeps_the_order_of_its_elements(triton_cache: Any) -> None:
+def test_a_sum_over_all_axes_has_the_order_of_its_elements(triton_cache: Any) -> None:
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
     constants: dict[str, object] = {"ROWS": 16, "COLUMNS": 32}
     with pinned_reductions():
@@ -219,7 +219,7 @@ def strange(x, y, BLOCK: tl.constexpr):
     tl.store(y + 4 + tl.arange(0, 2 * BLOCK), tl.cat(value, value, can_reorder=True))
 
 
-def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> None:
+def test_unpinned_reductions_are_reported_by_source_line(triton_cache: Any) -> None:
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
     with pinned_reductions() as done:
         compile_configuration(strange, arguments, {"BLOCK": 128}, grid=(1,))
@@ -238,7 +238,7 @@ def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> 
     assert done.pinned() == 2
 
 
-def test_orders_and_versions_that_cannot_be_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_orders_and_versions_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         pytest.raises(OrderError, match="has a chain; kernels are rewritten to trees only"),
         pinned_reductions("chain"),
@@ -284,7 +284,7 @@ def test_a_program_of_several_blocks_is_not_pinned(axis: int, triton_cache: Any)
 
 
 def test_a_sum_of_one_element_is_that_element(triton_cache: Any) -> None:
-    """No addition is made, so that -0.0 stays; plain, rewritten and own kernels have the same text to add."""
+    """There is no addition, so -0.0 remains, in plain, rewritten and pinned kernels."""
     with pinned_reductions() as done:
         rewritten = one_sum(plain_sum, 64, 1, 1)
     assert (done.pinned(), done.unpinned()) == (0, [])
@@ -295,7 +295,7 @@ def test_a_sum_of_one_element_is_that_element(triton_cache: Any) -> None:
     assert done.layouts() == []
 
 
-def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
+def test_sums_of_integers_are_unchanged_or_exact(triton_cache: Any) -> None:
     plain = one_sum(plain_sum, 4, 128, 1, "i32").assembly
     with pinned_reductions() as done:
         assert one_sum(plain_sum, 4, 128, 1, "i32").assembly == plain
@@ -309,7 +309,7 @@ def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100", "gfx942"])
-def test_what_is_made_late_compiles_for_every_target(target: str, triton_cache: Any) -> None:
+def test_late_lowering_compiles_for_every_target(target: str, triton_cache: Any) -> None:
     with pinned_reductions("auto") as done:
         library_sources(target)
     signalling = "its maximum or minimum depends on the order if an operand is a signalling NaN."

@@ -108,18 +108,20 @@ def row_sum(tmp_path: Path) -> Any:
     return executed(examples(FOLDER / "README.md")[0], tmp_path).row_sum
 
 
-def test_the_kernel_of_the_example_is_one_class(row_sum: Any, triton_cache: Any) -> None:
+def test_the_configurations_of_the_example_kernel_are_one_class(row_sum: Any, triton_cache: Any) -> None:
     assert classes(row_sum, (256, 512)) == 1
 
 
-def test_it_is_one_class_for_both_vendors_with_and_without_padding(row_sum: Any, triton_cache: Any) -> None:
+def test_the_example_kernel_is_one_class_for_two_vendors_and_with_padding(row_sum: Any, triton_cache: Any) -> None:
     """With and without padding.  Triton's AMD backend pads with +0.0 where `other` is a constant -0.0."""
     pytest.importorskip("bitwise_amd_gfx942", reason="needs the plugin of gfx942")
     assert classes(row_sum, (256, 512), ("sm_90", "gfx942"), 256) == 1
     assert classes(plain_sum, (256,), ("sm_90", "gfx942"), 256) > 1
 
 
-def test_what_the_example_launches_is_one_class(triton_cache: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_kernel_that_the_example_launches_is_one_class(
+    triton_cache: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert classes(plain_sum, (256,)) > 1
     found: list[int] = []
     exec(examples(FOLDER / "README.md")[1], {"launch": lambda: found.append(classes(plain_sum, (256,)))})
