@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -124,13 +125,61 @@ def build(session: nox.Session) -> None:
         session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", folder, silent=True)
 
 
+def requirements_of(folder: str) -> dict[str, str]:
+    """Return the dependencies of a distribution as written, by name."""
+    listed = nox.project.load_toml(f"{folder}/pyproject.toml")["project"].get("dependencies", [])
+    return {re.split(r"[^\w.-]", each, maxsplit=1)[0]: each for each in listed}
+
+
+def closure(name: str, folders: dict[str, str]) -> list[str]:
+    """Return a distribution of this repository and those of this repository that it depends on."""
+    found = [name]
+    for each in found:
+        found += [other for other in requirements_of(folders[each]) if other in folders and other not in found]
+    return found
+
+
+# Imports every module of a package but those written in the language of a compiler, and those that run when imported.
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, name + "."):
+        if not {"kernels", "samples"} & set(module.name.split(".")[:-1]) and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+"""
+
+
+def import_each_wheel_alone(session: nox.Session, folder: Path) -> None:
+    """Import every module of each wheel where only the wheels that it declares are present, and no torch or Triton."""
+    folders = {
+        nox.project.load_toml(f"{each}/pyproject.toml")["project"]["name"]: each
+        for each in PUBLISHED
+    }  # fmt: skip
+    others = {
+        requirement
+        for each in PUBLISHED
+        for name, requirement in requirements_of(each).items()
+        if name not in folders
+    }  # fmt: skip
+    session.install(*sorted(others))
+    for name, source in folders.items():
+        target = folder / name
+        session.install(
+            "--no-deps", "--no-index", "--find-links", "dist", "--target", str(target), *closure(name, folders)
+        )
+        packages = [path.name for path in source_folder(source).glob("*") if path.is_dir()]
+        session.run("python", "-c", IMPORT_ALL, *packages, env={"PYTHONPATH": str(target)})
+
+
 @nox.session(requires=["build"], reuse_venv=False)
 def install(session: nox.Session) -> None:
-    """Install the built wheels into a clean environment, for a user and then for the author of a plugin.
+    """Install the built wheels into a clean environment: each alone, then as a user and as a plugin author would.
 
     The plugins of one vendor are installed and tested first, then those of both.
     """
     folder = Path(session.create_tmp())
+    import_each_wheel_alone(session, folder / "alone")
     session.install("--find-links", "dist", "bitwise-core", "bitwise-amd")
     with session.chdir(folder):
         session.run("bitwise", "plugins")

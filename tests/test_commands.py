@@ -36,6 +36,10 @@ def run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
     """Run the script in a folder with that README, from elsewhere."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(SCRIPT, tmp_path / ".ci" / "run")
+    nox = tmp_path / ".venv" / "bin" / "nox"
+    nox.parent.mkdir(parents=True)
+    nox.write_text('#!/bin/sh\necho "nox $*"\n')
+    nox.chmod(0o755)
     (tmp_path / "README.md").write_text(readme)
     return subprocess.run(["bash", tmp_path / ".ci" / "run"], cwd="/", capture_output=True, text=True, check=False)
 
@@ -48,11 +52,12 @@ def test_the_script_runs_the_command_in_the_repository(tmp_path: Path) -> None:
     done = run(
         tmp_path, "```sh\nfalse\n```\n<!-- test-command -->\n```sh\npwd && echo '2 passed'\n```\n```sh\nfalse\n```\n"
     )
-    assert (done.returncode, done.stdout) == (0, f"+ pwd && echo '2 passed'\n{tmp_path}\n2 passed\n")
+    assert (done.returncode, done.stdout) == (0, f"+ pwd && echo '2 passed'\n{tmp_path}\n2 passed\nnox -s lint types\n")
 
 
 def test_the_script_fails_with_its_command(tmp_path: Path) -> None:
-    assert run(tmp_path, "<!-- test-command -->\n\n```sh\ntrue && exit 7\n```\n").returncode == 7
+    done = run(tmp_path, "<!-- test-command -->\n\n```sh\ntrue && exit 7\n```\n")
+    assert (done.returncode, "nox" in done.stdout) == (7, False)
 
 
 @pytest.mark.parametrize(

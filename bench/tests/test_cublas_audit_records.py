@@ -13,7 +13,7 @@ from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery,
 
 
 class Recorded:
-    """A library whose heuristic results come from a table of split counts by k."""
+    """A library whose results come from a table of split counts by k."""
 
     def __init__(self, splits: Mapping[int, int]) -> None:
         self.splits = splits
@@ -43,7 +43,7 @@ def test_audits_are_combined(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_published_number_of_shapes_of_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_model_shapes_have_the_published_counts_and_ranges(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     model_shapes.main()
     path = tmp_path / "shapes"
     path.write_text(capsys.readouterr().out)

@@ -35,7 +35,7 @@ def sample() -> dict[str, Any]:
     return {"library": "13.1.0", "capability": "9.0", "columns": list(COLUMNS), "rows": rows}
 
 
-def test_bytes_of_descriptors_are_checked_against_the_recorded_ones(sample: dict[str, Any], tmp_path: Path) -> None:
+def test_descriptor_bytes_are_compared_with_the_recorded_ones(sample: dict[str, Any], tmp_path: Path) -> None:
     outcomes = [outcome for _, outcome in checked(sample)]
     assert outcomes[:3] == ["equal"] * 3
     assert "algorithm 57 has no row" in outcomes[3]
@@ -48,13 +48,13 @@ def test_bytes_of_descriptors_are_checked_against_the_recorded_ones(sample: dict
     assert [outcome for _, outcome in checked(sample)][:3] == ["equal", "different", "equal"]
 
 
-def test_operands_have_the_same_bits_on_every_machine() -> None:
+def test_operands_do_not_depend_on_the_machine() -> None:
     a, b = operands(gemm_query(2, 3, 4, "bf16"), 11)
     assert (a.dtype, b.shape) == (np.uint16, (4, 3))
     assert (hashed(a)[:16], hashed(b)[:16]) == ("53088a8868554395", "2f7c0ce6335c06c5")
 
 
-def test_the_chosen_shapes_cover_every_group_of_layers() -> None:
+def test_shapes_are_spread_over_the_groups_of_layers() -> None:
     chosen = model_shapes.chosen(9)
     assert {group: sum(each[0] == group for each in chosen) for group in model_shapes.TOKENS} == dict.fromkeys(
         model_shapes.TOKENS, 9

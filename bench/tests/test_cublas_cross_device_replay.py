@@ -1,4 +1,4 @@
-"""Matrix products locked on one machine and replayed on another, with stand-ins for both."""
+"""GEMMs locked on one machine and replayed on another, with fakes for both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAPABILITY = "9.0"
 
 
 class Machine:
-    """A stand-in for cuBLASLt 13.1 that selects algorithm 66 with `split` slices, and 24 with one for a k below 256."""
+    """A fake cuBLASLt 13.1 on the CPU that selects algorithm 66 with `split` slices, or 24 unsplit for k below 256."""
 
     version = "13.1.0"
 
@@ -85,7 +85,7 @@ def given(folder: Path, **more: Any) -> argparse.Namespace:
     return argparse.Namespace(**paths, library=None, seed=7, count=9, seconds=600.0, processes=1, **more)
 
 
-def test_a_replay_returns_the_locked_bytes_where_the_other_library_differs(
+def test_locked_products_are_reproduced_if_the_other_heuristic_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cross_device_replay, "machine_here", here(3))
@@ -126,7 +126,7 @@ def test_a_replay_returns_the_locked_bytes_where_the_other_library_differs(
     assert (whole["travel"], len(whole["lock"]["entries"]), len(whole["bytes"]["rows"])) == (found, 4, 4)
 
 
-def test_operands_are_hashes_of_counters() -> None:
+def test_operands_are_integer_hashes() -> None:
     counters = np.arange(1000, 3000, dtype=np.uint64) * np.uint64(17)
     mask = np.uint64(0xFFFFFFFF)
     found = (counters * np.uint64(0x9E3779B1) + np.uint64(5 * 0x632BE5AB)) & mask
@@ -149,7 +149,7 @@ def test_operands_are_hashes_of_counters() -> None:
     assert patterns(torch.arange(4), 7, "fp16", "flat").tolist()[0] & ~0x8000 < 0x4000
 
 
-def test_batches_biases_and_gaps_are_compared_with_plain_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_biases_and_padding_are_compared_with_plain_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "addmm", lambda bias, a, b: (a.float() @ b.float() + bias.float()).to(a.dtype))
     query = [
         ("bias", gemm_query(4, 6, 300, epilogue="bias")),
@@ -183,7 +183,7 @@ RECORDS = Path(__file__).resolve().parents[2] / "records"
 
 
 @pytest.mark.skipif(not RECORDS.exists(), reason="records are not part of an installed distribution")
-def test_evaluation_on_a_cpu_returns_the_recorded_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cpu_evaluation_has_the_recorded_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     rows = RECORDS / "cublas-travel-h100-to-h200-13.1.json.xz"
     assert cross_device_replay.main(["check", f"--rows={rows}", "--count=12"]) == 0
     assert capsys.readouterr().out == "12 products evaluated to the recorded bytes, 0 to others\n"
@@ -196,14 +196,14 @@ def test_evaluation_on_a_cpu_returns_the_recorded_bytes(capsys: pytest.CaptureFi
 
 
 @pytest.mark.skipif(not RECORDS.exists(), reason="records are not part of an installed distribution")
-def test_the_record_of_replays_agrees_with_its_rows() -> None:
+def test_replay_counts_match_the_recorded_rows() -> None:
     for each in json.loads((RECORDS / "cublas-travels-sm90.json").read_text())["travels"]:
         whole = json.loads(lzma.decompress((RECORDS / each["rows"]).read_bytes()))
         assert each["summary"] == cross_device_replay.summary(whole["travel"]["rows"])
         assert each["replayed"] == whole["travel"]["replayed"]
 
 
-def test_a_slice_has_the_same_bits_with_and_without_its_pool() -> None:
+def test_a_slice_does_not_depend_on_its_pool() -> None:
     few, whole = Operands(3, "cpu", 1 << 16), Operands(3, "cpu", 1 << 16)
     for dtype in ("fp16", "e4m3"):
         whole.pool(dtype, "wide")

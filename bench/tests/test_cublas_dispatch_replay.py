@@ -1,4 +1,4 @@
-"""Operations of PyTorch recorded and replayed, with a stand-in for the library, on a CPU."""
+"""PyTorch operations recorded and replayed on a CPU, with a fake library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 class Library:
-    """Chains of multiply-adds, named cublas: 6 columns drop one value, 7 columns have no descriptor."""
+    """A fake profile of multiply-add chains; those of 6 columns drop one value, those of 7 are not covered."""
 
     name = library = "cublas"
     version = "13.1.0"

@@ -1,4 +1,4 @@
-"""A step of layers recorded and replayed, with a stand-in for the library, on a CPU."""
+"""A training step recorded and replayed on a CPU, with a fake library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 class Library:
-    """A library named cublas that computes chains of multiply-adds in parts of 5 and drops the last value."""
+    """A fake profile: multiply-add chains in parts of 5, without the last one."""
 
     name = library = "cublas"
 
@@ -39,7 +39,7 @@ class Library:
         return {"library": "a library", "device": "a CPU", "driver": "none", "torch": torch.__version__}
 
 
-def test_a_replayed_step_has_the_recorded_bytes(
+def test_a_training_step_is_reproduced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = replace(registry.default(), profiles=(Library(),))

@@ -11,7 +11,7 @@ TABLE = Path(__file__).parents[2] / "plugins" / "cublas_profiles" / "tests" / "h
 
 
 class Replayed:
-    """A library with recorded heuristic results, of which one attribute of one shape is changed."""
+    """A library with the recorded results, except one attribute of one shape."""
 
     def __init__(self) -> None:
         columns, rows = recorded(TABLE)
@@ -37,7 +37,7 @@ def test_changed_heuristic_results_are_counted() -> None:
     assert [each[:4] for each in moved] == [[4, 512, 11528, "fp16"], [4, 512, 11528, "bf16"]]
 
 
-def test_a_query_without_a_result_is_recorded() -> None:
+def test_a_query_without_result_is_recorded() -> None:
     library: Any = Replayed()
     found = kinds(library, argparse.Namespace())
     texts = {each["question"]: each.get("error") for each in found}

@@ -52,7 +52,7 @@ def read(version: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("version", ["13.1", "12.8"])
-def test_surveyed_orders_are_those_of_the_profile(version: str) -> None:
+def test_surveyed_orders_match_the_profile(version: str) -> None:
     known, lines = profile(version, "9.0"), read(version)
     # The heuristic never selected algorithm 35 or slices of algorithm 56, so they have no rows.
     short = [
@@ -66,7 +66,7 @@ def test_surveyed_orders_are_those_of_the_profile(version: str) -> None:
     assert {case[1].algorithm for case in short} >= {11, 13, 16, 21, 23, 24} | more
 
 
-def test_a_wrong_row_is_detected_by_its_orders() -> None:
+def test_a_wrong_row_is_found_by_its_orders() -> None:
     known, lines = profile("13.1", "9.0"), read("13.1")
     (case,) = [
         each

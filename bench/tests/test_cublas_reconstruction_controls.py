@@ -1,4 +1,4 @@
-"""Random descriptors that are reconstructed, and the record of all families with their controls."""
+"""Random descriptors reconstructed, and the record of all families with their controls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_random_descriptor_is_reconstructed_and_wrong_ones_are_rejected(family
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_controls_are_different_functions(family: str) -> None:
+def test_controls_compute_something_else(family: str) -> None:
     source = random.Random(f"{family}:0")
     desc = FAMILIES[family](source)
     for change, wrong in _wrong(desc, source):
@@ -39,7 +39,7 @@ def test_controls_are_different_functions(family: str) -> None:
 
 
 def variants(desc: GEMMDesc) -> list[GEMMDesc]:
-    """Descriptors with another text, some of which are the same function."""
+    """Descriptors with other text, some of which are equivalent."""
     changes: list[dict[str, Any]] = [{"use_fast_accum": False}, {"path": "mul_add"}]
     changes.append({"k_loop_step": None, "short_iteration": "last"})
     zero = Cut(count=1, start="zero")
@@ -71,7 +71,7 @@ def test_equivalent_descriptors_return_the_same_bytes(family: str) -> None:
         assert {_bytes(each, a, b) for each in alike} <= {_bytes(desc, a, b)}
 
 
-def test_every_family_is_recorded_and_reconstructed_correctly() -> None:
+def test_every_family_is_recorded_without_a_wrong_reconstruction() -> None:
     recorded = json.loads(RECORD.read_text())["descriptors"]
     assert set(recorded["families"]) == set(FAMILIES)
     assert set(recorded["outcomes"]) <= {"equal", "undecided"}

@@ -40,7 +40,7 @@ SWEEPS = {
 
 
 FIRST = [f"cublas-sweep-sm90-h100-13.1-seed{seed}" for seed in (1, 2)]
-"""Records of which only queries with a row at that time are counted."""
+"""Only shapes that had a row at the time are counted."""
 
 
 def outcomes(names: list[str]) -> Counter[tuple[str, str]]:
@@ -55,7 +55,7 @@ def outcomes(names: list[str]) -> Counter[tuple[str, str]]:
     return found
 
 
-def test_the_readme_agrees_with_the_sweeps() -> None:
+def test_the_readme_has_the_counts_of_the_sweeps() -> None:
     every: Counter[tuple[str, str]] = Counter()
     for head, names in {**SWEEPS, "H100, cuBLASLt 13.1, ten draws": FIRST}.items():
         found = outcomes(names)
@@ -77,7 +77,7 @@ def test_deep_products_of_many_slices_were_equal() -> None:
     assert sum(each["algorithm"] == 66 and each["split_k"] > 64 for each in found) == 43
 
 
-def test_the_readme_agrees_with_the_controls() -> None:
+def test_the_readme_has_the_counts_of_the_controls() -> None:
     name = "controls run, caught, and caught with cancelling draws"
     found: dict[str, list[int]] = {}
     for each in (name_ for names in SWEEPS.values() for name_ in names):
@@ -88,7 +88,7 @@ def test_the_readme_agrees_with_the_controls() -> None:
         assert table_line(kind) == [f"{each:,}" for each in counts]
 
 
-def test_the_readme_agrees_with_the_other_measurements() -> None:
+def test_the_readme_has_the_other_measurements() -> None:
     parity = record("cublas-parity-sm90-h100.json")
     found = parity["outcomes"]
     counted = [str(found.get(outcome, 0)) for outcome in ("equal", "different", "declined")]
@@ -104,7 +104,7 @@ def test_the_readme_agrees_with_the_other_measurements() -> None:
         assert line == [f"{len(sample['rows']):,}", "0", "0"]
 
 
-def test_the_readme_agrees_with_the_times() -> None:
+def test_the_readme_has_the_measured_times() -> None:
     summary = record("cublas-timing-sm90-h100.json")["summary"]
     beside = {"the default schedule of `matmul`": summary["untuned"], "a plain Triton GEMM": summary["plain"]}
     for group, mean in {f"all {summary['shapes']} shapes": summary["all"], **summary["groups"], **beside}.items():
@@ -112,7 +112,7 @@ def test_the_readme_agrees_with_the_times() -> None:
     assert (summary["schedules that ran"], summary["schedules whose bytes differ"]) == (960, 0)
 
 
-def test_bytes_recorded_on_a_gpu_are_those_of_their_descriptors() -> None:
+def test_recorded_gpu_bytes_match_their_descriptors() -> None:
     pytest.importorskip("bitwise_nvidia_sm90")
     content = record("cublas-sample-sm90-h100-13.1.json")
     assert sum(content["checked"]["outcomes"].values()) == len(content["rows"]) == 1500

@@ -68,7 +68,7 @@ def test_types_are_drawn_with_their_frequencies(capsys: pytest.CaptureFixture[st
     assert {random_query(1, number, shares=[("bf16", 1)]).query.a for number in range(50)} == {"bf16"}
 
 
-def test_all_visible_gpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 3)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert sweep.visible() == ["0", "1", "2"]
@@ -76,7 +76,7 @@ def test_all_visible_gpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sweep.visible() == ["2", "5"]
 
 
-def test_regimes_cover_their_targets() -> None:
+def test_regimes_cover_their_shapes() -> None:
     shapes = [random_query(1, number).query for number in range(6000)]
     assert max(each.n for each in shapes) > 115_000
     assert max(each.m for each in shapes) > 100_000

@@ -26,7 +26,7 @@ def recorded() -> list[dict[str, Any]]:
     return [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
 
 
-def test_sums_that_underflow_are_plus_zero_in_every_configuration(recorded: list[dict[str, Any]]) -> None:
+def test_no_underflowing_sum_is_negative_in_any_configuration(recorded: list[dict[str, Any]]) -> None:
     found = Counter(line["algorithm"] for line in recorded if line["draw"] == "vanishing")
     assert {number: found[number] for number in (11, 13, 14, 16)} == {11: 36, 13: 3940, 14: 48, 16: 72}
     assert not any(any(map(any, line["corners"])) for line in recorded if line["draw"] == "vanishing")
@@ -41,9 +41,7 @@ def without_starts() -> Profile:
     return Profile(known.key, known.architecture, {**known.tables, "algorithms": rows})
 
 
-def test_the_record_agrees_with_the_descriptors_and_detects_another_initial_value(
-    recorded: list[dict[str, Any]],
-) -> None:
+def test_the_record_matches_the_descriptors_and_distinguishes_another_start(recorded: list[dict[str, Any]]) -> None:
     pytest.importorskip("bitwise_nvidia_sm90")
     chosen = recorded[::97]
     assert {line["algorithm"] for line in chosen} >= {11, 13, 14, 16, 21, 23, 24}
@@ -56,7 +54,7 @@ def test_the_record_agrees_with_the_descriptors_and_detects_another_initial_valu
     assert {line["draw"] for line in wrong} == {"vanishing"}
 
 
-def test_products_with_two_roundings_are_detected(
+def test_products_with_two_roundings_are_distinguished(
     recorded: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = profile("13.1", "9.0")
@@ -72,7 +70,7 @@ def test_products_with_two_roundings_are_detected(
     assert not found["halves", "equal"]
 
 
-def test_operands_have_the_same_bits_on_every_machine() -> None:
+def test_operands_do_not_depend_on_the_machine() -> None:
     made = [operands(gemm_query(3, 2, 70, "bf16"), draw) for draw in DRAWS]
     assert {side.dtype.name for pair in made for side in pair} == {"uint16"}
     assert [hashlib.sha256(a.tobytes() + b.tobytes()).hexdigest()[:8] for a, b in made] == [
@@ -92,7 +90,7 @@ class Fake:
         return {"customs": (1,), "stages": (13, 19), "tiles": (10, 11)}
 
 
-def test_the_cases() -> None:
+def test_the_listed_cases() -> None:
     found = Counter((configurations[0].algorithm, configurations[0].split_k) for _, configurations in listed(Fake()))
     assert found == {
         (11, 1): 144, (13, 1): 64, (13, 3): 16, (14, 1): 16, (14, 4): 8, (14, 5): 8, (14, 32): 8, (14, 33): 8,

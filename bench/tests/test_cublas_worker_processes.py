@@ -1,4 +1,4 @@
-"""Rows computed by several processes, each of which imports this module."""
+"""Rows computed by several processes; each imports this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof over the benchmark's kernels at small sizes, and wrong rewritings that it detects."""
+"""The equivalence proof on small cases of the benchmark, and on deliberately wrong rewritings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ from bitwise_triton import CaptureError  # noqa: E402
 from bitwise_triton.errors import SharedMemoryLimitError  # noqa: E402
 from bitwise_triton.reductions import Order, Pair, pinning, rewriting  # noqa: E402
 from bitwise_triton.reductions.kernels import lowering, steps  # noqa: E402
+
+
+@pytest.fixture
+def triton_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty Triton cache."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def choose_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.9 warns if this default is not set."""
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+
 
 SMALL = {f"{case.kernel} {case.dtype}": case for case in proof.small_suite()}
 
@@ -48,8 +61,8 @@ def test_the_free_order_is_not_proved(triton_cache: Any) -> None:
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 
 
-def test_a_step_that_folds_another_bit_is_detected(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
-    """A rewriting that exchanges two adjacent bits of the index in one configuration."""
+def test_a_step_folded_at_another_position_is_found(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
+    """A rewriting that swaps two adjacent bits of one configuration."""
     case = SMALL["inductor_sum fp32"]
     rewrite = rewriting.rewrite
     calls: list[str] = []
@@ -68,10 +81,10 @@ def test_a_step_that_folds_another_bit_is_detected(monkeypatch: pytest.MonkeyPat
 
 # The two configurations of the first case move before different steps.
 @pytest.mark.parametrize(("name", "classes"), [("inductor_sum fp32", 3), ("column_sum fp16", 2)])
-def test_a_layout_pass_that_continues_with_the_wrong_step_is_detected(
+def test_a_layout_pass_that_continues_with_the_wrong_step_is_found(
     name: str, classes: int, monkeypatch: pytest.MonkeyPatch, triton_cache: Any
 ) -> None:
-    """A layout pass that exchanges two bits after it moved a reduction."""
+    """A layout pass that swaps two bits after it has moved a reduction."""
     make = steps.apply_steps
     wrong: list[int] = []
 
@@ -93,10 +106,10 @@ def test_a_layout_pass_that_continues_with_the_wrong_step_is_detected(
 
 
 def test_a_move_that_loses_elements_does_not_compile(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
-    plan = lowering.plan
+    choose_layout = lowering.choose_layout
 
     def losing(*arguments: Any) -> Any:
-        found = plan(*arguments)
+        found = choose_layout(*arguments)
         assert found.move is not None
         return replace(found, move=replace(found.move, registers=found.move.registers[1:]))
 
@@ -105,8 +118,8 @@ def test_a_move_that_loses_elements_does_not_compile(monkeypatch: pytest.MonkeyP
         proof.prove(some("inductor_sum fp32", 0))
 
 
-def test_a_reduction_that_is_not_rewritten_is_detected(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
-    """A rewriting that changes nothing and reports pinned reductions."""
+def test_a_reduction_left_to_the_compiler_is_found(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
+    """A rewriting that changes nothing and reports success."""
     case = some("inductor_sum fp32", 0, 1)
     monkeypatch.setattr(
         rewriting, "rewrite", lambda text, order, backend: (text, (rewriting.ReductionOutcome("here", True),))
@@ -115,9 +128,7 @@ def test_a_reduction_that_is_not_rewritten_is_detected(monkeypatch: pytest.Monke
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 
 
-def test_a_configuration_that_exceeds_shared_memory_is_named(
-    monkeypatch: pytest.MonkeyPatch, triton_cache: Any
-) -> None:
+def test_a_configuration_that_exceeds_a_block_is_named(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
     compiled = proof.captured
     case = some("inductor_sum fp32", 0, 1, 2)
 

@@ -13,7 +13,7 @@ import pytest
 
 @dataclass
 class Recorded:
-    """Events of the stand-in driver: compiles by whether the cache had them, launches as (metadata, grid, PTX)."""
+    """What the fake driver recorded: whether each compile hit the cache, and launches as (metadata, grid, PTX)."""
 
     compiles: list[bool] = field(default_factory=list)
     launches: list[tuple[Any, tuple[int, int, int], str]] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Recorded:
 
 @pytest.fixture(autouse=True)
 def choose_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the default of Triton 3.9 explicitly, since it warns that the default will change."""
+    """Triton 3.9 warns if this default is not set."""
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
 
 
@@ -43,7 +43,7 @@ def triton_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rec
 
 @pytest.fixture
 def without_gpu(triton_cache: Recorded) -> Iterator[Recorded]:
-    """A driver for sm_90 that launches nothing; its benchmark calls each kernel once and selects the last."""
+    """A fake sm_90 driver that launches nothing; its benchmark calls each kernel once and prefers the last."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 

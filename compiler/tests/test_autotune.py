@@ -1,4 +1,4 @@
-"""The pruning predicate in Triton's autotuner, without a GPU and with a stand-in for the checker."""
+"""The pruner inside Triton's own autotuner, without a GPU and with a fake checker."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -24,7 +24,7 @@ from bitwise_triton.errors import UnverifiableReferenceError  # noqa: E402
 
 
 class Tensor:
-    """The attributes of a tensor that Triton and the predicate use: some bytes at `address` in a storage."""
+    """The attributes of a tensor that Triton and the pruner use: bytes at `address` in a storage."""
 
     def __init__(self, address: int, dtype: str = "fp32", storage: int | None = None, shape: tuple[int, ...] = (1024,)):
         self.address, self.dtype, self.shape = address, DtypeStandIn(dtype), shape
@@ -47,7 +47,7 @@ class Tensor:
 
 @dataclass
 class Checker:
-    """A stand-in for the checker: `rule` of the reference and a candidate is the outcome of the verdict."""
+    """A fake checker: `rule` of the reference and a candidate is the verdict's outcome."""
 
     rule: Callable[[CompiledKernel, CompiledKernel], Any]
     calls: list[tuple[CompiledKernel, list[CompiledKernel], bool, tuple[str, ...]]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Checker:
 
 @pytest.fixture
 def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
-    """A checker for which kernels with the same number of warps are Equal."""
+    """Kernels with equally many warps are equal."""
     found = Checker(lambda reference, one: "equal" if one.block == reference.block else "unproved")
     monkeypatch.setattr(equivalence, "compare_with_reference", found)
     return found

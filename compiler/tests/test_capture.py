@@ -1,4 +1,4 @@
-"""Capture with the real compiler and without a GPU, compared with the kernels that Triton's launcher compiles."""
+"""Compiles without a GPU, compared with what Triton's own launcher compiles."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 

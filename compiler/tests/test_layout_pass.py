@@ -1,4 +1,4 @@
-"""The layout pass: the table of costs, the chosen layouts, and the reasons for keeping a layout."""
+"""The layout pass: costs, chosen layouts, and reasons to keep a layout."""
 
 from __future__ import annotations
 
@@ -51,31 +51,24 @@ def test_columns_are_distributed_over_lanes_and_warps() -> None:
 @pytest.mark.parametrize(
     ("layout", "shape", "axis", "order", "size", "reason"),
     [
-        (
-            Layout(bases(0, 1, 0), bases(0, 1, 1, 2, 3, 4, 5), ()),
-            (64,),
-            0,
-            "inner_tree",
-            4,
-            "each reduction is inside one warp",
-        ),
+        (Layout(bases(0, 1, 0), bases(0, 1, 1, 2, 3, 4, 5), ()), (64,), 0, "inner_tree", 4, "inside one warp"),
         (
             Layout(bases(0, 1, 0), bases(0, 1, 1, 2, 3, 4, 5), (), bases(0, 1, 6)),
             (128,),
             0,
             "inner_tree",
             4,
-            "spans several blocks",
+            "several blocks",
         ),
-        (Layout(((3,), (2,)), (), ()), (4,), 0, "inner_tree", 4, "a basis vector of its layout has several bits"),
-        (Layout(((1, 1), (0, 1)), (), ()), (2, 2), 0, "inner_tree", 4, "a basis vector of its layout has several bits"),
+        (Layout(((3,), (2,)), (), ()), (4,), 0, "inner_tree", 4, "its layout does not permute the index bits"),
+        (Layout(((1, 1), (0, 1)), (), ()), (2, 2), 0, "inner_tree", 4, "its layout does not permute the index bits"),
         (
             Layout(bases(0, 1, 0), bases(0, 1, 1), ()),
             (8,),
             0,
             "inner_tree",
             4,
-            "a basis vector of its layout has several bits",
+            "its layout does not permute the index bits",
         ),
     ],
 )

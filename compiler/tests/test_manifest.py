@@ -1,4 +1,4 @@
-"""Manifest arguments from types and values, as the launcher passes them, without a compiler."""
+"""Manifest arguments from types and values, without a compiler."""
 
 from __future__ import annotations
 

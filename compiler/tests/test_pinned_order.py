@@ -1,4 +1,4 @@
-"""Orders of reduction: text, steps, and results on bit patterns."""
+"""Orders of reduction: text, steps, and evaluation on bit patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pinned reductions, compiled and analysed: one class of configurations for each order."""
+"""Pinned reductions, compiled and checked: one class of configurations for each order."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -30,7 +30,7 @@ CHUNKED = [name for name, case in CASES.items() if case.chunked]
 
 
 def classes(case: PinnedCase, order: str, every: int = 1) -> int:
-    """The number of classes of the configurations, none of which is Unknown."""
+    """The number of classes of the configurations, none of them unknown."""
     found = partition(sources(case, order, every), "sm_90", Options(), workers=1)
     assert not found.unknown
     return len(found.classes)
@@ -80,8 +80,8 @@ def test_the_free_order_has_several_classes(name: str) -> None:
         ("column_sum", "chain(7:), outer_tree"),
     ],
 )
-def test_the_tree_of_an_output_is_that_of_the_descriptor(name: str, order: str) -> None:
-    """The tree from the assembly and the evaluation of the order, on the same bits."""
+def test_the_dependence_tree_of_an_output_is_the_descriptors(name: str, order: str) -> None:
+    """The tree in the assembly and the order's own evaluation have the same bits."""
     case = CASES[name]
     source = sources(case, order, every=100)[0]
     tree, _ = dependence_tree(source, default().arch("sm_90"), Options(), "Y[3]", None)
@@ -105,7 +105,7 @@ def test_the_tree_of_an_output_is_that_of_the_descriptor(name: str, order: str) 
 
 
 def joined(order: Order, values: Any) -> Any:
-    """Sum, sum of squared deviations and count along the last axis, combined as `welford` does."""
+    """Sum, sum of squared deviations and count along the last axis, as `welford` combines them."""
     one = np.float32(1)
 
     def join(a: Any, b: Any) -> Any:
@@ -132,8 +132,8 @@ def joined(order: Order, values: Any) -> Any:
     ("name", "order"),
     [("even_welford_rows", "inner_tree"), ("even_welford_rows", "3, outer_tree"), ("welford_rows", "2, inner_tree")],
 )
-def test_welford_results_are_those_of_the_reference(name: str, order: str) -> None:
-    """Known counts and counts as values give the same results, with and without padding."""
+def test_means_and_squared_deviations_are_those_of_the_join(name: str, order: str) -> None:
+    """Known and computed counts give the same bits, padded or not."""
     case = CASES[name]
     values = np.random.default_rng(5).standard_normal((20, case.rows, case.columns)).astype(np.float32)
     flat = values.view(np.uint32).reshape(len(values), -1)

@@ -1,4 +1,4 @@
-"""Rewritten kernels and reductions that are lowered late: one class of configurations."""
+"""Rewritten kernels and deferred lowering: their configurations are one class."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -46,7 +46,7 @@ def plain_welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
 
 @triton.jit
 def library(x, y, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr):
-    """A kernel without pinned reductions, with combines that depend on the order of their operands."""
+    """A kernel without orders, whose combines depend on the operand order."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     value = tl.load(x + row[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :])
     squares = tl.sum(value * value, 1)
@@ -119,8 +119,8 @@ def test_the_auto_order_is_resolved_once_for_all_configurations(triton_cache: An
         ("even_welford_rows", "outer_tree"),
     ],
 )
-def test_kernel_functions_are_one_class_lowered_early_and_late(name: str, order: str, triton_cache: Any) -> None:
-    """Lowered while the kernel is traced, lowered late, and lowered late with the layout pass: one class."""
+def test_reductions_of_kernel_functions_are_the_same_late_and_early(name: str, order: str, triton_cache: Any) -> None:
+    """Emitted directly, lowered late, and lowered late with the layout pass: one class."""
     case = CASES[name]
     early = sources(case, order, every=3, title="early ")
     with pinned_reductions(None) as done:
@@ -284,7 +284,7 @@ def test_a_program_of_several_blocks_is_not_pinned(axis: int, triton_cache: Any)
 
 
 def test_a_sum_of_one_element_is_that_element(triton_cache: Any) -> None:
-    """There is no addition, so -0.0 remains, in plain, rewritten and pinned kernels."""
+    """There is no addition, so -0.0 is preserved; all three kernels have the same additions."""
     with pinned_reductions() as done:
         rewritten = one_sum(plain_sum, 64, 1, 1)
     assert (done.pinned(), done.unpinned()) == (0, [])

@@ -30,8 +30,8 @@ from bitwise_triton.reductions.kernels import functions  # noqa: E402
 FOLDER = Path(__file__).parents[1]
 
 
-def examples(page: Path, word: str = "bitwise_triton.reductions") -> list[str]:
-    """The Python blocks of a page that contain `word`."""
+def examples(page: Path) -> list[str]:
+    """The Python examples of a page that import pinned reductions."""
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [block for block in blocks if word in block]
 
@@ -44,7 +44,7 @@ def plain_sum(x, y, columns, BLOCK: tl.constexpr):
 
 
 def classes(kernel: Any, blocks: tuple[int, ...], targets: tuple[str, ...] = ("sm_90",), columns: int = 200) -> int:
-    """The number of equivalence classes of a kernel compiled for each target and block with 1, 2 and 4 warps."""
+    """The number of classes of three warp counts, the blocks and the targets."""
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "columns": columns}
     sources = []
     for target in targets:
@@ -112,8 +112,8 @@ def test_the_configurations_of_the_example_kernel_are_one_class(row_sum: Any, tr
     assert classes(row_sum, (256, 512)) == 1
 
 
-def test_the_example_kernel_is_one_class_for_two_vendors_and_with_padding(row_sum: Any, triton_cache: Any) -> None:
-    """With and without padding.  Triton's AMD backend pads with +0.0 where `other` is a constant -0.0."""
+def test_it_is_one_class_for_both_vendors_with_and_without_padding(row_sum: Any, triton_cache: Any) -> None:
+    """Rows with and without padding; Triton's AMD backend turns a constant padding of -0.0 into +0.0."""
     pytest.importorskip("bitwise_amd_gfx942", reason="needs the plugin of gfx942")
     assert classes(row_sum, (256, 512), ("sm_90", "gfx942"), 256) == 1
     assert classes(plain_sum, (256,), ("sm_90", "gfx942"), 256) > 1

@@ -11,7 +11,7 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core.cli import app, differing
+from bitwise_core.cli import app, diff_command
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -249,7 +249,7 @@ def test_a_fault_of_the_program_is_no_verdict(folder: Path, monkeypatch: pytest.
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(differing, "compare", broken)
+    monkeypatch.setattr(diff_command, "compare", broken)
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx")])
     assert (done.exit_code, done.stdout) == (2, "")
     sentence = "bitwise: a fault of this program, and of no input (ZeroDivisionError: oh); please report it"

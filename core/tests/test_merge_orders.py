@@ -58,7 +58,9 @@ ODD_LAST = MergeOrder("odd-last", "one after the other, the odd ones last", _odd
 
 def test_the_example_of_the_contributors_guide_is_the_whole_change() -> None:
     guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (diff,) = re.findall(r"^<!-- merge-order-diff -->\n```diff\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    shown = re.search(r"^<!-- merge-order-diff -->\n```diff\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    diff = shown[1]
     path = re.findall(r"^\+\+\+ b/(.*)$", diff, re.MULTILINE)
     assert path == [str(Path(merge_orders.__file__).relative_to(Path(__file__).parents[2]))]
     source = Path(merge_orders.__file__).read_text(encoding="utf-8")

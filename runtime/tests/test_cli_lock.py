@@ -114,7 +114,7 @@ CUT = (
          "layout, out=TYPE, batch=B, bias"),
         (["--shapes", "word.txt"], "word.txt:1: 'TX' is nothing that a line says: it is of the form M N K, then as "
          "needed: a type, NN or another layout, out=TYPE, batch=B, bias"),
-        (["--shapes", "zero.txt"], "zero.txt:1: Problem: m: input should be greater than or equal to 1, not 0"),
+        (["--shapes", "zero.txt"], "zero.txt:1: GEMMProblem: m: input should be greater than or equal to 1, not 0"),
         (["--shapes", "fp64.txt"], "fp64.txt:1: 'fp64' is nothing that a line says: it is of the form M N K, then as "
          "needed: a type, NN or another layout, out=TYPE, batch=B, bias"),
         (["--shapes", "good.txt", "--dtype", "fp64"], "good.txt:1: 'fp64' is no type of matrices; there are fp16, "

@@ -177,16 +177,16 @@ class EquivalencePruner:
     ) -> list[ConfigurationReport]:
         reference, effects = self._reference(configurations, candidates)
         compiled = [one.compiled for one in candidates if isinstance(one.compiled, CompiledKernel)]
-        asked = [reference, *(one for one in compiled if one is not reference)]
-        answers = equivalence.compare_with_reference(reference, asked, every_launch=every_launch, assume=self.assume)
-        if len(answers) != len(asked):
-            raise CaptureError(f"The checker returned {len(answers)} verdicts for {len(asked)} kernels.")
-        if answers[0].outcome != "equal":
+        kernels = [reference, *(one for one in compiled if one is not reference)]
+        verdicts = equivalence.compare_with_reference(reference, kernels, every_launch=every_launch, assume=self.assume)
+        if len(verdicts) != len(kernels):
+            raise CaptureError(f"The checker returned {len(verdicts)} verdicts for {len(kernels)} kernels.")
+        if verdicts[0].outcome != "equal":
             raise UnverifiableReferenceError(
                 f"The result of the reference ({reference.name}) of kernel {candidates[0].kernel!r} could not be "
-                f"established, so no configuration can be proved equal to it. {answers[0].reason}"
+                f"established, so no configuration can be proved equal to it. {verdicts[0].reason}"
             )
-        verdict_of = {id(one): answer for one, answer in zip(asked, answers, strict=True)}
+        verdict_of = {id(one): verdict for one, verdict in zip(kernels, verdicts, strict=True)}
         return [_report(one, reference, effects, verdict_of) for one in candidates]
 
     def _reference(

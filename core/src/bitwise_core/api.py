@@ -33,13 +33,13 @@ from bitwise_core.checker.kernel_files import (
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.buffers import Array, arrays_of, contents, fault_of, forms
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.installed import evaluate
 
 __all__ = [
     "BitwiseError",

@@ -1,4 +1,4 @@
-"""The real library's records, as far as it makes them without a GPU: every attribute goes in, and is read back.
+"""The real library's descriptors without a GPU: every attribute is set and read back.
 
 Set BITWISE_CUBLASLT to the path of a libcublasLt.so to run these where none is installed beside this Python.
 """
@@ -18,7 +18,7 @@ from bitwise_cublas_profiles.query import DTYPES, EPILOGUES, CublasError, GemmQu
 
 @pytest.fixture(scope="session")
 def library() -> Library:
-    """The library without its handle, which takes a GPU."""
+    """The library without its handle, which needs a GPU."""
     try:
         path = find_library(os.environ.get("BITWISE_CUBLASLT"))
     except CublasError as error:
@@ -39,7 +39,7 @@ def read_back(library: Library, function: str, record: c_void_p, code: int, form
 
 def described(library: Library, query: GemmQuery) -> tuple[list[int], list[list[int]]]:
     """Transposes and epilogue, and rows, columns, leading dimension, batches and their stride of each layout."""
-    with library._described(query, Pointers(256, 512, 768, 1024, 1280, 1536, 1792)) as (record, layouts):
+    with library._descriptors(query, Pointers(256, 512, 768, 1024, 1280, 1536, 1792)) as (record, layouts):
         operation = [read_back(library, "cublasLtMatmulDescGetAttribute", record, code, c_int32) for code in (3, 4, 7)]
         found = []
         for layout in layouts:

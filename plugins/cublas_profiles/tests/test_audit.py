@@ -11,7 +11,7 @@ from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery,
 
 
 class Recorded:
-    """A library that answers from a table of split counts by k."""
+    """A library whose results come from a table of split counts by k."""
 
     def __init__(self, splits: Mapping[int, int]) -> None:
         self.splits = splits
@@ -46,7 +46,7 @@ def test_ones_confirm_or_refute_a_prediction(returned: int, confirmed: bool) -> 
     assert report.summary([found])["not as predicted"] == (0 if confirmed else 1)
 
 
-def test_what_cannot_be_run_says_why() -> None:
+def test_a_result_that_cannot_be_run_has_an_error() -> None:
     def refuse(*_: object) -> int:
         raise CublasError("too large")
 

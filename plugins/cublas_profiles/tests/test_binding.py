@@ -1,4 +1,4 @@
-"""The calls that reach the library, on a stand-in that is compiled here."""
+"""The calls that reach the library, on a fake that is compiled here."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def seen(library: Library) -> list[int]:
     return list((ctypes.c_int64 * 32).in_dll(ctypes.CDLL(str(library.path)), "seen"))
 
 
-def test_the_version_is_in_words(library: Library) -> None:
+def test_the_version_has_three_parts(library: Library) -> None:
     assert (library.version, library.version_number) == ("13.1.0", 130100)
 
 
-def test_a_row_major_product_goes_in_as_its_transpose(library: Library) -> None:
+def test_a_row_major_product_is_passed_as_its_transpose(library: Library) -> None:
     library.heuristic(GemmQuery(5, 7, 11, "fp16", "bf16", "fp32", workspace=99, alignment=(16, 32, 64)))
     # The library's A is our B, [k, n] row-major: n rows and k columns of leading dimension n.
     assert seen(library)[:18] == [14, 7, 11, 7, 1, 0, 2, 11, 5, 11, 1, 0, 0, 7, 5, 7, 1, 0]
@@ -80,7 +80,7 @@ def test_every_attribute_is_read_back(library: Library) -> None:
     assert second.opaque == b"".join((1000 + each).to_bytes(8, "little") for each in range(8))
 
 
-def test_what_was_answered_is_what_runs(library: Library) -> None:
+def test_the_heuristic_result_is_what_runs(library: Library) -> None:
     query = gemm_query(5, 7, 11)
     _, second = library.heuristic(query, 2)
     library.run(query, second, Pointers(a=1 << 40, b=2 << 40, c=3 << 40, workspace=4 << 40), stream=5)
@@ -91,14 +91,14 @@ def test_what_was_answered_is_what_runs(library: Library) -> None:
     assert seen(library)[26:28] == [query.workspace, -1]
 
 
-def test_an_answer_that_needs_a_workspace_gets_one(library: Library) -> None:
+def test_a_result_that_needs_a_workspace_gets_one(library: Library) -> None:
     query = gemm_query(5, 7, 11)
     with pytest.raises(CublasError) as raised:
         library.run(query, library.heuristic(query)[0], Pointers(1, 2, 3))
     assert str(raised.value) == "5x7x11 fp16 NN to fp16 needs a workspace of 4096 bytes; pass one"
 
 
-def test_a_configuration_of_ones_own(library: Library) -> None:
+def test_a_configuration_of_the_caller(library: Library) -> None:
     query = gemm_query(5, 7, 11, "e5m2")
     # Compute and scale types, then the library's A, B, C and D: our B, A and twice C.
     assert library.algorithms(query) == (68, 0, 28, 29, 14, 14)
@@ -116,7 +116,7 @@ def test_a_configuration_of_ones_own(library: Library) -> None:
         library.check_configuration(query, replace(given, custom=77))
 
 
-def test_a_question_from_the_command_line(library: Library) -> None:
+def test_a_query_from_the_command_line(library: Library) -> None:
     options = ["--batch", "3", "--transposes", "TT", "--leading", "8,16,24", "--batch-strides", "0,-,-"]
     more = ["--alignment", "16,32,-", "--epilogue", "gelu_bias", "--workspace", "99", "--library", str(library.path)]
     done = CliRunner().invoke(app, ["ask", "5", "7", "11", *options, *more])
@@ -138,7 +138,7 @@ def test_a_question_from_the_command_line(library: Library) -> None:
         (2, "cuBLASLt 13.1.0 offers no algorithm for 5x2x11 fp16 NN to fp16"),
     ],
 )  # fmt: skip
-def test_refusals_are_sentences_and_leave_nothing_behind(library: Library, n: int, sentence: str) -> None:
+def test_rejections_are_sentences_and_release_everything(library: Library, n: int, sentence: str) -> None:
     with pytest.raises(CublasError) as raised:
         library.heuristic(gemm_query(5, n, 11))
     assert str(raised.value) == sentence

@@ -1,4 +1,4 @@
-"""The profiles of cuBLASLt take the suite that every plugin takes."""
+"""The conformance suite on the cuBLASLt profiles."""
 
 from pathlib import Path
 

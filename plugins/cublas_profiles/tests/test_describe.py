@@ -18,12 +18,12 @@ def described(m: int, n: int, k: int, dtype: str = "fp16", **fields: int) -> str
     return descriptor_of(gemm_query(m, n, k, dtype), replace(NVJET, **fields), H100).to_text()
 
 
-def test_an_unknown_key_declines_with_the_key() -> None:
+def test_an_unknown_key_is_not_covered_and_is_named() -> None:
     with pytest.raises(RowNotCovered, match=r"cuBLASLt 11\.8 on compute capability 9\.0 is not measured"):
         profile("11.8.1", "9.0")
 
 
-def test_every_profile_says_where_each_row_comes_from() -> None:
+def test_every_row_of_every_profile_has_a_provenance() -> None:
     found = [("12.8", "10.0"), ("12.8", "9.0"), ("13.1", "10.0"), ("13.1", "10.3"), ("13.1", "9.0")]
     assert list(profiles()) == found
     for each in profiles().values():
@@ -88,11 +88,11 @@ def test_a_row_without_provenance_is_refused() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_described(text: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
+def test_descriptors_of_covered_queries(text: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
     assert described(*shape, **fields).endswith(text)
 
 
-def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
+def test_fp8_promotes_its_accumulator_every_step_on_sm_90_only() -> None:
     query, found = gemm_query(16, 32, 512, "e4m3"), replace(NVJET, stages=36)
     assert "k_cuts=[cut(span=128)]" in descriptor_of(query, found, H100).to_text()
     assert "k_cuts" not in descriptor_of(query, found, profile("13.1", "10.0")).to_text()
@@ -117,12 +117,12 @@ def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
         ("REDUCTION_SCHEME 4 of this", (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 4}),
     ],
 )
-def test_what_is_declined(why: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
+def test_queries_that_are_not_covered(why: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
     with pytest.raises(RowNotCovered, match=why):
         described(*shape, **fields)
 
 
-def test_slices_of_operands_that_both_lie_by_columns_have_the_small_grain() -> None:
+def test_slices_of_two_transposed_operands_have_the_small_granularity() -> None:
     split = replace(NVJET, algorithm=24, stages=13, split_k=8, reduction=2)
     spans = {}
     for transposes in ("NN", "NT", "TN", "TT"):
@@ -147,7 +147,7 @@ def test_slices_of_operands_that_both_lie_by_columns_have_the_small_grain() -> N
         ("CUSTOM_OPTION 1 is not measured on operands stored NT", {"transpose_b": True}, {"algorithm": 11}),
     ],
 )  # fmt: skip
-def test_what_is_a_candidate_only(why: str, fields: dict[str, Any], configuration: dict[str, int]) -> None:
+def test_queries_that_are_only_extrapolated(why: str, fields: dict[str, Any], configuration: dict[str, int]) -> None:
     options = {name: value for name, value in fields.items() if name not in ("m", "n")}
     query = gemm_query(fields.get("m", 64), fields.get("n", 64), 64, **options)
     with pytest.raises(RowNotCovered, match=why):
@@ -156,7 +156,7 @@ def test_what_is_a_candidate_only(why: str, fields: dict[str, Any], configuratio
         assert descriptor_of(query, NVJET, H100, extrapolate=True).k == 64
 
 
-def test_forms_that_were_measured_are_described_as_the_plain_product_is() -> None:
+def test_measured_features_have_the_descriptor_of_the_plain_product() -> None:
     sliced = replace(NVJET, split_k=4, reduction=2)
     plain = {False: descriptor_of(gemm_query(64, 64, 640), NVJET, H100),
              True: descriptor_of(gemm_query(64, 64, 640), sliced, H100)}  # fmt: skip
@@ -211,7 +211,7 @@ def test_unsupported_queries_are_not_covered_with_the_key(
     )
 
 
-def test_a_row_may_hold_for_some_layouts_and_another_for_the_rest() -> None:
+def test_rows_may_apply_to_some_layouts() -> None:
     chosen = replace(NVJET, algorithm=11, custom=0, stages=0)
     query = gemm_query(8, 9, 630, transpose_b=True)
     assert descriptor_of(query, chosen, H100).k_cuts[1:] == (Cut(layout="strided", count=16), Cut(span=16))
@@ -222,7 +222,7 @@ def test_a_row_may_hold_for_some_layouts_and_another_for_the_rest() -> None:
     ("m", "n", "transposes", "wide"),
     [(1, 5, "NN", 1), (1, 5, "TT", 2), (5, 1, "NN", 2), (5, 1, "TN", 1), (1, 1, "TN", 2), (1, 1, "NN", 2)],
 )
-def test_dot_products_take_two_of_k_where_k_is_dense(m: int, n: int, transposes: str, wide: int) -> None:
+def test_dot_products_take_two_values_of_k_along_a_dense_axis(m: int, n: int, transposes: str, wide: int) -> None:
     query = gemm_query(m, n, 900, transpose_a=transposes[0] == "T", transpose_b=transposes[1] == "T")
     chosen = replace(NVJET, algorithm=14, custom=0, stages=0, split_k=496, reduction=2)
     assert descriptor_of(query, chosen, H100).k_cuts[1].tile == 128 * wide

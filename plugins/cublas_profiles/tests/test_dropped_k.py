@@ -48,14 +48,14 @@ def test_a_step_of_128_for_fp8() -> None:
     assert dropped_k(128 * 17 * 17 + 16, configuration(stages=36, split_k=17)).count == 16
 
 
-def test_an_unmeasured_step_is_not_known() -> None:
+def test_an_unmeasured_step_is_unknown() -> None:
     found = dropped_k(8648, configuration(stages=34, split_k=9))
     assert (found.count, found.verdict) == (None, "unknown")
     assert found.reason == "the k step of STAGES_ID 34 is not measured"
     assert dropped_k(8648, configuration(stages=34, split_k=1)).count == 0
 
 
-def test_a_loss_says_where_the_slices_end() -> None:
+def test_the_reason_says_where_the_slices_end() -> None:
     assert dropped_k(8648, configuration(split_k=9)).reason == (
         "135 steps of 64 and a remainder of 8; 9 slices of 15 steps end at 8640 of 8648"
     )
@@ -69,7 +69,7 @@ def test_the_published_condition_is_a_division_rounded_down(k: int, split_k: int
     assert dropped_k(k, configuration(split_k=split_k)).count == condition == max(0, k - split_k * slice_length)
 
 
-def test_with_more_slices_than_a_step_has_values_whole_steps_are_lost() -> None:
+def test_whole_steps_are_dropped_if_slices_outnumber_the_values_of_a_step() -> None:
     assert dropped_k(274624, configuration(split_k=65)).reason == (
         "4291 steps of 64 and a remainder of 0; 65 slices of 66 steps end at 274560 of 274624"
     )
@@ -79,7 +79,7 @@ def test_with_more_slices_than_a_step_has_values_whole_steps_are_lost() -> None:
 
 
 @pytest.mark.parametrize("name", ["h200-13.1", "h100-12.8"])
-def test_ones_returned_what_is_foretold(name: str) -> None:
+def test_runs_on_ones_match_the_prediction(name: str) -> None:
     path = Path(__file__).parents[3] / "records" / f"cublas-tails-sm90-{name}.json"
     if not path.exists():
         pytest.skip("the records are in the source, not here")
@@ -94,7 +94,7 @@ def test_ones_returned_what_is_foretold(name: str) -> None:
     assert found[False] > 400
 
 
-def test_of_the_recorded_answers_four_lose_values() -> None:
+def test_four_recorded_results_drop_values() -> None:
     lost = []
     for m, n, k, dtype, *values in TABLE["rows"]:
         found = dropped_k(k, Configuration(**dict(zip(NAMES, values, strict=True))))
@@ -105,7 +105,7 @@ def test_of_the_recorded_answers_four_lose_values() -> None:
                     (4, 512, 11528, "bf16", 8)]  # fmt: skip
 
 
-def test_the_recorded_answers_hold_controls() -> None:
+def test_the_recorded_results_have_controls() -> None:
     controls = [
         row for row in TABLE["rows"]
         if row[4] != 66 and row[2] % 64 and (row[2] // 64) % row[7] == 0 and row[7] > row[2] % 64

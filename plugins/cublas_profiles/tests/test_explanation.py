@@ -19,11 +19,11 @@ def problem(m: int, n: int, k: int, dtype: str = "fp16", **options: Any) -> GEMM
     return GEMMProblem(**{"m": m, "n": n, "k": k, "a": dtype, "b": dtype, "out": dtype, **options})
 
 
-def test_a_profile_says_its_version_and_architecture() -> None:
+def test_a_profile_has_its_version_and_architecture() -> None:
     assert (HOPPER.library, HOPPER.version, HOPPER.architecture) == ("cublas", "13.1", "sm_90")
 
 
-def test_a_configuration_is_described_with_the_rows_it_rests_on() -> None:
+def test_an_explanation_lists_the_rows_it_uses() -> None:
     given = {"ALGO_ID": 66, "stages": 35, "CUBLASLT_ALGO_CONFIG_SPLITK_NUM": 9, "reduction": 2, "custom": 1}
     found = HOPPER.explained(problem(128, 128, 11528), given)
     assert str(found.desc) == (
@@ -46,7 +46,7 @@ def test_a_recorded_configuration_is_used() -> None:
     assert "k_cuts=[cut(span=64 start=zero partial_dtype=fp16" in str(found.desc)
 
 
-def test_of_another_version_or_kind_nothing_is_recorded(tmp_path: Path) -> None:
+def test_records_of_another_version_or_kind_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "cublas-s.json").write_text("[")
     (tmp_path / "cublas-s.jsonl.xz").write_bytes(b"no xz")
     for known, query, records in (
@@ -68,12 +68,12 @@ def test_of_another_version_or_kind_nothing_is_recorded(tmp_path: Path) -> None:
         ({"algorithm": True}, "the attribute algorithm is a whole number of 0 or more, not True"),
     ],
 )
-def test_configurations_that_make_no_sense(given: dict[str, Any], sentence: str) -> None:
+def test_invalid_configurations(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(NotCovered, match=sentence):
         configuration_of(given)
 
 
-def test_what_is_not_measured_is_declined_with_the_key() -> None:
+def test_unmeasured_configurations_are_declined_with_the_key() -> None:
     with pytest.raises(NotCovered, match=r"16x16x16 fp16 NN to fp16 by cuBLASLt 13\.1 .* algorithm 99 has no row"):
         HOPPER.explained(problem(16, 16, 16), dict.fromkeys(("stages", "split_k", "reduction", "custom"), 1)
                          | {"algorithm": 99})  # fmt: skip

@@ -24,7 +24,7 @@ from bitwise_cublas_profiles.query import CublasError, GemmQuery, gemm_query
         ({"ld_b": 3, "transpose_b": True}, "the leading dimension of b is 3; its 3 rows of 4 elements would overlap"),
     ],
 )
-def test_what_cannot_be_asked(options: dict[str, object], sentence: str) -> None:
+def test_invalid_requests(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(CublasError) as raised:
         GemmQuery(**{"m": 2, "n": 3, "k": 4, **options})  # type: ignore[arg-type]
     assert str(raised.value) == sentence
@@ -37,16 +37,16 @@ def test_what_cannot_be_asked(options: dict[str, object], sentence: str) -> None
         ("e5m2", "2x3x4 e5m2 x e4m3 NT to bf16"), ("tf32", "2x3x4 tf32 NN to fp32"), ("fp32", "2x3x4 fp32 NN to fp32"),
     ],
 )  # fmt: skip
-def test_the_usual_question_of_a_type(dtype: str, words: str) -> None:
+def test_the_usual_query_of_a_type(dtype: str, words: str) -> None:
     assert gemm_query(2, 3, 4, dtype).description == words
 
 
-def test_a_library_that_is_not_there() -> None:
+def test_a_missing_library() -> None:
     with pytest.raises(CublasError, match=r"^/nowhere/lib\.so: there is no such library; give the path of a libcublas"):
         find_library("/nowhere/lib.so")
 
 
-def test_a_library_that_is_another(tmp_path: Path) -> None:
+def test_a_library_other_than_cublaslt(tmp_path: Path) -> None:
     text = tmp_path / "libcublasLt.so.13"
     text.write_text("no library")
     with pytest.raises(CublasError, match="cannot be loaded as cuBLASLt"):
@@ -56,7 +56,7 @@ def test_a_library_that_is_another(tmp_path: Path) -> None:
 
 
 def loaded_libm() -> str:
-    """The path of the C library's mathematics as this process has it."""
+    """The path of the loaded libm."""
     ctypes.CDLL(ctypes.util.find_library("m"))
     lines = Path("/proc/self/maps").read_text().splitlines()
     return next(line.split()[-1] for line in lines if "/libm" in line)

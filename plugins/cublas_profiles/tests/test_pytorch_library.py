@@ -1,4 +1,4 @@
-"""What is declined before the library is asked: settings of PyTorch under which nothing was measured."""
+"""PyTorch settings without measurements, which are declined before the library is queried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return cuda
 
 
-def test_defaults_of_this_and_of_older_versions_are_what_was_measured(settings: SimpleNamespace) -> None:
+def test_defaults_of_pytorch_versions_are_the_measured_settings(settings: SimpleNamespace) -> None:
     assert pytorch_library.unmeasured_setting() is None
     del settings.matmul.allow_fp16_reduced_precision_reduction_split_k
     del settings.matmul.allow_fp16_accumulation
@@ -57,7 +57,7 @@ def test_another_library_or_workspace_is_declined(settings: SimpleNamespace, mon
     )
 
 
-def test_the_library_is_asked_where_the_operands_are(
+def test_the_heuristic_is_queried_on_the_device_of_the_operands(
     settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     current, asked_at = [0], []
@@ -95,7 +95,7 @@ def test_the_library_is_asked_where_the_operands_are(
     assert (asked_at, current) == ([1, 1, 0], [0])
 
 
-def test_problems_are_asked_of_the_library_of_a_path(
+def test_problems_are_queried_from_the_library_at_a_path(
     settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query: list[tuple[str | None, GemmQuery]] = []
@@ -156,11 +156,11 @@ def test_problems_are_asked_of_the_library_of_a_path(
         profile.answered(problem)
 
 
-def test_a_driver_that_is_not_there_is_unknown() -> None:
+def test_a_missing_driver_is_unknown() -> None:
     assert driver.driver_version("libnothing-of-the-kind.so") == "unknown"
 
 
-def test_the_mark_of_an_answer_changes_with_settings_and_alignments(settings: SimpleNamespace) -> None:
+def test_the_mark_changes_with_settings_and_alignments(settings: SimpleNamespace) -> None:
     a, b, out = (SimpleNamespace(data_ptr=lambda at=at: at) for at in (1024, 48, 2))
     (described, *_) = plugin.bitwise_profiles()
     assert described.mark(a, b, out) == (None, 0, 16, 2)  # type: ignore[attr-defined]
@@ -168,7 +168,7 @@ def test_the_mark_of_an_answer_changes_with_settings_and_alignments(settings: Si
     assert str(described.mark(a, b, out)[0]).startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")  # type: ignore[attr-defined]
 
 
-def test_the_mark_has_what_pytorchs_own_functions_say(
+def test_the_mark_has_the_values_of_pytorchs_functions(
     settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: dict[str, object] = {

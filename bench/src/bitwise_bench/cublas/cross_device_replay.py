@@ -268,14 +268,14 @@ def _why(about: str) -> str:
 
 def archive(given: argparse.Namespace) -> int:
     """Add a replay to the record, and write its lock, hashes and rows to a compressed file."""
-    travelled = json.loads(given.out.read_text(encoding="utf-8"))
-    travelled["summary"] = summary(travelled["rows"])
+    replayed = json.loads(given.out.read_text(encoding="utf-8"))
+    replayed["summary"] = summary(replayed["rows"])
     whole = {
-        "travel": travelled, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
+        "travel": replayed, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
         "lock": json.loads(given.lock.read_text(encoding="utf-8")),
     }  # fmt: skip
     given.rows.write_bytes(lzma.compress(json.dumps(whole, separators=(",", ":")).encode(), preset=9))
-    counted = {name: travelled[name] for name in ("locked", "replayed", "summary")} | {"rows": given.rows.name}
+    counted = {name: replayed[name] for name in ("locked", "replayed", "summary")} | {"rows": given.rows.name}
     before = json.loads(given.record.read_text(encoding="utf-8"))["travels"] if given.record.exists() else []
     content = {"travels": [*(each for each in before if each["rows"] != given.rows.name), counted]}
     given.record.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pass
     for each in waiting:
         each.cancel()
-    written(chosen.out, rows, len(listed))
+    write_record(chosen.out, rows, len(listed))
     print(json.dumps(Counter(f"{row['task']}: {row['outcome']}" for row in rows), indent=1), flush=True)
     processes = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(row["outcome"] == "different" for row in rows) else 0
 
 
-def written(path: Path, rows: list[dict[str, Any]], query: int) -> None:
+def write_record(path: Path, rows: list[dict[str, Any]], total: int) -> None:
     """Write the record: the environment, counts of outcomes, and one line for each callable."""
     from bitwise_bench.cublas.library_measurements import environment
     from bitwise_cublas_profiles.library import Library
@@ -202,7 +202,7 @@ def written(path: Path, rows: list[dict[str, Any]], query: int) -> None:
     except Exception as error:
         about = {"error": f"{type(error).__name__}: {error}"}
     outcomes = Counter(f"{row['task']}: {row['outcome']}" for row in rows)
-    head = {"environment": about, "asked": query, "finished": len(rows), "outcomes": dict(sorted(outcomes.items()))}
+    head = {"environment": about, "asked": total, "finished": len(rows), "outcomes": dict(sorted(outcomes.items()))}
     rows = sorted(rows, key=lambda row: (row["task"], json.dumps(row["of"])))
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     path.write_text(json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n  {lines}\n ]\n}}\n', encoding="utf-8")

@@ -108,7 +108,7 @@ def bytes_of_answers(library: Library, chosen: argparse.Namespace) -> dict[str, 
     picked = [row for row in rows if row[0] * row[1] * row[2] < 1 << 34 and (row[0] + row[1]) * row[2] < 1 << 28]
     random.Random(1).shuffle(picked)
     counts: Counter[str] = Counter()
-    parted: list[dict[str, Any]] = []
+    unequal: list[dict[str, Any]] = []
     for m, n, k, dtype, *_ in picked[: chosen.samples]:
         query = gemm_query(m, n, k, dtype)
         result = library.heuristic(query)[0]
@@ -126,8 +126,8 @@ def bytes_of_answers(library: Library, chosen: argparse.Namespace) -> dict[str, 
         counts.update(name for name, equal in same.items() if equal)
         counts["shapes"] += 1
         if not all(same.values()):
-            parted.append({"shape": [m, n, k, dtype], **same, **result.configuration.record()})
-    return {"equal": dict(counts), "parted": parted}
+            unequal.append({"shape": [m, n, k, dtype], **same, **result.configuration.record()})
+    return {"equal": dict(counts), "parted": unequal}
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -21,8 +21,8 @@ from bitwise_bench.descriptors.corpus_descriptors import FAMILIES, Described, de
 from bitwise_bench.draws.inputs import digest_of, inputs_of
 from bitwise_bench.environment import reading_environment
 from bitwise_bench.recorded_bytes import Records, load_records
-from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.numerics import Bits
+from bitwise_core.plugins.installed import evaluate
 
 
 def result(case: Case, what: Described, draw: str) -> Bits:

@@ -76,7 +76,7 @@ def choose_layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequen
     bits = _folded(steps)
     where = _where(layout, shape, axis)
     if where is None:
-        return LayoutChoice(0, 0, reason="a basis vector of its layout has several bits")
+        return LayoutChoice(0, 0, reason="its layout does not permute the index bits")
     if "block" in where:
         return LayoutChoice(0, 0, reason="its axis spans several blocks")
     places = tuple(where[bit] for bit in bits)
