@@ -139,7 +139,7 @@ def closure(name: str, folders: dict[str, str]) -> list[str]:
     return found
 
 
-# Imports every module of a package but those written in the language of a compiler, and those that run when imported.
+# Imports every module of a package except kernels, which only a compiler imports, and modules that run when imported.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 for name in sys.argv[1:]:
@@ -174,7 +174,7 @@ def import_each_wheel_alone(session: nox.Session, folder: Path) -> None:
 
 @nox.session(requires=["build"], reuse_venv=False)
 def install(session: nox.Session) -> None:
-    """Install the built wheels into a clean environment: each alone, then as a user and as a plugin author would.
+    """Install the built wheels into a clean environment: each alone, then for a user and for a plugin author.
 
     The plugins of one vendor are installed and tested first, then those of both.
     """

@@ -30,8 +30,8 @@ from bitwise_triton.reductions.kernels import functions  # noqa: E402
 FOLDER = Path(__file__).parents[1]
 
 
-def examples(page: Path) -> list[str]:
-    """The Python examples of a page that import pinned reductions."""
+def examples(page: Path, word: str = "bitwise_triton.reductions") -> list[str]:
+    """The Python examples of a page that contain `word`."""
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [block for block in blocks if word in block]
 
