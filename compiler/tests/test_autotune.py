@@ -121,10 +121,10 @@ def test_autotuner_keeps_what_is_proved_equal(without_gpu: Any, checker: Checker
     # Each configuration is compiled once: the autotuner finds the two kept ones in the cache.
     assert without_gpu.compiles == [False, False, False, True, True]
 
-    [(reference, asked, every_launch, assume)] = checker.calls
-    assert asked[0] is reference
+    [(reference, requested, every_launch, assume)] = checker.calls
+    assert requested[0] is reference
     assert (every_launch, assume) == (False, ("finite",))
-    assert [one.grid for one in asked] == [(8, 1, 1), (4, 1, 1), (4, 1, 1)]
+    assert [one.grid for one in requested] == [(8, 1, 1), (4, 1, 1), (4, 1, 1)]
     assert reference.manifest_entry["args"] == [
         {"buffer": "x", "dtype": "fp32"},
         {"buffer": "y", "dtype": "fp32"},
@@ -244,8 +244,8 @@ def test_heuristics_and_defaults_are_applied(without_gpu: Any, checker: Checker)
         prune_configs_by={"early_config_prune": equivalence_pruner(workers=1)},
     )(triton.heuristics(rules)(triton.jit(double)))
     kernel[grid](X, Y, 1000, factor=2.0)
-    [(_, asked, _, _)] = checker.calls
-    assert [(one.grid, one.block) for one in asked] == [((1, 1, 1), (64, 1, 1))] * 2
+    [(_, requested, _, _)] = checker.calls
+    assert [(one.grid, one.block) for one in requested] == [((1, 1, 1), (64, 1, 1))] * 2
     assert without_gpu.compiles == [False, False, True, True]
 
 
@@ -270,12 +270,13 @@ def test_a_pre_hook_that_sets_a_descriptor_is_applied(without_gpu: Any, checker:
     a = TensorDescriptor(Tensor(1 << 30, "fp16"), [64, 512], [512, 1], [1, 1])
     b = TensorDescriptor(Tensor(1 << 31, "fp16"), [64, 128], [128, 1], [1, 1])
     kernel[(1,)](a, b)
-    [(_, asked, _, _)] = checker.calls
+    [(_, requested, _, _)] = checker.calls
     maps = [
-        [entry["tensor_map"]["block"] for entry in one.manifest_entry["args"] if "tensor_map" in entry] for one in asked
+        [entry["tensor_map"]["block"] for entry in one.manifest_entry["args"] if "tensor_map" in entry]
+        for one in requested
     ]
     assert maps == [[[64, 64]] * 2] * 2
-    assert asked[0].assembly != asked[1].assembly
+    assert requested[0].assembly != requested[1].assembly
     # The predicate did not change the caller's descriptors; the launches then set them.
     assert seen == [[1, 1], [1, 1]]
     assert without_gpu.compiles == [False, False, True, True]
