@@ -70,7 +70,7 @@ def _plain(case: Case) -> Described:
     )  # fmt: skip
     step = case.constants["BK"]
     if case.family == "gemm_fp64" and desc.k % step:
-        # A multiply-add of zeros iterations a -0 from underflow into +0, so the padding of k is part of the descriptor.
+        # A multiply-add of zeros replaces a -0 from underflow by +0, so the padding of k is part of the descriptor.
         iterations = {"k_loop_step": step, "iteration_permutation": tuple(range(step))}
         desc = GEMMDesc(**{**dict(desc), **iterations})
     order = case.group.split("-")[1] if case.family == "gemm_layouts" else "nn"

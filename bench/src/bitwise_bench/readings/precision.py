@@ -161,12 +161,12 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, records: Recor
         found: str | None = result["signatures"].get(mode)
         return f"{found} {result['scalars']}" if found and mode == "every launch" else found
 
-    results = [
+    of_mode = [
         KernelResult(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["nondeterministic"])
         for r in results
     ]
     finite = [index for index, kind in enumerate(records.draws) if kind not in NOT_FINITE]
-    return compare(results, records.by_id(), finite if mode == "finite" else None)
+    return compare(of_mode, records.by_id(), finite if mode == "finite" else None)
 
 
 def draws_run(records: Records) -> dict[str, int]:
