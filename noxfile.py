@@ -192,7 +192,7 @@ def install(session: nox.Session) -> None:
     shutil.copytree(ROOT / "examples" / "toy_arch" / "tests", folder / "tests", dirs_exist_ok=True)
     with session.chdir(folder):
         session.run("bitwise", "plugins")
-        session.run("python", "-m", "pytest", "-q", "tests")
+        session.run("python", "-m", "pytest", "-q", "--rootdir", ".", "--confcutdir", ".", "tests")
 
 
 @nox.session

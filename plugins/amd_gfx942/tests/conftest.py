@@ -1,4 +1,4 @@
-"""Makes the helpers beside the tests importable."""
+"""Adds the tests' folder to sys.path, for helper modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix units of gfx942 take the suite that every plugin takes."""
+"""The conformance suite on the gfx942 plugin."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Integer instructions on words with all kinds of bits, against Python's integers: the ISA's definitions."""
+"""Integer instructions on random and boundary words, against the ISA's definitions in Python integers."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def test_one_source(name: str) -> None:
     assert run(f"{name} v5, v2", WORDS).tolist()[: len(WORDS)] == [ONE[name](x) & FULL for x in WORDS]
 
 
-def test_constants_are_what_the_isa_says() -> None:
-    """Inline constants: integers keep their sign, floats are patterns of the operand's format."""
+def test_inline_constants() -> None:
+    """Inline constants: integers are sign-extended, floats have the pattern of the operand's format."""
     for text, pattern in {
         "-16": FULL - 15, "64": 64, "1.0": 0x3F800000, "-4.0": 0xC0800000, "0.5": 0x3F000000, "0.15915494": 0x3E22F983,
         "0x12345678": 0x12345678,
@@ -140,13 +140,13 @@ def test_constants_are_what_the_isa_says() -> None:
     assert run("v_add_f16_e32 v5, 0.15915494, v2", [0])[0] == 0x3118
 
 
-def test_a_literal_is_the_high_half_of_a_double() -> None:
+def test_fp64_literal_is_the_high_word() -> None:
     text = "v_mov_b32_e32 v6, 0\nv_mov_b32_e32 v7, 0\nv_add_f64 v[6:7], v[6:7], 0xc1f00000\nv_mov_b32_e32 v5, v{}"
     assert [run(text.format(each))[0] for each in (6, 7)] == [0, 0xC1F00000]
 
 
-def test_results_of_16_bits_clear_the_high_half_or_keep_it() -> None:
-    """The instructions that gfx9 brought keep it; LLVM's list of those that clear it names the others."""
+def test_16_bit_results_clear_or_keep_the_high_half() -> None:
+    """Instructions introduced with gfx9 keep it; those on LLVM's list clear it."""
     a, b, c = [0x3C00_3C00], [0x4000_4000], [0x3C00_3C00]
     for name, count, kept in [
         ("v_fma_f16", 3, True), ("v_mad_u16", 3, True), ("v_mad_legacy_u16", 3, False), ("v_max3_f16", 3, True),
@@ -158,7 +158,7 @@ def test_results_of_16_bits_clear_the_high_half_or_keep_it() -> None:
         assert found >> 16 == (0xDEAD if kept else 0), name
 
 
-def test_a_difference_that_saturates_is_another_tree() -> None:
+def test_saturating_difference_is_distinguished() -> None:
     for verb in ("v_sub_u32_e64", "v_add_u32_e64", "v_sub_u16_e64"):
         plain, saturating = (reading(f"{verb} v5, v2, v3{each}").signature for each in ("", " clamp"))
         assert plain is not None
@@ -174,8 +174,8 @@ def test_clamp_saturates_a_difference() -> None:
     assert run("v_sub_u32_e64 v5, v2, v3 clamp", [3, 5, FULL], [4, 4, 1])[:3].tolist() == [0, 1, FULL - 1]
 
 
-def test_sums_of_64_bits_in_two_halves() -> None:
-    """v_add_co and v_addc_co carry from lane to its own lane; the other halves borrow."""
+def test_64_bit_sums_in_two_halves() -> None:
+    """v_add_co and v_addc_co carry within a lane; v_sub_co and v_subb_co borrow."""
     a, b, c = combinations(3)
     up = """v_add_co_u32_e32 v6, vcc, v2, v3
 v_addc_co_u32_e32 v5, vcc, v4, v4, vcc"""
@@ -211,7 +211,7 @@ SCALAR = {
 
 @pytest.mark.parametrize("name", SCALAR)
 def test_scalar_results_and_condition(name: str) -> None:
-    """The result, and the condition code in the bit above the ones that are looked at."""
+    """The result and the scalar condition code."""
     value, condition = SCALAR[name]
     for a, b in [(0, 0), (1, FULL), (0x80000000, 0x80000000), (0x7FFFFFFF, 1), (5, 3), (3, 5), (0x80000000, 1),
                  (0xDEADBEEF, 0x00080004), (FULL, 31)]:  # fmt: skip
@@ -227,8 +227,8 @@ s_mov_b32 s21, {b:#x}
         assert (int(result), bool(code)) == (value(a, b) & FULL, condition(a, b)), (a, b)
 
 
-def test_integer_division_through_a_reciprocal() -> None:
-    """LLVM's sequence gives the exact quotient whichever float near the reciprocal the machine takes."""
+def test_integer_division_by_reciprocal() -> None:
+    """LLVM's sequence gives the exact quotient for every float within the error of the reciprocal."""
     pairs = [(n, d) for d in (1, 2, 3, 5, 7, 10, 60, 255, 641, 65535, 0x10001, 0x7FFFFFFF, 0x80000001, FULL)
              for n in (0, 1, d - 1, d, d + 1, 1000003, 0x7FFFFFFF, FULL - 1, FULL)]  # fmt: skip
     body = """s_mov_b32 s20, {1:#x}
@@ -259,8 +259,8 @@ v_mov_b32_e32 v5, s21"""
         assert run(body.format(n, d))[0] == n // d, (n, d)
 
 
-def test_division_of_narrow_numbers_through_a_reciprocal() -> None:
-    """LLVM's sequence for 16 bits changes signs of what is followed: -q and |r| of each candidate."""
+def test_16_bit_division_by_reciprocal() -> None:
+    """LLVM's 16-bit sequence applies operand modifiers to possible values: -q and |r|."""
     body = """v_cvt_f32_u32_e32 v6, v2
 v_cvt_f32_u32_e32 v7, v3
 v_rcp_iflag_f32_e32 v8, v7
@@ -274,6 +274,6 @@ v_addc_co_u32_e32 v5, vcc, 0, v9, vcc"""
     assert run(body, left, right)[:7].tolist() == [a // b for a, b in zip(left, right, strict=True)]
 
 
-def test_which_of_two_equal_sources_was_taken_is_not_said() -> None:
+def test_condition_code_of_min_max_with_equal_operands_is_undefined() -> None:
     body = "s_mov_b32 s20, 7\ns_max_i32 s22, s20, 7\ns_cselect_b32 s23, 1, 0\nv_mov_b32_e32 v5, s23"
     assert (reading(body).unknown or "").startswith("a stored value depends on a register or on memory that nothing wr")

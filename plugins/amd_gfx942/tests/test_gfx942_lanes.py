@@ -1,4 +1,4 @@
-"""Exchanges between lanes, execution masks, and memory out of bounds, on bit patterns."""
+"""Lane exchanges, execution masks, waits, and memory out of bounds, on bit patterns."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ DPP: dict[str, Callable[[int], int | None]] = {
 
 
 @pytest.mark.parametrize("control", DPP)
-def test_data_parallel_primitives(control: str) -> None:
-    """A lane without a source keeps the old value, or takes 0 where bound_ctrl is set; masks leave lanes alone."""
+def test_dpp_controls(control: str) -> None:
+    """A lane without a source keeps its old value, or gets 0 with bound_ctrl; masked lanes are unchanged."""
     source = [DPP[control](lane) for lane in LANES]
     body = f"v_mov_b32_e32 v5, 7\nv_mov_b32_dpp v5, v2 {control} row_mask:{{}} bank_mask:{{}}{{}}"
     kept = run(body.format("0xf", "0xf", ""), VALUES)
@@ -45,7 +45,7 @@ def test_data_parallel_primitives(control: str) -> None:
     assert some.tolist() == [int(z) if each else 7 for z, each in zip(zeros, chosen, strict=True)]
 
 
-def test_a_lane_that_does_not_run_is_no_source() -> None:
+def test_inactive_lane_is_not_a_dpp_source() -> None:
     body = """v_mov_b32_e32 v5, 7
 v_cmp_ne_u32_e32 vcc, 4, v0
 s_and_saveexec_b64 s[20:21], vcc
@@ -57,7 +57,7 @@ s_or_b64 exec, exec, s[20:21]"""
     assert zeros[:7].tolist() == [0, 100, 101, 102, 7, 0, 105]
 
 
-def test_permutes_through_shared_memory() -> None:
+def test_ds_permute() -> None:
     order = np.random.default_rng(1).permutation(64)
     back = run("v_lshlrev_b32_e32 v6, 2, v3\nds_bpermute_b32 v5, v6, v2", VALUES, order)
     assert back.tolist() == [VALUES[each] for each in order]
@@ -79,7 +79,7 @@ def test_swizzles(offset: str, source: Callable[[int], int]) -> None:
     assert run(f"ds_swizzle_b32 v5, v2 offset:{offset}", VALUES).tolist() == [VALUES[source(each)] for each in LANES]
 
 
-def test_one_lane_for_all_and_back() -> None:
+def test_readlane_writelane_and_readfirstlane() -> None:
     assert run("v_readlane_b32 s20, v2, 63\nv_mov_b32_e32 v5, s20", VALUES).tolist() == [163] * 64
     written = run("v_mov_b32_e32 v5, v2\ns_movk_i32 s20, 0x7\nv_writelane_b32 v5, s20, 9", VALUES).tolist()
     assert written == [7 if lane == 9 else 100 + lane for lane in LANES]
@@ -91,8 +91,8 @@ v_mov_b32_e32 v5, s22"""
     assert run(first, VALUES).tolist() == [111] * 64
 
 
-def test_places_in_a_set() -> None:
-    """v_mbcnt counts the lanes of a set below; s_bcnt1 all of them, and a set is a number where it is used as one."""
+def test_bit_counts_of_a_lane_mask() -> None:
+    """v_mbcnt counts the set bits below a lane, s_bcnt1 all set bits; a mask is readable as a number."""
     body = """v_cmp_lt_u32_e32 vcc, v2, v3
 v_mbcnt_lo_u32_b32 v5, vcc_lo, 0
 v_mbcnt_hi_u32_b32 v5, vcc_hi, v5
@@ -104,8 +104,8 @@ v_or_b32_e32 v5, s20, v5"""
     assert run(body, [0 if each else 9 for each in members], [5]).tolist() == expected
 
 
-def test_nested_masks() -> None:
-    """Lanes part, part again, and meet; each takes its own way."""
+def test_nested_execution_masks() -> None:
+    """Lanes diverge twice and reconverge."""
     body = """v_mov_b32_e32 v5, 0
 v_cmp_gt_u32_e32 vcc, 32, v0
 s_and_saveexec_b64 s[20:21], vcc
@@ -126,8 +126,8 @@ s_mov_b64 exec, -1"""
     assert run(body).tolist() == [2] * 8 + [1] * 24 + [3] * 32
 
 
-def test_waves_part_at_a_uniform_branch() -> None:
-    """Each wave has scalar registers of its own."""
+def test_waves_diverge_at_a_scalar_branch() -> None:
+    """Each wave has its own scalar registers."""
     body = """v_readfirstlane_b32 s20, v0
 s_cmp_lt_u32 s20, 0x80
 s_cbranch_scc1 .LLOW
@@ -140,7 +140,7 @@ v_mov_b32_e32 v5, s21"""
     assert run(body, threads=256).tolist() == [1] * 64 + [65] * 64 + [5] * 128
 
 
-def test_a_loop_with_a_count_for_each_lane() -> None:
+def test_loop_with_a_trip_count_per_lane() -> None:
     body = """v_mov_b32_e32 v5, 0
 s_mov_b64 s[20:21], 0
 .LLOOP:
@@ -162,8 +162,8 @@ s_mov_b32 s23, 0x27000
 """
 
 
-def test_loads_out_of_bounds_give_zero_and_stores_nothing() -> None:
-    """The descriptor says 0x80 bytes: 32 lanes are inside."""
+def test_loads_out_of_bounds_return_zero_and_stores_are_dropped() -> None:
+    """The descriptor's size is 0x80 bytes: 32 lanes are in bounds."""
     body = DESCRIPTOR + "buffer_load_dword v5, v1, s[20:23], 0 offen"
     assert run(body, VALUES).tolist() == VALUES[:32] + [0] * 32
     moved = DESCRIPTOR + "s_mov_b32 s24, 64\nbuffer_load_dword v5, v1, s[20:23], s24 offen offset:4"
@@ -179,13 +179,13 @@ s_waitcnt vmcnt(0)"""
     assert run(store, VALUES).tolist() == VALUES[:32] + [0] * 32
 
 
-def test_an_access_across_the_bounds_is_not_read() -> None:
+def test_access_across_the_bounds_is_unknown() -> None:
     body = DESCRIPTOR.replace("0x80", "0x82") + "buffer_load_dword v5, v1, s[20:23], 0 offen"
-    assert (reading(body).unknown or "").startswith("an access lies inside the bounds of a buffer's descriptor in part")
+    assert (reading(body).unknown or "").startswith("an access is partly inside the bounds of a buffer's descriptor")
 
 
-def test_shared_memory_in_every_width() -> None:
-    """Words written one by one come back by twos and fours, halves and bytes from within."""
+def test_shared_memory_widths() -> None:
+    """Words written one at a time are read as pairs, quadruples, halves and bytes."""
     write = "v_lshlrev_b32_e32 v6, 4, v0\nds_write2_b32 v6, v2, v3 offset1:1\nds_write_b64 v6, v[2:3] offset:8\n"
     sums = [(a ^ b) & 0xFFFFFFFF for a, b in zip(VALUES, [5 * each for each in VALUES], strict=True)]
     b = [5 * each for each in VALUES]
@@ -208,15 +208,17 @@ def test_shared_memory_in_every_width() -> None:
     assert run(write + "ds_write_b8 v6, v3 offset:1\nds_read_b32 v5, v6", [0x11223344], [0xEE])[0] == 0x1122EE44
 
 
-def test_a_race_between_waves_is_seen() -> None:
+def test_race_between_waves_is_detected() -> None:
     body = "v_xor_b32_e32 v6, 64, v0\nv_lshlrev_b32_e32 v6, 2, v6\nds_write_b32 v1, v2\n{}ds_read_b32 v5, v6"
-    met = body.format("s_waitcnt lgkmcnt(0)\ns_barrier\n")
-    assert run(met, list(range(128)), threads=128).tolist() == [each ^ 64 for each in range(128)]
+    synchronised = body.format("s_waitcnt lgkmcnt(0)\ns_barrier\n")
+    assert run(synchronised, list(range(128)), threads=128).tolist() == [each ^ 64 for each in range(128)]
     assert "a race" in (reading(body.format(""), threads=128).unknown or "")
-    assert reading(body.replace("64, v0", "32, v0").format(""), threads=64).unknown is None, "one wave is in step"
+    assert reading(body.replace("64, v0", "32, v0").format(""), threads=64).unknown is None, (
+        "a wave executes in lockstep"
+    )
 
 
-LATE = """ds_write_b32 v1, v2
+WAITED_READS = """ds_write_b32 v1, v2
 s_waitcnt lgkmcnt(0)
 s_barrier
 ds_read_b32 v6, v1
@@ -226,25 +228,25 @@ v_add_u32_e32 v5, 1, v6"""
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
-        ("lgkmcnt(0)\ns_barrier", "vmcnt(0)\ns_barrier", "passes a barrier while shared memory is still written"),
-        ("lgkmcnt(1)", "lgkmcnt(2)", "uses v6 before what was asked of memory has arrived there"),
-        ("lgkmcnt(1)", "lgkmcnt(1)\nv_mov_b32_e32 v8, v7", "uses v7 before what was asked of memory has arrived there"),
-        ("v5, 1, v6", "v7, 1, v6", "uses v7 before what was asked of memory has arrived there"),
+        ("lgkmcnt(0)\ns_barrier", "vmcnt(0)\ns_barrier", "passes a barrier while a write of shared memory is pending"),
+        ("lgkmcnt(1)", "lgkmcnt(2)", "uses v6 before the memory access to it has completed"),
+        ("lgkmcnt(1)", "lgkmcnt(1)\nv_mov_b32_e32 v8, v7", "uses v7 before the memory access to it has completed"),
+        ("v5, 1, v6", "v7, 1, v6", "uses v7 before the memory access to it has completed"),
         ("lgkmcnt(1)", "lgkmcnt(1)\ns_load_dword s30, s[8:9], 0x0\nv_mov_b32_e32 v8, s30", "uses s30 before"),
         ("s_waitcnt lgkmcnt(1)", "s_load_dword s30, s[8:9], 0x0\ns_waitcnt lgkmcnt(1)", "uses v6 before"),
     ],
 )
-def test_what_is_used_too_early_is_not_read(before: str, after: str, said: str) -> None:
-    """Reads of shared memory come in their order, those of scalar memory in any."""
-    assert reading(LATE).unknown is None
-    assert LATE.count(before) == 1
-    assert said in (reading(LATE.replace(before, after)).unknown or "")
+def test_missing_waits_are_unknown(before: str, after: str, message: str) -> None:
+    """Reads of shared memory complete in order, reads of scalar memory in any order."""
+    assert reading(WAITED_READS).unknown is None
+    assert WAITED_READS.count(before) == 1
+    assert message in (reading(WAITED_READS.replace(before, after)).unknown or "")
 
 
-def test_a_full_counter_holds_a_wave_back_where_answers_come_in_order() -> None:
-    """Of 16 reads one has arrived; with one of scalar memory among them it need not be the oldest."""
+def test_full_lgkmcnt_stalls_in_order_reads_only() -> None:
+    """Of 16 pending reads one has completed; with a scalar memory read among them it need not be the oldest."""
     others = "".join(f"ds_read_b32 v{number}, v1\n" for number in range(10, 25))
     body = (
         "ds_write_b32 v1, v2\ns_waitcnt lgkmcnt(0)\ns_barrier\n{}ds_read_b32 v6, v1\n" + others + "v_mov_b32_e32 v5, v6"
@@ -254,7 +256,7 @@ def test_a_full_counter_holds_a_wave_back_where_answers_come_in_order() -> None:
     assert "uses v6 before" in (reading(body.format("s_load_dword s30, s[8:9], 0x0\n")).unknown or "")
 
 
-def test_a_wait_on_one_way_alone_is_too_little() -> None:
+def test_wait_on_one_path_only_is_unknown() -> None:
     body = """ds_read_b32 v6, v1
 s_cmp_eq_u32 s8, 0
 s_cbranch_scc1 .LOTHER
@@ -264,8 +266,8 @@ v_mov_b32_e32 v5, v6"""
     assert "uses v6 before" in (reading("ds_write_b32 v1, v2\n" + body).unknown or "")
 
 
-def test_an_address_of_data_knows_its_buffer() -> None:
-    """A pointer and an index that was loaded: the buffer that is written elsewhere is not met, however it is added."""
+def test_data_dependent_address_keeps_its_buffer() -> None:
+    """A pointer plus a loaded index stays in the pointer's buffer, however the sum is computed."""
     at_once = """v_mov_b32_e32 v3, 0
 v_lshl_add_u64 v[6:7], v[2:3], 2, s[12:13]
 global_load_dword v5, v[6:7], off"""
@@ -284,10 +286,10 @@ global_load_dword v5, v[6:7], off"""
         assert "memory that the launch writes" in (reading(written).unknown or "")
 
 
-@pytest.mark.parametrize(("later", "arrived"), [(62, False), (63, True)])
-def test_a_full_counter_holds_the_wave_back(later: int, arrived: bool) -> None:
-    """63 loads are under way at most: what was asked before the last 63 has arrived without a wait."""
+@pytest.mark.parametrize(("later", "completed"), [(62, False), (63, True)])
+def test_full_vmcnt_stalls_the_wave(later: int, completed: bool) -> None:
+    """At most 63 loads are pending: a load before the last 63 has completed without a wait."""
     first, last = "global_load_dword v6, v1, s[10:11]\n", "v_mov_b32_e32 v5, v6"
     others = "".join(f"global_load_dword v{each + 8}, v1, s[12:13]\n" for each in range(later))
     unknown = reading(first + others + last).unknown
-    assert (unknown is None) == arrived
+    assert (unknown is None) == completed

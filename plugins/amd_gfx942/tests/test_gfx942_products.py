@@ -1,8 +1,7 @@
-"""Products compiled for gfx942 and run on bit patterns: the bytes that their descriptors evaluate to.
+"""Matrix products compiled for gfx942 and simulated on bit patterns, compared with the evaluation of their descriptors.
 
-This holds the layouts of every MFMA that the compiler chooses against products written down in NumPy, element by
-element: operands of full range, whose sums round at every step, so that an element in a wrong place, or k in another
-order, gives other bytes.
+This checks the register layout of every MFMA that the compiler selects.  The operands have full significands and the
+sums round at every step, so a misplaced element or another order of k gives different bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pytest
 
 from bitwise_amd_gfx942 import matrix_units
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_amd_gfx942.products.plan import compiled, plan
+from bitwise_amd_gfx942.products.plan import compile_kernel, plan_product
 from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.descriptors.evaluation import evaluate
@@ -32,13 +31,13 @@ UNIT = " path=matrix instruction=instruction(architecture=gfx942 family=mfma k={
 
 
 def text(kind: str, unit: int, k: int, out: str = "fp32") -> str:
-    """A descriptor's line."""
+    """The text of a descriptor."""
     wide = " accumulator_dtype=fp64 output_dtype=fp64" if kind == "fp64" else f" output_dtype={out}"
     return HEAD.format(k=k, kind=kind) + wide + UNIT.format(unit=unit)
 
 
-def drawn(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
-    """Numbers of both signs over a few binades, full significands."""
+def random_patterns(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Random patterns of both signs over nine binades, with full significands."""
     form = FLOAT_FORMATS[dtype]
     generator = np.random.default_rng(seed)
     width = storage(form.bits)
@@ -51,13 +50,13 @@ def drawn(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
 
 
 def run(desc: GEMMDesc, a: np.ndarray, b: np.ndarray) -> tuple[bytes, str]:
-    """The bytes of the compiled kernel's run, and its assembly."""
-    made = plan(desc)
-    assembly = compiled(made, desc).asm["amdgcn"]
+    """Compile and simulate a product; return the bytes of C and the assembly."""
+    plan = plan_product(desc)
+    assembly = compile_kernel(plan, desc).asm["amdgcn"]
     m, n = a.shape[0], b.shape[1]
     arguments: list[dict[str, object]] = [{"buffer": name} for name in "abc"]
     arguments += [{"i32": each} for each in (m, n, desc.k, desc.k - desc.k_dropped)]
-    grid = [-(-m // made.block[0]), -(-n // made.block[1])]
+    grid = [-(-m // plan.block[0]), -(-n // plan.block[1])]
     launch = Launch.model_validate({"file": "k.amdgcn", "grid": grid, "block": [256], "args": arguments})
     prepared = prepare(Source("k.amdgcn", assembly, launch), GFX942, Options())
     size = m * n * FLOAT_FORMATS[desc.output_dtype].bits // 8
@@ -77,17 +76,17 @@ def run(desc: GEMMDesc, a: np.ndarray, b: np.ndarray) -> tuple[bytes, str]:
         (text("fp64", 4, 48), 20, 40, "v_mfma_f64_16x16x4_f64"),
     ],
 )
-def test_a_product_has_its_descriptors_bytes(line: str, m: int, n: int, instruction: str) -> None:
+def test_product_has_the_bytes_of_its_descriptor(line: str, m: int, n: int, instruction: str) -> None:
     desc = read(line)
     assert isinstance(desc, GEMMDesc)
-    a, b = drawn(desc.left_dtype, (m, desc.k), 1), drawn(desc.right_dtype, (desc.k, n), 2)
+    a, b = random_patterns(desc.left_dtype, (m, desc.k), 1), random_patterns(desc.right_dtype, (desc.k, n), 2)
     found, assembly = run(desc, a, b)
     assert set(re.findall(r"v_mfma_\w+", assembly)) == {instruction}
     assert found == evaluate(desc, a, b, hardware=Hardware(UNITS)).tobytes()
 
 
-SINGLE = [
-    # types, M, N, K, precision, rows of the instruction, the instruction, its row
+TILES = [
+    # types, M, N, K, precision, matrix_instr_nonkdim, the instruction, its matrix-unit row
     (("fp32", "fp32"), 32, 16, 32, "tf32", 16, "v_mfma_f32_16x16x8_xf32", "mfma_k8_fp32_tf32_tf32_fp32_gfx942"),
     (("fp32", "fp32"), 32, 32, 16, "tf32", 32, "v_mfma_f32_32x32x4_xf32", "mfma_k4_fp32_tf32_tf32_fp32_gfx942"),
     (("i8", "i8"), 16, 32, 64, "ieee", 16, "v_mfma_i32_16x16x32_i8", "mfma_k32_s32_s8_s8_s32_gfx942"),
@@ -102,9 +101,9 @@ SINGLE = [
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "m", "n", "k", "precision", "side", "instruction", "row"), SINGLE, ids=lambda each: str(each)
+    ("dtypes", "m", "n", "k", "precision", "side", "instruction", "row"), TILES, ids=lambda each: str(each)
 )
-def test_a_tile_has_its_rows_bytes(
+def test_tile_has_the_bytes_of_its_matrix_unit_row(
     dtypes: tuple[str, str], m: int, n: int, k: int, precision: str, side: int, instruction: str, row: str
 ) -> None:
     from tile_product import assembly
@@ -117,9 +116,9 @@ def test_a_tile_has_its_rows_bytes(
     def operand(form: object, shape: tuple[int, int], seed: int) -> np.ndarray:
         name = {"tf32": "fp32"}.get(str(form), str(form))
         if name in ("fp32", "fp16"):
-            return drawn(name, shape, seed)
+            return random_patterns(name, shape, seed)
         bits = generator.integers(0, 256, shape, dtype=np.uint64).astype(np.uint8)
-        return np.where(bits == 0x80, np.uint8(0x31), bits)  # 0x80 is the NaN of these formats of 8 bits
+        return np.where(bits == 0x80, np.uint8(0x31), bits)  # 0x80 is the NaN of the fnuz formats
 
     a, b = operand(unit.left, (m, k), 1), operand(unit.right, (k, n), 2)
     arguments: list[dict[str, object]] = [{"buffer": name} for name in "abc"]

@@ -1,4 +1,4 @@
-"""What compilers write in several instructions: roundings to bf16 by integers, maxima that hand NaNs on, clamps."""
+"""Multi-instruction idioms: bf16 rounding with integers, NaN-propagating maxima, clamps, square roots."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ v_bfe_u32 v6, v2, 16, 1
 v_add3_u32 v6, v2, v6, s20
 v_cmp_o_f32_e32 vcc, v2, v2
 """
-IN_FRONT = SUM + "v_mov_b32_e32 v7, 0x7fff0000\nv_and_b32_e32 v6, 0xffff0000, v6\nv_cndmask_b32_e32 v5, v7, v6, vcc"
-BELOW = SUM + "v_mov_b32_e32 v7, 0x7fff\nv_lshrrev_b32_e32 v6, 16, v6\nv_cndmask_b32_e32 v5, v7, v6, vcc"
-BY_PARTS = (
+HIGH_HALF = SUM + "v_mov_b32_e32 v7, 0x7fff0000\nv_and_b32_e32 v6, 0xffff0000, v6\nv_cndmask_b32_e32 v5, v7, v6, vcc"
+LOW_HALF = SUM + "v_mov_b32_e32 v7, 0x7fff\nv_lshrrev_b32_e32 v6, 16, v6\nv_cndmask_b32_e32 v5, v7, v6, vcc"
+SDWA = (
     SUM + "v_mov_b32_e32 v7, 0x7fff\nv_cndmask_b32_sdwa v5, v7, v6, vcc dst_sel:DWORD dst_unused:UNUSED_PAD "
     "src0_sel:DWORD src1_sel:WORD_1"
 )
-OPPOSITE = BELOW.replace("v_cmp_o_f32", "v_cmp_u_f32").replace("v5, v7, v6, vcc", "v5, v6, v7, vcc")
+OPPOSITE = LOW_HALF.replace("v_cmp_o_f32", "v_cmp_u_f32").replace("v5, v7, v6, vcc", "v5, v6, v7, vcc")
 ROUNDED = "convert.rn.bf16.fp32"
 MAXIMUM = """v_max_f32_e32 v6, v2, v2
 v_max_f32_e32 v7, v3, v3
@@ -34,14 +34,14 @@ v_cndmask_b32_e32 v5, v7, v6, vcc"""
 
 
 def tree(body: str) -> str:
-    """The tree of the first half or word that tells something, in words."""
-    element = "out[1]" if body == IN_FRONT else "out[0]"
+    """The expression of the first output element that is not constant, as text."""
+    element = "out[1]" if body == HIGH_HALF else "out[0]"
     source = Source("kernel.amdgcn", text_of(body), launch_of())
     return render(tree_of(source, GFX942, Options(), element, None)[0].root)
 
 
-def test_the_sum_rounds_to_nearest_even() -> None:
-    """Every high half of a number, with low halves around a half."""
+def test_integer_sum_rounds_to_nearest_even() -> None:
+    """All high halves except NaNs, with low halves around the midpoint."""
     low = np.array([0, 1, 2, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF], dtype=np.uint32)
     patterns = (np.arange(1 << 16, dtype=np.uint32)[:, None] << np.uint32(16) | low).ravel()
     patterns = patterns[~numerics.nan_of(patterns, numerics.FLOAT_FORMATS["fp32"])]
@@ -51,13 +51,13 @@ def test_the_sum_rounds_to_nearest_even() -> None:
     assert ((total >> np.uint32(16)).astype(np.uint16) == expected).all()
 
 
-@pytest.mark.parametrize("body", [IN_FRONT, BELOW, BY_PARTS, OPPOSITE])
-def test_a_rounding_to_bf16_is_read_as_one(body: str) -> None:
+@pytest.mark.parametrize("body", [HIGH_HALF, LOW_HALF, SDWA, OPPOSITE])
+def test_bf16_rounding_is_recognised(body: str) -> None:
     random = np.random.default_rng(3)
     words = random.integers(0, 1 << 32, 256, dtype=np.uint64).astype(np.uint32)
     words[:6] = [0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x3F808000, 0x3F818000, 0x7F800000]
     left = run(body, words, threads=256)
-    halves = (left >> np.uint32(16) if body is IN_FRONT else left).astype(np.uint16)
+    halves = (left >> np.uint32(16) if body is HIGH_HALF else left).astype(np.uint16)
     expected = numerics.operation(ROUNDED).evaluate(words)
     nans = numerics.nan_of(words, numerics.FLOAT_FORMATS["fp32"])
     assert nans[:2].all()
@@ -67,9 +67,9 @@ def test_a_rounding_to_bf16_is_read_as_one(body: str) -> None:
     assert "select" not in tree(body)
 
 
-def test_ways_to_write_a_rounding_are_one() -> None:
-    assert reading(BELOW).signature == reading(BY_PARTS).signature == reading(OPPOSITE).signature
-    assert reading(BELOW).signature != reading(IN_FRONT).signature
+def test_forms_of_a_rounding_are_equal() -> None:
+    assert reading(LOW_HALF).signature == reading(SDWA).signature == reading(OPPOSITE).signature
+    assert reading(LOW_HALF).signature != reading(HIGH_HALF).signature
 
 
 @pytest.mark.parametrize(
@@ -89,16 +89,16 @@ def test_ways_to_write_a_rounding_are_one() -> None:
         ("v_lshrrev_b32_e32 v6, 16, v6", "v_lshrrev_b32_e32 v6, 15, v6"),
     ],
 )
-def test_what_is_no_rounding_is_not_taken_for_one(before: str, after: str) -> None:
-    assert BELOW.count(before) == 1
-    changed = BELOW.replace(before, after)
+def test_modified_rounding_is_not_recognised(before: str, after: str) -> None:
+    assert LOW_HALF.count(before) == 1
+    changed = LOW_HALF.replace(before, after)
     assert reading(changed).unknown is None
-    assert reading(changed).signature != reading(BELOW).signature
+    assert reading(changed).signature != reading(LOW_HALF).signature
     assert ROUNDED not in tree(changed)
 
 
-def test_a_rounding_of_what_is_no_nan_needs_no_choice() -> None:
-    """A maximum with a number is a number; a maximum of two loaded ones may be a NaN."""
+def test_rounding_of_a_number_needs_no_nan_select() -> None:
+    """A maximum with a constant is never NaN; a maximum of two loaded numbers may be."""
     rest = SUM.replace("v2", "v8") + "v_lshrrev_b32_e32 v5, 16, v6"
     number = "v_max_f32_e32 v8, v2, v2\nv_max_f32_e32 v8, 0, v8\n" + rest
     assert ROUNDED in tree(number)
@@ -109,7 +109,7 @@ def test_a_rounding_of_what_is_no_nan_needs_no_choice() -> None:
     assert run(other, [0xFFFFFFFF], [0xFFFFFFFF])[0] != 0x7FFF
 
 
-def test_a_maximum_that_hands_nans_on() -> None:
+def test_nan_propagating_maximum() -> None:
     a = [0x7F800001, 0x7FC00000, 0x3F800000, 0x80000000, 0x3F800000, 0x7F800000]
     b = [0x3F800000, 0x3F800000, 0xFFFFFFFF, 0, 0x40000000, 0xFF800000]
     for verb, expected in (("max", [0, 0x40000000, 0x7F800000]), ("min", [0x80000000, 0x3F800000, 0xFF800000])):
@@ -126,8 +126,8 @@ v_cmp_o_f32_e32 vcc, v2, v2
 v_cndmask_b32_e32 v5, v7, v6, vcc"""
 
 
-def test_a_bound_that_hands_nans_on() -> None:
-    """One operand is a number: the other alone is asked for."""
+def test_nan_propagating_bound() -> None:
+    """One operand is a constant number: only the other is tested for NaN."""
     assert "max.nan.fp32" in tree(BOUNDED)
     given = [0x7F800001, 0xFFC00000, 0x3F800000, 0x40400000]
     assert run(BOUNDED, given)[:4].tolist() == [0x7FC00000, 0x7FC00000, 0x40000000, 0x40400000]
@@ -152,14 +152,14 @@ def test_a_bound_that_hands_nans_on() -> None:
         ("v5, v7, v6, vcc", "v5, v6, v7, vcc"),
     ],
 )
-def test_what_does_not_hand_nans_on_is_not_taken_for_it(before: str, after: str) -> None:
+def test_modified_nan_propagation_is_not_recognised(before: str, after: str) -> None:
     assert MAXIMUM.count(before) == 1
     changed = MAXIMUM.replace(before, after)
     assert reading(changed).signature != reading(MAXIMUM).signature
     assert ".nan." not in tree(changed)
 
 
-def test_a_clamp_between_known_numbers_has_one_form() -> None:
+def test_integer_clamp_has_one_form() -> None:
     low, high = "v_mov_b32_e32 v6, 0xfffffc18\n", "v_mov_b32_e32 v7, 0x3e8\n"
     median = low + high + "v_med3_i32 v5, v2, v6, v7"
     written = low + high + "v_max_i32_e32 v5, v2, v6\nv_min_i32_e32 v5, v5, v7"
@@ -174,7 +174,7 @@ def test_a_clamp_between_known_numbers_has_one_form() -> None:
 
 
 @pytest.mark.parametrize(("kind", "large"), [("i32", 0x7FFFFFFF), ("u32", 0xFFFFFFFF)])
-def test_a_nan_of_fp64_is_the_integer_zero(kind: str, large: int) -> None:
+def test_fp64_nan_converts_to_zero(kind: str, large: int) -> None:
     body = f"v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v7, v3\nv_cvt_{kind}_f64_e32 v5, v[6:7]"
     high = [0x7FF80000, 0x7FF00000, 0xFFF00000, 0x40080000, 0xFFF80000, 0x7FF00000]
     low = [0, 0, 0, 0, 1, 1]
@@ -196,8 +196,8 @@ v_fmac_f32_e32 v9, v10, v7
 v_cndmask_b32_e32 v5, v9, v6, vcc"""
 
 
-def test_the_steps_of_a_root_round_once_from_their_least_operand_on() -> None:
-    """Significands of both parities of the exponent, each reciprocal root within one unit in its last place."""
+def test_square_root_sequence_is_correctly_rounded() -> None:
+    """Both parities of the exponent, for each approximation of the reciprocal root within 1 ulp."""
     random = np.random.default_rng(11)
     fused = numerics.operation("fma.rn.fp32").evaluate
     product = numerics.operation("mul.rn.fp32").evaluate
@@ -207,7 +207,7 @@ def test_the_steps_of_a_root_round_once_from_their_least_operand_on() -> None:
         fraction = np.concatenate([edges, random.integers(0, 1 << 23, 20_000).astype(np.uint32)])
         x = np.uint32(exponent << 23) | fraction
         near = (1 / np.sqrt(x.view(np.float32).astype(np.float64))).astype(np.float32).view(np.uint32)
-        told = 0
+        checked = 0
         for reciprocal in (near - np.uint32(1), near, near + np.uint32(1)):
             wide = reciprocal.view(np.float32).astype(np.longdouble)
             unit = ((near + np.uint32(1)).view(np.float32) - near.view(np.float32)).astype(np.longdouble)
@@ -218,12 +218,12 @@ def test_the_steps_of_a_root_round_once_from_their_least_operand_on() -> None:
             root = fused(fused(root ^ sign, root, x), middle, root)
             expected = numerics.operation("sqrt.rn.fp32").evaluate(x)
             assert (root[within] == expected[within]).all()
-            told += int(within.sum())
-        assert told > 30_000
+            checked += int(within.sum())
+        assert checked > 30_000
 
 
 @pytest.mark.parametrize("classes", ["0x260", "0x240", "0x220", "0x200"])
-def test_a_root_of_what_is_not_small_is_read_as_one(classes: str) -> None:
+def test_square_root_is_recognised(classes: str) -> None:
     body = ROOT.replace("0x260", classes)
     assert "sqrt.rn.fp32" in tree(body)
     assert "rsqrt" not in tree(body)
@@ -251,7 +251,7 @@ def test_a_root_of_what_is_not_small_is_read_as_one(classes: str) -> None:
         ("v5, v9, v6, vcc", "v5, v6, v9, vcc"),
     ],
 )
-def test_what_is_no_root_is_not_taken_for_one(before: str, after: str) -> None:
+def test_modified_square_root_is_not_recognised(before: str, after: str) -> None:
     assert ROOT.count(before) == 1
     changed = ROOT.replace(before, after)
     assert reading(changed).unknown is None
@@ -265,8 +265,8 @@ BOUNDS = [(0xC0000000, 0x40000000), (0, 0x40C00000), (0x80000000, 0x3F800000), (
 
 @pytest.mark.parametrize(("low", "high"), BOUNDS)
 @pytest.mark.parametrize("order", ["v6, v7, v8", "v6, v8, v7", "v7, v6, v8", "v8, v7, v6"])
-def test_a_median_between_bounds_is_a_clamp(low: int, high: int, order: str) -> None:
-    """Of zeros of both signs, quiet NaNs, infinities and the bounds themselves."""
+def test_median_between_bounds_is_a_clamp(low: int, high: int, order: str) -> None:
+    """On random patterns, zeros of both signs, NaNs, infinities and the bounds themselves."""
     bounds = f"v_mov_b32_e32 v7, {low:#x}\nv_mov_b32_e32 v8, {high:#x}\nv_max_f32_e32 v6, v2, v2\n"
     median = bounds + f"v_med3_f32 v5, {order}"
     written = bounds + "v_max_f32_e32 v6, v6, v7\nv_min_f32_e32 v5, v6, v8"
@@ -287,6 +287,6 @@ def test_a_median_between_bounds_is_a_clamp(low: int, high: int, order: str) -> 
         "v_max_f32_e32 v6, v2, v2\nv_med3_f32 v5, v6, v3, 1.0",
     ],
 )
-def test_a_median_of_others_stays_the_architectures_own(body: str) -> None:
-    """Of what may signal, with equal bounds, below a zero, between a bound and data."""
+def test_other_medians_are_target_operations(body: str) -> None:
+    """An operand that may be signalling, equal bounds, a bound of zero, a bound that is data."""
     assert "med3" in tree(body)

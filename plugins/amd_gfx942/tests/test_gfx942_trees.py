@@ -1,4 +1,4 @@
-"""What is read as a tree is what a run computes: pieces moved, masks, shifts by bytes, halves, choices by data."""
+"""Expressions evaluate to the simulated bits: byte moves, masks, shifts, halves, selects by data."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ BODIES = [
     "v_cmp_lt_f32_e32 vcc, 0, v2\ns_and_saveexec_b64 s[22:23], vcc\nv_mul_f32_e32 v5, v2, v3\n"
     "s_or_b64 exec, exec, s[22:23]\nv_add_f32_e32 v5, 1.0, v5\n.LOUT:\ns_or_b64 exec, exec, s[20:21]",
     *(
-        f"v_mov_b32_e32 v6, v4\nv_mov_b32_e32 v7, v2\n{first}\n{apart}\nv_lshl_add_u64 v[12:13], v[8:9], 0, v[6:7]\n"
+        f"v_mov_b32_e32 v6, v4\nv_mov_b32_e32 v7, v2\n{first}\n{partial}\nv_lshl_add_u64 v[12:13], v[8:9], 0, v[6:7]\n"
         f"v_mov_b32_e32 v5, v{last}"
         for last in (12, 13)
         for first in (
@@ -80,8 +80,8 @@ BODIES = [
             "v_lshl_add_u64 v[8:9], v[6:7], 0, v[2:3]",
             "v_mov_b32_e32 v8, 3\nv_lshl_add_u64 v[10:11], v[6:7], 0, v[2:3]\nv_mov_b32_e32 v9, v11",
         )
-        for apart in (
-            # in some lanes, known or not, both halves are written or one of them
+        for partial in (
+            # Both halves or one of them are written in some lanes; the set of lanes is known or depends on data.
             "v_cmp_gt_u32_e32 vcc, 20, v0\ns_and_saveexec_b64 s[20:21], vcc\n"
             "v_lshl_add_u64 v[8:9], v[2:3], 0, v[2:3]\ns_or_b64 exec, exec, s[20:21]",
             "v_cmp_gt_u32_e32 vcc, 20, v0\nv_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\n"
@@ -106,8 +106,8 @@ BODIES = [
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_a_tree_has_the_bits_of_a_run(body: str) -> None:
-    """Each of some elements' trees, evaluated on the words that a run was given, is the word that it left."""
+def test_expression_has_the_simulated_bits(body: str) -> None:
+    """The expressions of sampled output elements, evaluated on the inputs of a simulation, give its output."""
     random = np.random.default_rng(len(body))
     words = {
         name: np.where(random.random(64) < 0.5, random.integers(0, 1 << 32, 64), random.integers(0, 1 << 8, 64) << 23)
@@ -120,29 +120,29 @@ def test_a_tree_has_the_bits_of_a_run(body: str) -> None:
     left = run(body, words["a"], words["b"], words["c"])
     contents = {name: each.view(np.uint8) for name, each in words.items()}
     source = Source("kernel.amdgcn", text_of(body), launch_of())
-    told = 0
+    compared = 0
     for lane in (0, 3, 5, 17, 33, 62):
-        for place in range(4 * lane, 4 * lane + 4):
-            told += _agrees(source, place, contents, left.view(np.uint8))
-    assert told >= 5
+        for offset in range(4 * lane, 4 * lane + 4):
+            compared += _compare_element(source, offset, contents, left.view(np.uint8))
+    assert compared >= 5
 
 
-def _agrees(source: Source, place: int, contents: dict[str, Array], left: Array) -> int:
-    """Checks the element that begins at a byte, of whatever width it was stored; 1 where it tells something."""
+def _compare_element(source: Source, offset: int, contents: dict[str, Array], left: Array) -> int:
+    """Compare the element stored at a byte offset, of any width; return 1 if its bits were compared, else 0."""
     for size in (4, 2, 1):
-        if place % size:
+        if offset % size:
             continue
         try:
-            root = tree_of(source, GFX942, Options(), f"out[{place // size}]", None)[0].root
+            root = tree_of(source, GFX942, Options(), f"out[{offset // size}]", None)[0].root
         except InputError:
             continue
         if root.bits != 8 * size:
             continue
-        found, expected = value_of(root, contents, {}), int.from_bytes(left[place : place + size].tobytes(), "little")
+        found, expected = value_of(root, contents, {}), int.from_bytes(left[offset : offset + size].tobytes(), "little")
         if found != expected:
             pair = np.array([found, expected], dtype=np.uint32).view(np.float32)
-            assert size == 4, f"byte {place}: {found:#x} instead of {expected:#x}"
-            assert np.isnan(pair).all(), f"byte {place}: {found:#x} instead of {expected:#x}"
+            assert size == 4, f"byte {offset}: {found:#x} instead of {expected:#x}"
+            assert np.isnan(pair).all(), f"byte {offset}: {found:#x} instead of {expected:#x}"
             return 0
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""The sign of a zero among the operands of a matrix step of 16 bits does not show."""
+"""The sign of a zero operand does not affect a 16-bit matrix step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("row", HALVES, ids=lambda row: row.name)
-def test_no_step_sees_the_sign_of_a_zero_operand(row: object) -> None:
+def test_matrix_step_ignores_signs_of_zero_operands(row: object) -> None:
     """Random and special operands and accumulators, each zero with either sign."""
     assert row in HALVES
     random = np.random.default_rng(5)
@@ -39,19 +39,19 @@ def test_no_step_sees_the_sign_of_a_zero_operand(row: object) -> None:
         assert (multiply_accumulate(row, *signed, c) == expected).all()
 
 
-def test_a_product_with_zero_added_is_the_product_but_for_the_sign_of_a_zero() -> None:
+def test_fma_with_zero_differs_from_the_product_in_signs_of_zeros_only() -> None:
     random = np.random.default_rng(6)
     words = random.integers(0, 1 << 32, (2, 64), dtype=np.uint64).astype(np.uint32)
     words[0, :8] = [0, 0x80000000, 0x00000001, 0x80000001, 0x00400000, 0x7F800000, 0, 0x3F800000]
     words[1, :8] = [0xBF800000, 0x3F800000, 0x80000001, 0x3F000000, 0xBF000000, 0, 0x7FC00000, 0xBF800000]
-    left, right = (run(body, *words).tolist() for body in (APART, MIXED))
+    left, right = (run(body, *words).tolist() for body in (PRODUCT, FUSED))
     zeros = [each for each in range(64) if left[each] != right[each]]
     assert zeros[:2] == [0, 1]
     assert {(left[each], right[each]) for each in zeros} == {(0x8000, 0)}
 
 
-APART = "v_mul_f32_e32 v5, v2, v3\nv_cvt_f16_f32_e32 v5, v5"
-MIXED = "v_mov_b32_e32 v5, 0\nv_fma_mixlo_f16 v5, v2, v3, 0"
+PRODUCT = "v_mul_f32_e32 v5, v2, v3\nv_cvt_f16_f32_e32 v5, v5"
+FUSED = "v_mov_b32_e32 v5, 0\nv_fma_mixlo_f16 v5, v2, v3, 0"
 STEP = """{}
 v_pack_b32_f16 v6, v5, v5
 v_mov_b32_e32 v7, v6
@@ -61,21 +61,21 @@ v_mfma_f32_32x32x8_f16 v[12:27], v[6:7], v[8:9], 0
 v_mov_b32_e32 v5, v13"""
 
 
-def test_a_fused_product_with_zero_enters_a_step_as_the_product_does() -> None:
-    signatures = [reading(STEP.format(each)).signature for each in (APART, MIXED)]
+def test_fma_with_zero_as_operand_equals_the_product() -> None:
+    signatures = [reading(STEP.format(each)).signature for each in (PRODUCT, FUSED)]
     assert signatures[0] == signatures[1] is not None
-    assert reading(APART).signature != reading(MIXED).signature
+    assert reading(PRODUCT).signature != reading(FUSED).signature
 
 
 @pytest.mark.parametrize("changed", ["v_fma_mixlo_f16 v5, v2, v3, 1.0", "v_fma_mixlo_f16 v5, v2, v3, v4",
                                      "v_fma_mixlo_f16 v5, v2, v4, 0", "v_fma_mixlo_f16 v5, -v2, v3, 0"])  # fmt: skip
-def test_another_addend_or_factor_is_another_operand(changed: str) -> None:
+def test_other_addend_or_factor_is_distinguished(changed: str) -> None:
     other = reading(STEP.format("v_mov_b32_e32 v5, 0\n" + changed))
     assert other.unknown is None
-    assert other.signature != reading(STEP.format(APART)).signature
+    assert other.signature != reading(STEP.format(PRODUCT)).signature
 
 
-def test_steps_of_fp32_are_told_by_the_sign_of_zeros() -> None:
-    """What is noted of halves says nothing of the fp32 numbers that they become."""
+def test_fp32_steps_distinguish_signs_of_zeros() -> None:
+    """The rule for 16-bit operands does not apply to fp32 numbers converted from them."""
     body = "{}\nv_cvt_f32_f16_e32 v6, v5\nv_mfma_f32_32x32x2_f32 v[12:27], v6, v4, 0\nv_mov_b32_e32 v5, v13"
-    assert reading(body.format(APART)).signature != reading(body.format(MIXED)).signature is not None
+    assert reading(body.format(PRODUCT)).signature != reading(body.format(FUSED)).signature is not None

@@ -1,4 +1,4 @@
-"""One tile's product, which the compiler places on the matrix instruction of its types and shape."""
+"""The product of one tile, compiled to the matrix instruction of its types and shape."""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations
@@ -22,14 +22,14 @@ def tile_product(
 
 
 def assembly(dtypes: tuple[str, str], shape: tuple[int, int, int], precision: str, side: int) -> str:
-    """The kernel compiled for one wave."""
+    """Compile the kernel for one wave; return its assembly."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import ASTSource
 
-    whole = dtypes[0] == "i8"
-    result: Any = tl.int32 if whole else tl.float32
+    is_integer = dtypes[0] == "i8"
+    result: Any = tl.int32 if is_integer else tl.float32
     names = ("M", "N", "K", "PRECISION", "RESULT")
-    signature = {"a": f"*{dtypes[0]}", "b": f"*{dtypes[1]}", "c": "*i32" if whole else "*fp32"}
+    signature = {"a": f"*{dtypes[0]}", "b": f"*{dtypes[1]}", "c": "*i32" if is_integer else "*fp32"}
     constants = dict(zip(names, (*shape, precision, result), strict=True))
     source = ASTSource(tile_product, {**signature, **dict.fromkeys(names, "constexpr")}, constants, {})
     options = {"num_warps": 1, "matrix_instr_nonkdim": side}

@@ -1,1 +1,1 @@
-"""Rows of the matrix units of gfx942."""
+"""The AMD gfx942 (CDNA3) architecture: parser, instructions, matrix units, launcher."""

@@ -1,6 +1,6 @@
-"""A GPU through hip-python: what is missing for one, its memory, and kernels loaded from code objects.
+"""Access to a GPU through hip-python: availability, device memory, launches of kernels from code objects.
 
-hip-python is imported inside functions: it loads ROCm's library libamdhip64 when its first function is called.
+hip-python is imported inside functions, because it loads ROCm's library libamdhip64 at the first call of a function.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from bitwise_core.numerics import Bits
 
 
 class DeviceError(RuntimeError):
-    """A call of the driver failed; the message names the call and the driver's word for what went wrong."""
+    """A call of the driver failed; the message names the call and the driver's error."""
 
 
 def missing_device(architecture: str) -> str | None:
-    """What this machine lacks to run code of an architecture, as the end of a sentence; None where nothing is."""
+    """The reason why this machine cannot run code of an architecture, as a clause; None if it can."""
     if find_spec("hip") is None:
         return "hip-python is not installed (pip install hip-python)"
     from hip import hip
 
     try:
-        count = _called("hipGetDeviceCount", hip.hipGetDeviceCount())
+        count = _result_of("hipGetDeviceCount", hip.hipGetDeviceCount())
     except RuntimeError as error:
         if isinstance(error, DeviceError):
             return f"there is no AMD GPU that ROCm can use ({error})"
-        return f"ROCm's library libamdhip64 cannot be loaded ({_plain(error)}): install ROCm, or set ROCM_PATH"
+        return f"ROCm's library libamdhip64 cannot be loaded ({_one_line(error)}): install ROCm, or set ROCM_PATH"
     if not count:
         return "there is no AMD GPU that ROCm can use"
     found = device_architecture()
@@ -39,14 +39,14 @@ def missing_device(architecture: str) -> str | None:
 
 
 def device_architecture() -> str:
-    """The architecture of the current device without its features: gfx942 of gfx942:sramecc+:xnack-.
+    """The architecture of the current device without its feature suffixes: gfx942 for gfx942:sramecc+:xnack-.
 
     Raises DeviceError.
     """
     from hip import hip
 
-    device = _called("hipGetDevice", hip.hipGetDevice())
-    properties = _called("hipGetDeviceProperties", hip.hipGetDeviceProperties(device))
+    device = _result_of("hipGetDevice", hip.hipGetDevice())
+    properties = _result_of("hipGetDeviceProperties", hip.hipGetDeviceProperties(device))
     name = properties.gcnArchName
     text = name.decode() if isinstance(name, bytes) else str(name)
     return text.split("\0")[0].split(":")[0]
@@ -61,77 +61,77 @@ def run_kernel(
     arguments: Sequence[Bits | ctypes._SimpleCData[Any] | None],
     results: Sequence[Bits],
 ) -> list[Bits]:
-    """Runs the kernel `name` of a code object and gives back the buffers of `results`, as the kernel left them.
+    """Run the kernel `name` of a code object and return the contents of the buffers of `results` afterwards.
 
-    `arguments` fill the kernel's parameters in order: an array is copied to the device and passed as its address,
-    None is the null pointer.  `results` are some of these arrays.  Raises DeviceError.
+    `arguments` are the kernel's arguments in order: an array is copied to the device and passed as its address,
+    None is the null pointer.  `results` are some of these arrays.  `threads` is the block size.  Raises DeviceError.
     """
     from hip import hip
 
-    held: dict[int, tuple[Any, Bits]] = {}
-    with _loaded(code) as module, _memory(held):
-        function = _called("hipModuleGetFunction", hip.hipModuleGetFunction(module, name.encode()))
-        passed: list[ctypes._SimpleCData[Any]] = []
+    buffers: dict[int, tuple[Any, Bits]] = {}
+    with _loaded(code) as module, _memory(buffers):
+        function = _result_of("hipModuleGetFunction", hip.hipModuleGetFunction(module, name.encode()))
+        kernel_arguments: list[ctypes._SimpleCData[Any]] = []
         for argument in arguments:
             if argument is None:
-                passed.append(ctypes.c_void_p(None))
+                kernel_arguments.append(ctypes.c_void_p(None))
             elif isinstance(argument, np.ndarray):
-                if id(argument) not in held:
-                    held[id(argument)] = (_copied(argument), argument)
-                passed.append(ctypes.c_void_p(_address(held[id(argument)][0])))
+                if id(argument) not in buffers:
+                    buffers[id(argument)] = (_copy_to_device(argument), argument)
+                kernel_arguments.append(ctypes.c_void_p(_address(buffers[id(argument)][0])))
             else:
-                passed.append(argument)
-        _called(
+                kernel_arguments.append(argument)
+        _result_of(
             "hipModuleLaunchKernel",
             hip.hipModuleLaunchKernel(
                 function, *grid, threads, 1, 1, sharedMemBytes=shared_bytes, stream=None, kernelParams=None,
-                extra=tuple(passed),
+                extra=tuple(kernel_arguments),
             ),
         )  # fmt: skip
-        _called("hipDeviceSynchronize", hip.hipDeviceSynchronize())
-        return [_fetched(held[id(result)][0], result) for result in results]
+        _result_of("hipDeviceSynchronize", hip.hipDeviceSynchronize())
+        return [_copy_from_device(buffers[id(result)][0], result) for result in results]
 
 
 @contextmanager
 def _loaded(code: bytes) -> Iterator[Any]:
     from hip import hip
 
-    module = _called("hipModuleLoadData", hip.hipModuleLoadData(code))
+    module = _result_of("hipModuleLoadData", hip.hipModuleLoadData(code))
     try:
         yield module
     finally:
-        _called("hipModuleUnload", hip.hipModuleUnload(module))
+        _result_of("hipModuleUnload", hip.hipModuleUnload(module))
 
 
 @contextmanager
-def _memory(held: dict[int, tuple[Any, Bits]]) -> Iterator[None]:
+def _memory(buffers: dict[int, tuple[Any, Bits]]) -> Iterator[None]:
     from hip import hip
 
     try:
         yield
     finally:
-        for memory, _ in held.values():
-            _called("hipFree", hip.hipFree(memory))
+        for memory, _ in buffers.values():
+            _result_of("hipFree", hip.hipFree(memory))
 
 
-def _copied(array: Bits) -> Any:
+def _copy_to_device(array: Bits) -> Any:
     from hip import hip
 
     dense = np.ascontiguousarray(array)
-    memory = _called("hipMalloc", hip.hipMalloc(max(1, dense.nbytes)))
+    memory = _result_of("hipMalloc", hip.hipMalloc(max(1, dense.nbytes)))
     if dense.nbytes:
         direction = hip.hipMemcpyKind.hipMemcpyHostToDevice
-        _called("hipMemcpy", hip.hipMemcpy(memory, dense, dense.nbytes, direction))
+        _result_of("hipMemcpy", hip.hipMemcpy(memory, dense, dense.nbytes, direction))
     return memory
 
 
-def _fetched(memory: Any, like: Bits) -> Bits:
+def _copy_from_device(memory: Any, like: Bits) -> Bits:
     from hip import hip
 
     found = np.empty(like.shape, like.dtype)
     if found.nbytes:
         direction = hip.hipMemcpyKind.hipMemcpyDeviceToHost
-        _called("hipMemcpy", hip.hipMemcpy(found, memory, found.nbytes, direction))
+        _result_of("hipMemcpy", hip.hipMemcpy(found, memory, found.nbytes, direction))
     return found
 
 
@@ -139,13 +139,13 @@ def _address(memory: Any) -> int:
     return int(memory.as_c_void_p().value or 0)
 
 
-def _called(name: str, result: Any) -> Any:
-    """What a call gives back beside its error code: nothing, one value, or several.  Raises DeviceError."""
+def _result_of(name: str, result: Any) -> Any:
+    """The values that a call returns after its error code: None, one value, or a tuple.  Raises DeviceError."""
     code, *values = result if isinstance(result, tuple) else (result,)
     if int(code) != 0:
-        raise DeviceError(f"{name} answers {getattr(code, 'name', code)}")
+        raise DeviceError(f"{name} failed with {getattr(code, 'name', code)}")
     return values[0] if len(values) == 1 else tuple(values) or None
 
 
-def _plain(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).replace("b'", "").replace("'", "").split())

@@ -1,4 +1,4 @@
-"""Operations of this architecture on bit patterns, where their bits are documented."""
+"""Functions on bit patterns for the operations of this architecture whose results are documented."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 
 def _signalling(pattern: Array, form: str) -> Array:
+    """Whether each pattern is a signalling NaN."""
     bits, mantissa = {"fp16": (16, 10), "fp32": (32, 23), "fp64": (64, 52)}[form]
     size = pattern & pattern.dtype.type((1 << bits - 1) - 1)
     infinity = ((1 << bits - 1 - mantissa) - 1) << mantissa
@@ -21,9 +22,10 @@ def _signalling(pattern: Array, form: str) -> Array:
 
 
 def extremum(verb: str, form: str, *patterns: Array) -> Array:
-    """The least or greatest number in IEEE mode: a NaN where an operand is a signalling one; of three, twice of two.
+    """The minimum or maximum in IEEE mode: NaN where an operand is a signalling NaN.
 
-    The NaN of the first two is a quiet one, which gives way to the third.
+    The extremum of three operands is the extremum of two, applied twice: a NaN from the first two operands is quiet, so
+    the result is the third operand.
     """
     function = numerics.operation(f"{verb}.{form}").evaluate
     result = patterns[0]
@@ -34,15 +36,15 @@ def extremum(verb: str, form: str, *patterns: Array) -> Array:
 
 
 def quieted(form: str, pattern: Array) -> Array:
-    """The pattern, but a quiet NaN for a signalling one."""
+    """The pattern, with signalling NaNs replaced by the quiet NaN."""
     return np.where(_signalling(pattern, form), pattern.dtype.type(_NAN[form]), pattern)
 
 
 _FLOATS = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
 
 
-def scaled(form: str, pattern: Array, power: Array) -> Array:
-    """A number times a power of two, rounded once: in fp64 the product of a narrower one is exact."""
+def scaled_by_power(form: str, pattern: Array, power: Array) -> Array:
+    """A number times a power of two, rounded once: for narrower formats the product is exact in fp64."""
     kind = _FLOATS[form]
     wide = pattern.view(kind).astype(np.float64)
     exponent = np.clip(power.view(f"int{8 * power.dtype.itemsize}").astype(np.int64), -2200, 2200)
@@ -51,52 +53,52 @@ def scaled(form: str, pattern: Array, power: Array) -> Array:
             result = np.ldexp(wide, exponent.astype(np.int32))
         else:
             result = np.ldexp(wide, np.clip(exponent, -600, 600).astype(np.int32)).astype(kind)
-    return _canonical(result, form)
+    return _with_canonical_nan(result, form)
 
 
-def fraction(form: str, pattern: Array) -> Array:
-    """The part from 1/2 to 1 of a number, with its sign; zeros, infinities and NaNs as they are."""
+def frexp_mantissa(form: str, pattern: Array) -> Array:
+    """The mantissa of a number in [1/2, 1) with its sign; zeros and infinities unchanged, NaNs canonical."""
     kind = _FLOATS[form]
     number = pattern.view(kind)
-    return _canonical(np.where(np.isfinite(number), np.frexp(number)[0], number).astype(kind), form)
+    return _with_canonical_nan(np.where(np.isfinite(number), np.frexp(number)[0], number).astype(kind), form)
 
 
-def exponent(form: str, pattern: Array) -> Array:
-    """The power of two that goes with `fraction`; 0 for zeros, infinities and NaNs."""
+def frexp_exponent(form: str, pattern: Array) -> Array:
+    """The exponent that belongs to `frexp_mantissa`, an int32; 0 for zeros, infinities and NaNs."""
     number = pattern.view(_FLOATS[form])
     found = np.where(np.isfinite(number), np.frexp(number)[1], 0)
     return found.astype(np.int32).view(np.uint32)
 
 
 def median(form: str, *patterns: Array) -> Array:
-    """The greater of the two that remain without one that equals the greatest; with a NaN among them the minimum.
+    """The maximum of the two operands that remain after one that equals the maximum is removed; with a NaN the minimum.
 
-    Zeros of both signs are equal, so that which one remains depends on the order of the operands.
+    Zeros of both signs compare equal, so which one remains depends on the order of the operands.
     """
     kind = _FLOATS[form]
-    greatest = numerics.operation(f"max.{form}").evaluate
+    maximum_of = numerics.operation(f"max.{form}").evaluate
     a, b, c = np.broadcast_arrays(*patterns)
     nans = np.isnan(a.view(kind)) | np.isnan(b.view(kind)) | np.isnan(c.view(kind))
-    most = greatest(greatest(a, b), c).view(kind)
+    maximum = maximum_of(maximum_of(a, b), c).view(kind)
     middle = np.where(
-        most == a.view(kind), greatest(b, c), np.where(most == b.view(kind), greatest(a, c), greatest(a, b))
+        maximum == a.view(kind), maximum_of(b, c), np.where(maximum == b.view(kind), maximum_of(a, c), maximum_of(a, b))
     )
     return np.where(nans, extremum("min", form, a, b, c), middle)
 
 
-def _canonical(number: Array, form: str) -> Array:
+def _with_canonical_nan(number: Array, form: str) -> Array:
     pattern = number.view({"fp16": np.uint16, "fp32": np.uint32, "fp64": np.uint64}[form])
     return np.where(np.isnan(number), pattern.dtype.type(_NAN[form]), pattern)
 
 
-_SHOWN = 1201
-"""So many digits of 2 / pi does the machine hold."""
+_DIGITS_HELD = 1201
+"""The number of binary digits of 2 / pi that the hardware holds."""
 
 
 @cache
 def _two_over_pi() -> int:
-    """2 / pi in units of 2^-1201, rounded down; pi by Machin's formula."""
-    scale = 1 << _SHOWN + 64
+    """2 / pi in units of 2^-1201, rounded down, with pi from Machin's formula."""
+    scale = 1 << _DIGITS_HELD + 64
 
     def arctangent(inverse: int) -> int:
         total, term, divisor = 0, scale // inverse, 1
@@ -106,21 +108,21 @@ def _two_over_pi() -> int:
         return total
 
     pi = 4 * (4 * arctangent(5) - arctangent(239))
-    return (2 * scale << _SHOWN) // pi
+    return (2 * scale << _DIGITS_HELD) // pi
 
 
-def segment(pattern: Array, number: Array) -> Array:
-    """53 digits of 2 / pi: the segment of that number, moved by the exponent where that is above 1077.
+def trig_preop(pattern: Array, number: Array) -> Array:
+    """A segment of 53 binary digits of 2 / pi, by its number; shifted further by an exponent above 1077.
 
     Source: AMD Instinct MI300 ISA, V_TRIG_PREOP_F64.
     """
     pattern, number = np.broadcast_arrays(pattern, number)
     found = np.empty(pattern.shape, dtype=np.float64)
-    for place in np.ndindex(pattern.shape):
-        exponent = int(pattern[place]) >> 52 & 0x7FF
-        shift = 53 * (int(number[place]) & 31) + max(exponent - 1077, 0)
-        digits = _two_over_pi() << shift >> _SHOWN - 53 & (1 << 53) - 1
-        found[place] = np.ldexp(float(digits), -53 - shift + (128 if exponent >= 1968 else 0))
+    for index in np.ndindex(pattern.shape):
+        exponent = int(pattern[index]) >> 52 & 0x7FF
+        shift = 53 * (int(number[index]) & 31) + max(exponent - 1077, 0)
+        digits = _two_over_pi() << shift >> _DIGITS_HELD - 53 & (1 << 53) - 1
+        found[index] = np.ldexp(float(digits), -53 - shift + (128 if exponent >= 1968 else 0))
     return found.view(np.uint64)
 
 
@@ -134,11 +136,11 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
         for count in ("", "3")
     },
     "quieted.fp16@gfx942": partial(quieted, "fp16"),
-    **{f"ldexp.rn.{form}@gfx942": partial(scaled, form) for form in _FLOATS},
-    **{f"frexp_mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
-    **{f"frexp_exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
+    **{f"ldexp.rn.{form}@gfx942": partial(scaled_by_power, form) for form in _FLOATS},
+    **{f"frexp_mantissa.{form}@gfx942": partial(frexp_mantissa, form) for form in ("fp32", "fp64")},
+    **{f"frexp_exponent.{form}@gfx942": partial(frexp_exponent, form) for form in ("fp32", "fp64")},
     **{f"med3.{form}@gfx942": partial(median, form) for form in ("fp16", "fp32")},
-    "trig_preop.fp64@gfx942": segment,
+    "trig_preop.fp64@gfx942": trig_preop,
     **OUTPUT_FUNCTIONS,
 }
-"""By the operation's full name."""
+"""Functions by the full name of the operation."""

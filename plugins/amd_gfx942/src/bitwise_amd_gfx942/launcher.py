@@ -1,4 +1,4 @@
-"""The launcher of gfx942: products from their descriptors, where Triton, hip-python, ROCm and the GPU are there."""
+"""The launcher of gfx942: runs matrix products from their descriptors, with Triton, hip-python, ROCm and a GPU."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib.util import find_spec
 import numpy as np
 
 from bitwise_amd_gfx942.device import missing_device, run_kernel
-from bitwise_amd_gfx942.products.plan import ARCHITECTURE, compiled, plan
+from bitwise_amd_gfx942.products.plan import ARCHITECTURE, compile_kernel, plan_product
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 
 SCRATCH = 2
-"""Triton's kernels end with two addresses of scratch memory, null where they need none."""
+"""The number of scratch memory addresses that Triton appends to a kernel's parameters, null where unused."""
 
 
 class Products:
@@ -22,23 +22,23 @@ class Products:
     name = "products_gfx942"
 
     def missing(self) -> str | None:
-        """What is not there."""
+        """The reason why the launcher cannot run, as a clause; None if it can."""
         if find_spec("triton") is None:
             return "triton is not installed"
         return missing_device(ARCHITECTURE)
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
-        """The product's patterns.  Raises DescriptorError for what the kernels do not run, DeviceError."""
+        """Run a product; return its bit patterns.  Raises DescriptorError for unsupported descriptors, DeviceError."""
         if not isinstance(desc, GEMMDesc) or len(operands) != 2:
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
-        made = plan(desc)
-        kernel = compiled(made, desc)
+        plan = plan_product(desc)
+        kernel = compile_kernel(plan, desc)
         a, b = (np.ascontiguousarray(each) for each in operands)
         m, n = a.shape[0], b.shape[1]
         out = np.zeros((m, n), dtype=storage(FLOAT_FORMATS[desc.output_dtype].bits))
         numbers = [ctypes.c_int32(each) for each in (m, n, desc.k, desc.k - desc.k_dropped)]
         threads = kernel.metadata.num_warps * kernel.metadata.warp_size
-        grid = -(-m // made.block[0]), -(-n // made.block[1]), 1
+        grid = -(-m // plan.block[0]), -(-n // plan.block[1]), 1
         arguments = [a, b, out, *numbers, *[None] * SCRATCH]
         shared = kernel.metadata.shared
         [found] = run_kernel(kernel.asm["hsaco"], kernel.metadata.name, grid, threads, shared, arguments, [out])

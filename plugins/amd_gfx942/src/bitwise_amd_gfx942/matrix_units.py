@@ -1,6 +1,7 @@
-"""MFMA of CDNA3, as two public models state it; no vectors of the hardware were checked.
+"""The MFMA rows of CDNA3, from two public models; not checked against vectors from the hardware.
 
-NaN results keep an operand's payload on the hardware; here every NaN is the canonical one.  fp8 is the fnuz kind.
+On the hardware a NaN result keeps the payload of an operand; here every NaN is the canonical NaN.  fp8 formats are the
+fnuz variants.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def _rows() -> list[MmaSpec]:
         _row(kind, kind, "fp32", k, FlooredSum(min(8, k), 24, 31, 24)) for kind in ("fp16", "bf16") for k in (4, 8, 16)
     ]
     rows += [_row("tf32", "tf32", "fp32", k, FlooredSum(4, 24, 31, 24)) for k in (4, 8)]
-    apart = FlooredSum(16, 24, 31, 24, parity_split=True)
-    rows += [_row(left, right, "fp32", k, apart) for left, right in FP8 for k in (16, 32)]
+    split = FlooredSum(16, 24, 31, 24, parity_split=True)
+    rows += [_row(left, right, "fp32", k, split) for left, right in FP8 for k in (16, 32)]
     return rows + [_row("s8", "s8", "s32", k, IntegerSum()) for k in (4, 8, 16, 32)]
 
 

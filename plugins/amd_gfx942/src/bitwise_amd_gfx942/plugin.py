@@ -1,4 +1,4 @@
-"""What this distribution hands over."""
+"""The hook implementations of this distribution."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bitwise_core.plugins.launchers import Launcher
 
 @hookimpl
 def bitwise_arches() -> Iterable[Arch]:
-    """gfx942."""
+    """The architecture gfx942."""
     return [GFX942]
 
 
 @hookimpl
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
-    """The matrix units of gfx942."""
+    """The matrix-unit rows of gfx942."""
     return ROWS
 
 
 @hookimpl
 def bitwise_launchers() -> Iterable[Launcher]:
-    """Products on gfx942."""
+    """The launcher of matrix products on gfx942."""
     return [Products()]

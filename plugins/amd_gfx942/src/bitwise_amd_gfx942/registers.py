@@ -1,10 +1,10 @@
-"""How registers are kept: 32-bit words by name, and pairs of scalar registers that hold one bit for each lane.
+"""Register storage: 32-bit words by name, and lane masks, which are pairs of scalar registers with one bit per lane.
 
-A lane of the machine is a thread of the reading.  A scalar register is one number for a wave of 64 lanes: every thread
-of the wave holds it, so that it can be read wherever a vector register can.  A pair of scalar registers that holds a
-set of lanes (a comparison's result, a saved execution mask) is kept as a predicate instead, each thread its own
-bit: that bit may depend on data.  Such a set is kept under the key of its pair, which then stands for both
-registers; it becomes numbers again where a register of it is read as a number or written alone.
+A lane of the machine is a thread of the analysis.  A scalar register holds one number for a wave of 64 lanes.  It is
+stored in every thread of the wave, so it can be read wherever a vector register can.  A pair of scalar registers that
+holds a lane mask (the result of a comparison, a saved execution mask) is stored as a predicate: each thread holds its
+own bit, which may depend on data.  The mask is stored under the key of the pair (`lane_mask_key`) and replaces both
+registers.  It is converted back to two words when one of its registers is read as a number or written alone.
 """
 
 from __future__ import annotations
@@ -17,106 +17,109 @@ from bitwise_core.assembly.module import Register, Vector
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison
 
 WAVE = 64
 
-EVERYONE: Array = np.ones((1, 1), dtype=bool)
-NOBODY: Array = np.zeros((1, 1), dtype=bool)
-"""The sets of all lanes and of none; the execution mask is EVERYONE itself where all lanes run."""
+ALL_LANES: Array = np.ones((1, 1), dtype=bool)
+NO_LANES: Array = np.zeros((1, 1), dtype=bool)
+"""The lane masks with all lanes and with none.  The execution mask is the object ALL_LANES where all lanes run."""
 
 EXEC, SCC = "exec", "scc"
-"""The execution mask, always a set of lanes, and the scalar condition code, a predicate that a wave's lanes share."""
+"""The execution mask, always stored as a lane mask, and the scalar condition code, a predicate uniform in a wave."""
+
+_MASK = " mask"
 
 
-def set_key(name: str) -> str | None:
-    """The key under which the pair of a scalar register is kept as a set of lanes; None for other registers."""
+def lane_mask_key(name: str) -> str | None:
+    """The key under which the pair of a scalar register is stored as a lane mask; None for other registers."""
     if name[0] == "s" and name[1:].isdigit():
-        return f"s{int(name[1:]) & ~1} set"
+        return f"s{int(name[1:]) & ~1}{_MASK}"
     if name in ("vcc_lo", "vcc_hi"):
-        return "vcc set"
+        return f"vcc{_MASK}"
     return None
 
 
 def storage(name: str) -> str:
-    """The key of what a register is kept in: pairs of scalar registers are kept together."""
+    """The storage key of a register; the two registers of a scalar pair share one key."""
     if name.startswith("exec"):
         return EXEC
-    return SCC if name == "src_scc" else set_key(name) or name
+    return SCC if name == "src_scc" else lane_mask_key(name) or name
 
 
-def halves(operand: Vector) -> tuple[str, str]:
-    """The names of the two registers of a pair.  Raises Unsupported where it is none, or does not begin evenly."""
+def pair_names(operand: Vector) -> tuple[str, str]:
+    """The names of the two registers of a scalar pair.  Raises Unsupported unless it is an aligned pair."""
     names = [each.name for each in operand.items if isinstance(each, Register)]
     if len(names) != 2 or (names[0][0] == "s" and names[0][1:].isdigit() and int(names[0][1:]) % 2):
-        raise Unsupported(f"the registers {' and '.join(names)} are no pair")
+        raise Unsupported(f"the registers {' and '.join(names)} are not an aligned pair")
     return names[0], names[1]
 
 
 def per_wave(value: Array, threads: int) -> Array:
-    """Values of lanes by wave: shape (blocks or 1, waves, 64)."""
+    """Lane values grouped by wave, shape (blocks or 1, waves, 64)."""
     return np.broadcast_to(value, (value.shape[0], threads)).reshape(value.shape[0], -1, WAVE)
 
 
-def of_wave(per: Array) -> Array:
-    """One value for each wave, shape (blocks, waves), as every lane of it has it; one lane where all waves agree."""
-    if per.shape[1] == 1 or (per == per[:, :1]).all():
-        return per[:, :1]
-    return np.repeat(per, WAVE, axis=1)
+def broadcast_per_wave(values: Array) -> Array:
+    """Broadcast one value per wave, shape (blocks, waves), to all lanes; one column where all waves agree."""
+    if values.shape[1] == 1 or (values == values[:, :1]).all():
+        return values[:, :1]
+    return np.repeat(values, WAVE, axis=1)
 
 
 def ballot(lanes: Array, threads: int) -> Array:
-    """A set of lanes as numbers of 64 bits."""
+    """A known lane mask as one 64-bit number per wave."""
     if lanes.shape[1] == 1:
         return np.where(lanes, ~np.uint64(0), np.uint64(0))
     packed = np.packbits(per_wave(lanes, threads), axis=2, bitorder="little")
-    return of_wave(np.ascontiguousarray(packed).view(np.uint64)[:, :, 0])
+    return broadcast_per_wave(np.ascontiguousarray(packed).view(np.uint64)[:, :, 0])
 
 
-def bits_of_lanes(number: Array, threads: int) -> Array:
-    """A number of 64 bits as the set of lanes whose bits are set."""
+def lanes_of_bits(number: Array, threads: int) -> Array:
+    """A 64-bit number as the lane mask of its set bits."""
     if number.size == 1:
         only = int(number.flat[0])
         if only == 0:
-            return NOBODY
+            return NO_LANES
         if only == (1 << 64) - 1:
-            return EVERYONE
+            return ALL_LANES
     lane = (np.arange(threads, dtype=np.uint64) & np.uint64(WAVE - 1))[None]
     found: Array = (number >> lane & np.uint64(1)).astype(bool)
     return found
 
 
 def lowest_lane(lanes: Array, threads: int) -> Array:
-    """The first lane of each wave's set, as the number of its thread, given to all lanes; the wave's first if empty."""
+    """The thread index of each wave's lowest set lane, in all its lanes; its first thread if no lane is set."""
     first = np.argmax(per_wave(lanes, threads), axis=2)
     thread = first + WAVE * np.arange(first.shape[1])
     return np.repeat(thread, WAVE, axis=1)
 
 
-def dissolve(machine: Machine, key: str) -> None:
-    """Turns a set of lanes back into two numbers; what depends on data is lost."""
+def split_lane_mask(machine: Machine, key: str) -> None:
+    """Convert a stored lane mask back to two words; they are undefined where the mask depends on data."""
     lanes = machine.registers.pop(key)
-    low, high = ("vcc_lo", "vcc_hi") if key == "vcc set" else (key[:-4], f"s{int(key[1:-4]) + 1}")
+    low = key.removesuffix(_MASK)
+    low, high = ("vcc_lo", "vcc_hi") if low == "vcc" else (low, f"s{int(low[1:]) + 1}")
     known = np.ones((1, 1), dtype=bool)
     if isinstance(lanes, L.SymbolicVector):
         every = np.broadcast_to(L.constant_mask(lanes), lanes.words.shape[1:])
-        known = of_wave(np.all(per_wave(every, machine.threads), axis=2))
+        known = broadcast_per_wave(np.all(per_wave(every, machine.threads), axis=2))
         lanes = L.constants_of(lanes)
     if not isinstance(lanes, np.ndarray) or not known.any():
-        machine.registers[low] = machine.registers[high] = poison(32, "a set of lanes as a number")
+        machine.registers[low] = machine.registers[high] = poison(32, "a lane mask as a number")
         return
     number = ballot(lanes, machine.threads)
     for name, shift in ((low, 0), (high, 32)):
         word: Value = (number >> np.uint64(shift)).astype(np.uint32)
-        if not known.all():  # in other waves it depends on data, or nothing wrote it
-            word = blend_values(known, word, poison(32, "a set of lanes as a number"))
+        if not known.all():  # in the other waves it depends on data or was never written
+            word = blend_values(known, word, poison(32, "a lane mask as a number"))
         machine.registers[name] = word
 
 
-def forget(machine: Machine, names: Iterable[str]) -> None:
-    """Makes scalar registers undefined in the active waves."""
+def make_undefined(machine: Machine, names: Iterable[str]) -> None:
+    """Make scalar registers undefined in the active waves."""
     for name in names:
         if name == SCC:
             write_scc(machine, poison(1))
@@ -125,12 +128,12 @@ def forget(machine: Machine, names: Iterable[str]) -> None:
 
 
 def read_word(machine: Machine, name: str) -> Value:
-    """The 32 bits of a register.  Raises Unsupported for a set of lanes that depends on data."""
-    key = set_key(name)
+    """Read the 32 bits of a register.  Raises Unsupported for a lane mask that depends on data."""
+    key = lane_mask_key(name)
     if key is not None and key in machine.registers:
         known = machine.known(machine.registers[key])
         if known is None:
-            raise Unsupported("a set of lanes that depends on data is read as a number")
+            raise Unsupported("a lane mask that depends on data is read as a number")
         number = ballot(known, machine.threads)
         high = name == "vcc_hi" or (name[0] == "s" and int(name[1:]) % 2)
         return (number >> np.uint64(32) if high else number).astype(np.uint32)
@@ -147,7 +150,7 @@ def read_word(machine: Machine, name: str) -> Value:
 
 
 def in_active_lanes(machine: Machine, value: Value, mask: Array) -> Value:
-    """A value as one number where all lanes that run hold the same known one; those that do not hold anything."""
+    """The value as one number if all active lanes hold the same known number; inactive lanes are not considered."""
     if L.lazy_integers(value) is not None or (isinstance(value, np.ndarray) and value.size == 1):
         return value
     known = machine.known(value)
@@ -159,99 +162,89 @@ def in_active_lanes(machine: Machine, value: Value, mask: Array) -> Value:
 
 
 def write_word(machine: Machine, name: str, value: Value) -> None:
-    """Writes 32 bits in the active lanes."""
-    key = set_key(name)
+    """Write 32 bits in the active lanes."""
+    key = lane_mask_key(name)
     if key is not None and key in machine.registers:
-        dissolve(machine, key)
+        split_lane_mask(machine, key)
     if machine.mask is not None:
         old = machine.registers.get(name)
         value = L.as_array_if_constant(blend_values(machine.mask, value, poison(32) if old is None else old))
     machine.put(name, value)
 
 
-def read_set(machine: Machine, operand: Vector) -> Value:
-    """A pair of scalar registers as a set of lanes.  Raises Unsupported where its numbers depend on data."""
-    low, high = halves(operand)
+def read_lane_mask(machine: Machine, operand: Vector) -> Value:
+    """Read a pair of scalar registers as a lane mask.  Raises Unsupported where its words depend on data."""
+    low, high = pair_names(operand)
     if low == "exec_lo":
         return machine.registers[EXEC]
-    key = set_key(low)
+    key = lane_mask_key(low)
     if key is None:
-        raise Unsupported(f"the register {low} holds no set of lanes")
+        raise Unsupported(f"the register {low} cannot hold a lane mask")
     found = machine.registers.get(key)
     if found is not None:
         return found
     number = concat([read_word(machine, low), read_word(machine, high)])
     known = machine.known(number)
     if known is None:
-        raise Unsupported("a number that depends on data is read as a set of lanes")
-    return bits_of_lanes(known, machine.threads)
+        raise Unsupported("a number that depends on data is read as a lane mask")
+    return lanes_of_bits(known, machine.threads)
 
 
-def write_set(machine: Machine, operand: Vector, value: Value) -> None:
-    """Writes a pair of scalar registers as a set of lanes, in the active waves."""
-    low, high = halves(operand)
+def write_lane_mask(machine: Machine, operand: Vector, value: Value) -> None:
+    """Write a pair of scalar registers as a lane mask, in the active waves."""
+    low, high = pair_names(operand)
     if low == "exec_lo":
         write_exec(machine, value)
         return
-    key = set_key(low)
+    key = lane_mask_key(low)
     if key is None:
-        raise Unsupported(f"the register {low} takes no set of lanes")
+        raise Unsupported(f"the register {low} cannot hold a lane mask")
     if machine.mask is not None:
         old = machine.registers.get(key)
         if old is None:
-            old = _old_set(machine, low, high)
+            old = _previous_lane_mask(machine, low, high)
         value = blend_values(machine.mask, value, old)
     machine.registers[key] = value
 
 
-def _old_set(machine: Machine, low: str, high: str) -> Value:
-    """What a pair holds as a set: other waves may have left numbers there, which they read again."""
+def _previous_lane_mask(machine: Machine, low: str, high: str) -> Value:
+    """The words of a pair as a lane mask.  Inactive waves may have written numbers to the pair and read them later."""
     words = machine.registers.get(low), machine.registers.get(high)
     if words[0] is None or words[1] is None:
         return poison(1)
     number = concat([words[0], words[1]])
     if isinstance(number, np.ndarray):
-        return bits_of_lanes(number, machine.threads)
+        return lanes_of_bits(number, machine.threads)
     if L.lazy_integers(number) is not None:
         return poison(1)
     found = as_symbolic_vector(number)
     where = np.broadcast_to(np.asarray(L.constant_mask(found)), found.words.shape[1:])
     return (
-        blend_values(where, bits_of_lanes(L.constants_of(found), machine.threads), poison(1))
+        blend_values(where, lanes_of_bits(L.constants_of(found), machine.threads), poison(1))
         if where.any()
         else poison(1)
     )
 
 
 def write_exec(machine: Machine, value: Value) -> None:
-    """Sets the execution mask of the active waves."""
+    """Write the execution mask of the active waves."""
     if machine.mask is not None:
         value = blend_values(machine.mask, value, machine.registers[EXEC])
     if isinstance(value, np.ndarray) and value.all():
-        value = EVERYONE
+        value = ALL_LANES
     machine.registers[EXEC] = value
 
 
 def write_scc(machine: Machine, value: Value) -> None:
-    """Sets the scalar condition code of the active waves."""
+    """Write the scalar condition code of the active waves."""
     if machine.mask is not None:
         old = machine.registers.get(SCC)
         value = blend_values(machine.mask, value, poison(1) if old is None else old)
     machine.registers[SCC] = value
 
 
-def agreed(value: Value, threads: int) -> Value:
-    """A scalar result with one lane where all waves hold the same known number."""
+def uniform_if_equal(value: Value, threads: int) -> Value:
+    """A scalar result as a single column where all waves hold the same known number."""
     if isinstance(value, np.ndarray) and value.shape[1] > 1 and (value == value[:, :1]).all():
         return value[:, :1]
     return value
-
-
-def word(value: Value, index: int) -> Value:
-    """The 32-bit word of that number."""
-    return extract(value, 32 * index, 32)
-
-
-def width_of(value: Value) -> int:
-    """The width in bits."""
-    return L.width(value)

@@ -1,4 +1,4 @@
-/* A driver for tests: memory of the host, and launches that a function of the test carries out. */
+/* A driver for tests: device memory is host memory, and a launch calls a function of the test. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static const char *architecture = "gfx942:sramecc+:xnack-";
 static int devices = 1, failing_calls, arch_offset;
 static int64_t live;
 static const char *loaded;
-static char asked[256];
+static char function_name[256];
 
 void test_setup(launch_function function, const char *arch, int count, int offset) {
     on_launch = function; architecture = strdup(arch); devices = count; arch_offset = offset; live = 0; failing_calls = 0;
@@ -33,8 +33,8 @@ int hipMemcpy(void *to, const void *from, size_t size, int kind) { memcpy(to, fr
 int hipModuleLoadData(void **module, const void *image) { loaded = image; *module = &loaded; live++; return 0; }
 int hipModuleUnload(void *module) { live--; return 0; }
 int hipModuleGetFunction(void **function, void *module, const char *name) {
-    if (strlen(name) >= sizeof asked || failing_calls == 500) return 500;
-    strcpy(asked, name); *function = asked; return 0;
+    if (strlen(name) >= sizeof function_name || failing_calls == 500) return 500;
+    strcpy(function_name, name); *function = function_name; return 0;
 }
 int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared, void *stream, void **parameters, void **extra) {

@@ -1,7 +1,7 @@
-"""A process of its own for the launcher and the real hip-python on a driver built for tests: `session.py FOLDER`.
+"""Runs the launcher with the real hip-python on a driver built for tests: `session.py FOLDER`.
 
-The driver's launches are carried out here, by the descriptor's evaluation, on the memory that the launcher allocated.
-Prints what was seen as JSON.
+A separate process, in which hip-python loads this driver.  A launch calls back into this module, which evaluates the
+descriptor on the memory that the launcher allocated.  Prints what it observed as JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Parameters(ctypes.Structure):
 
 
 def build(folder: Path) -> ctypes.CDLL:
-    """The driver, where hip-python finds it."""
+    """Compile the driver to the path where hip-python loads it."""
     library = folder / "lib" / "libamdhip64.so"
     library.parent.mkdir()
     source = Path(__file__).parent / "libamdhip64.c"
@@ -48,55 +48,55 @@ def build(folder: Path) -> ctypes.CDLL:
     return found
 
 
-def place_of_architecture() -> int:
-    """Where the architecture's name stands in hip-python's record of a device's properties."""
+def architecture_offset() -> int:
+    """The byte offset of the architecture's name in hip-python's record of device properties."""
     from hip import hip
 
     record = hip.hipDeviceProp_t.allocate(1)
     base, size = record.as_c_void_p().value, record.c_sizeof()
-    for place in range(size - 7):
+    for offset in range(size - 7):
         ctypes.memset(base, 0, size)
-        ctypes.memmove(base + place, b"gfx942", 7)
+        ctypes.memmove(base + offset, b"gfx942", 7)
         if record.gcnArchName in (b"gfx942", "gfx942"):
-            return place
-    raise AssertionError("gcnArchName is nowhere")
+            return offset
+    raise AssertionError("no offset of gcnArchName was found")
 
 
 def array(address: int, dtype: str, shape: tuple[int, int]) -> np.ndarray:
-    """The memory behind an address."""
+    """The memory at an address as an array."""
     width = storage(FLOAT_FORMATS[dtype].bits)
     size = shape[0] * shape[1] * np.dtype(width).itemsize
     return np.frombuffer((ctypes.c_char * size).from_address(address), width).reshape(shape)
 
 
 def main() -> None:
-    """Runs the products given on standard input, one descriptor a line with the rows and columns before it."""
+    """Run the products on standard input: one per line, the rows, the columns and the descriptor."""
     driver = build(Path(sys.argv[1]))
-    place = place_of_architecture()
-    seen: dict[str, list[object]] = {"launches": [], "equal": [], "missing": [], "errors": []}
-    asked: list[GEMMDesc] = []
+    offset = architecture_offset()
+    observed: dict[str, list[object]] = {"launches": [], "equal": [], "missing": [], "errors": []}
+    descriptors: list[GEMMDesc] = []
 
     def launch(code: int, name: bytes, shape: list[int], arguments: int, size: int) -> None:
         given = _Parameters.from_address(arguments)
-        desc = asked[-1]
+        desc = descriptors[-1]
         a = array(given.a, desc.left_dtype, (given.m, given.k))
         b = array(given.b, desc.right_dtype, (given.k, given.n))
         array(given.c, desc.output_dtype, (given.m, given.n))[:] = evaluate(desc, a, b, hardware=HARDWARE)
         scratch = given.first_scratch, given.second_scratch
         elf = ctypes.string_at(code, 4) == b"\x7fELF"
-        seen["launches"].append([name.decode(), shape[:7], size, given.used, scratch, elf])
+        observed["launches"].append([name.decode(), shape[:7], size, given.used, scratch, elf])
 
-    kept = LAUNCH(launch)
+    callback = LAUNCH(launch)
     for architecture, count in ((b"gfx942:sramecc+:xnack-", 1), (b"gfx90a", 1), (b"gfx942", 0)):
-        driver.test_setup(kept, architecture, count, place)
-        seen["missing"].append(Products().missing())
-    driver.test_setup(kept, b"gfx942", 1, place)
+        driver.test_setup(callback, architecture, count, offset)
+        observed["missing"].append(Products().missing())
+    driver.test_setup(callback, b"gfx942", 1, offset)
     generator = np.random.default_rng(5)
     for line in sys.stdin.read().splitlines():
         m, n, text = line.split(" ", 2)
         desc = read(text)
         assert isinstance(desc, GEMMDesc)
-        asked.append(desc)
+        descriptors.append(desc)
         a, b = (
             generator.integers(0, 1 << FLOAT_FORMATS[dtype].bits, shape, dtype=np.uint64).astype(
                 storage(FLOAT_FORMATS[dtype].bits)
@@ -104,14 +104,14 @@ def main() -> None:
             for dtype, shape in ((desc.left_dtype, (int(m), desc.k)), (desc.right_dtype, (desc.k, int(n))))
         )
         out = Products().launch(desc, a, b)
-        seen["equal"].append(bool(out.tobytes() == evaluate(desc, a, b, hardware=HARDWARE).tobytes()))
+        observed["equal"].append(bool(out.tobytes() == evaluate(desc, a, b, hardware=HARDWARE).tobytes()))
     for failure in (2, 500):
         driver.test_fail(failure)
         try:
             Products().launch(desc, a, b)
         except device.DeviceError as error:
-            seen["errors"].append(str(error))
-    print(json.dumps({**seen, "live": driver.test_live()}))
+            observed["errors"].append(str(error))
+    print(json.dumps({**observed, "live": driver.test_live()}))
 
 
 if __name__ == "__main__":

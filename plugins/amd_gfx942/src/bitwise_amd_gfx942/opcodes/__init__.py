@@ -1,1 +1,1 @@
-"""What the instructions of gfx942 do, by kind; each module fills one table."""
+"""Semantics of gfx942 instructions by group; each module of a group fills one opcode table."""

@@ -1,7 +1,8 @@
 """Atomic operations on global memory: contributions whose order is not determined.
 
-Source: AMD Instinct MI300 ISA, "Flat memory instructions" and "Vector memory buffer instructions".
-What the memory side of a sum does with subnormal numbers is not documented: such a sum is an operation of its own.
+Source: AMD Instinct MI300 ISA, "Flat memory instructions" and "Vector memory buffer instructions".  The treatment of
+subnormal numbers by floating-point additions in memory is not documented for fp32, fp16 and bf16, so these additions
+are named operations.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.bases import buffers_of
-from bitwise_amd_gfx942.opcodes.buffers import Place, place_reader, within
-from bitwise_amd_gfx942.opcodes.flat import address_reader, plus, unsigned
+from bitwise_amd_gfx942.opcodes.buffers import BufferAccess, access_reader, lanes_in_bounds
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.flat import add_address, address_reader, zero_extend
 from bitwise_amd_gfx942.opcodes.forms import Table, form
-from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
-from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_amd_gfx942.own_operations import ARCHITECTURE
+from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
+from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
+from bitwise_amd_gfx942.opcodes.pointer_provenance import buffers_of
+from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -53,16 +54,16 @@ _KINDS: Mapping[str, tuple[Operation, int]] = {
     "pk_add_f16": (operation(f"add.rn.atomic.fp16@{ARCHITECTURE}"), 2),
     "pk_add_bf16": (operation(f"add.rn.atomic.bf16@{ARCHITECTURE}"), 2),
 }  # fmt: skip
-"""By the end of the mnemonic: the operation, how many elements side by side."""
+"""By the end of the mnemonic: the operation, and the number of packed elements."""
 
 _NAME = re.compile(r"(global|flat|buffer)_atomic_(\w+)")
 
-_WHOLE = (1 << 31) - (1 << 13)
-"""Fewer bytes than this are a bound of the kernel's own: more than a buffer of 2**31 bytes less a constant offset."""
+_UNBOUNDED = (1 << 31) - (1 << 13)
+"""2**31 bytes less the largest constant offset: a smaller bound is one that the kernel computes for masking."""
 
 
 def _atomic_info(instruction: Instruction) -> InstructionInfo:
-    """With sc0 the value found is returned: in the first operand, which for a buffer holds the value added as well."""
+    """The declaration of an atomic operation: sc0 returns the old value, which buffer forms write to the source."""
     found = form(instruction.opcode)
     if "sc0" not in found.modifiers:
         return NO_DESTINATION.info(instruction, Effect.STORE)
@@ -70,13 +71,13 @@ def _atomic_info(instruction: Instruction) -> InstructionInfo:
     return operands.info(instruction, Effect.LOAD | Effect.STORE)
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"{space}_atomic_{kind}" for space in ("global", "flat", "buffer") for kind in _KINDS),
     operands=_atomic_info,
 )
 def atomic(instruction: Instruction, context: Context) -> Step:
-    """Each active lane contributes; with sc0 it is given the value it found, which depends on the order of threads."""
+    """An atomic operation by each active lane; with sc0 it returns the old value, which depends on thread order."""
     found = _NAME.fullmatch(form(instruction.opcode).name)
     assert found is not None
     meaning, count = _KINDS[found[2]]
@@ -88,7 +89,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     operands = instruction.operands
     line = instruction.line
     if found[1] == "buffer":
-        return _to_buffer(instruction, meaning, count, returns)
+        return _buffer_atomic(instruction, meaning, count, returns)
     target: Operand | None = None
     if returns:
         target, *rest = operands
@@ -97,12 +98,12 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if len(rest) not in (2, 3) or (found[1] == "global") != (len(rest) == 3):
         raise UnknownInstruction(instruction, "does not take these operands")
     base = rest[2] if len(rest) == 3 else None
-    where = address_reader(instruction, rest[0], base)
+    read_address = address_reader(instruction, rest[0], base)
     value_of = reader(rest[1], f"b{max(32, bits * count)}", instruction)
-    finish = _returning(target, bits * count, instruction)
+    finish = _old_value_writer(target, bits * count, instruction)
 
     def step(machine: Machine) -> None:
-        address, value = where(machine), value_of(machine)
+        address, value = read_address(machine), value_of(machine)
         known = machine.known(address)
         if known is None or machine.condition is not None:
             _contribute(machine, meaning, address, value, count, line, buffers_of(machine, address))
@@ -113,26 +114,26 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-_EXCHANGES = ("swap", "cmpswap", "inc", "dec")
+_UNORDERED = ("swap", "cmpswap", "inc", "dec")
 
 
 @TABLE.opcode(
     *(
         f"{space}_atomic_{kind}{wide}"
         for space in ("global", "flat", "buffer")
-        for kind in _EXCHANGES
+        for kind in _UNORDERED
         for wide in ("", "_x2")
     ),
     operands=_atomic_info,
 )
-def exchange(instruction: Instruction, context: Context) -> Step:
-    """What such an operation leaves depends on the order of threads, whatever the values."""
-    raise UnknownInstruction(instruction, "puts a value in the place of another, in an order that is not determined")
+def unordered_atomic(instruction: Instruction, context: Context) -> Step:
+    """Exchanges and counters, whose result always depends on the order of threads.  Raises UnknownInstruction."""
+    raise UnknownInstruction(instruction, "puts a value in the access of another, in an order that is not determined")
 
 
 def _shared_atomic_info(instruction: Instruction) -> InstructionInfo:
     operands = DESTINATION_FIRST if "_rtn_" in instruction.opcode else NO_DESTINATION
-    return implicit(operands, Effect.LOAD | Effect.STORE, reads=EXECUTION_MASK)(instruction)
+    return with_implicit(operands, Effect.LOAD | Effect.STORE, reads=EXECUTION_MASK)(instruction)
 
 
 @TABLE.opcode(
@@ -141,39 +142,39 @@ def _shared_atomic_info(instruction: Instruction) -> InstructionInfo:
     *(f"ds_{verb}_rtn_b{bits}" for verb in ("wrxchg", "cmpst") for bits in (32, 64)), operands=_shared_atomic_info
 )  # fmt: skip
 def in_shared_memory(instruction: Instruction, context: Context) -> Step:
-    """Lanes of several waves meet in one place of shared memory."""
+    """Atomic operations on shared memory, which are not modelled.  Raises UnknownInstruction."""
     raise UnknownInstruction(instruction, "is an atomic operation on shared memory, which is not modelled")
 
 
-def _to_buffer(instruction: Instruction, meaning: Operation, count: int, returns: bool) -> Step:
+def _buffer_atomic(instruction: Instruction, meaning: Operation, count: int, returns: bool) -> Step:
     bits = meaning.bits
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "does not take these operands")
     source = instruction.operands[0]
     value_of = reader(source, f"b{max(32, bits * count)}", instruction)
-    find = place_reader(instruction, instruction.operands[1:])
-    finish = _returning(source if returns else None, bits * count, instruction)
+    find = access_reader(instruction, instruction.operands[1:])
+    finish = _old_value_writer(source if returns else None, bits * count, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place, value = find(machine), value_of(machine)
+        access, value = find(machine), value_of(machine)
         outer = machine.mask, machine.condition
-        if place.condition is not None:
-            machine.condition = conjunction(machine.domain, machine.condition, place.condition)
+        if access.condition is not None:
+            machine.condition = conjunction(machine.domain, machine.condition, access.condition)
         try:
-            known = machine.known(place.offset)
+            known = machine.known(access.offset)
             if known is not None:
-                inside = within(machine, place, bits * count, line)
+                inside = lanes_in_bounds(machine, access, bits * count, line)
                 machine.mask = inside if machine.mask is None else machine.mask & inside
             if known is None:
-                machine.mask = _not_beyond(machine, place)
-            if known is None and (place.bound < _WHOLE).any():
+                machine.mask = _mask_in_bounds(machine, access)
+            if known is None and (access.bound < _UNBOUNDED).any():
                 raise Unsupported("an atomic operation at an offset that depends on data may lie out of bounds", line)
             if known is None or machine.condition is not None:
-                address = plus(machine, place.base, unsigned(place.offset))
-                _contribute(machine, meaning, address, value, count, line, _buffers(place))
+                address = add_address(machine, access.base, zero_extend(access.offset))
+                _contribute(machine, meaning, address, value, count, line, _buffers(access))
             elif machine.mask is None or machine.mask.any():
-                _add(machine, meaning, place.base + known.astype(np.uint64), value, count, line)
+                _add(machine, meaning, access.base + known.astype(np.uint64), value, count, line)
         finally:
             machine.mask, machine.condition = outer
         finish(machine)
@@ -181,26 +182,26 @@ def _to_buffer(instruction: Instruction, meaning: Operation, count: int, returns
     return step
 
 
-def _not_beyond(machine: Machine, place: Place) -> Array | None:
-    """The active lanes, less those at a known offset out of bounds: compilers put lanes that shall not act there."""
-    offset = place.offset
+def _mask_in_bounds(machine: Machine, access: BufferAccess) -> Array | None:
+    """The active lanes, less those at a known offset out of bounds, by which compilers mask lanes off."""
+    offset = access.offset
     if not isinstance(offset, SymbolicVector):
         return machine.mask
     known = constant_mask(offset)
     if known is False:
         return machine.mask
-    inside: Array = np.logical_not(known & (offset.words[0] >= place.bound.astype(np.uint64)))
+    inside: Array = np.logical_not(known & (offset.words[0] >= access.bound.astype(np.uint64)))
     if inside.all():
         return machine.mask
     return inside if machine.mask is None else machine.mask & inside
 
 
-def _buffers(place: Place) -> list[int]:
-    return sorted({int(each) >> POINTER_SHIFT for each in place.base.flat})
+def _buffers(access: BufferAccess) -> list[int]:
+    return sorted({int(each) >> POINTER_SHIFT for each in access.base.flat})
 
 
-def _returning(target: Operand | None, bits: int, instruction: Instruction) -> Callable[[Machine], None]:
-    """What becomes of the register that is given the old value."""
+def _old_value_writer(target: Operand | None, bits: int, instruction: Instruction) -> Callable[[Machine], None]:
+    """The step that writes the old value, which is not determined, to the target, if there is one."""
     if target is None:
         return lambda machine: None
     write = writer(target, max(32, bits), instruction)
@@ -212,16 +213,16 @@ def _returning(target: Operand | None, bits: int, instruction: Instruction) -> C
     return finish
 
 
-def _parts(value: Value, bits: int, count: int) -> Sequence[Value]:
+def _elements(value: Value, bits: int, count: int) -> Sequence[Value]:
     return [extract(value, bits * each, bits) for each in range(count)] if count > 1 else [value]
 
 
 def _add(machine: Machine, meaning: Operation, address: Array, value: Value, count: int, line: int) -> None:
     in_a_buffer(machine, address, line)
     bits = meaning.bits
-    for index, part in enumerate(_parts(value, bits, count)):
-        place = address + np.uint64(index * bits // 8) if index else address
-        machine.memory.atomic(meaning, place, part, machine.mask, machine.thread, machine.epoch, line)
+    for index, part in enumerate(_elements(value, bits, count)):
+        element_address = address + np.uint64(index * bits // 8) if index else address
+        machine.memory.atomic(meaning, element_address, part, machine.mask, machine.thread, machine.epoch, line)
 
 
 def _contribute(
@@ -234,7 +235,7 @@ def _contribute(
     buffers: list[int] | None,
 ) -> None:
     shape = (machine.blocks, machine.threads)
-    parts: list[Value] = [address, *_parts(value, meaning.bits, count)]
+    parts: list[Value] = [address, *_elements(value, meaning.bits, count)]
     if machine.condition is not None:
         parts.append(as_symbolic_vector(machine.condition))
     machine.memory.contribute(meaning, parts, machine.mask, shape, line, buffers)

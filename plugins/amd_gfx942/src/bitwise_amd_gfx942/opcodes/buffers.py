@@ -1,7 +1,7 @@
-"""buffer_ loads and stores through a resource descriptor of four scalar registers, with its bounds.
+"""buffer_ loads and stores through a resource descriptor of four scalar registers, with range checking.
 
 Source: AMD Instinct MI300 ISA, "Vector memory buffer instructions": the descriptor's fields, raw buffers, and range
-checking.  Beyond the bounds a load gives 0 and a store does nothing.
+checking.  Out of bounds a load returns 0 and a store does nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
-from bitwise_amd_gfx942.opcodes.bases import base_of
-from bitwise_amd_gfx942.opcodes.flat import CACHE, LOADS, STORES, plus, unsigned, wide_reader
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
-from bitwise_amd_gfx942.opcodes.selections import without_choice
-from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.flat import CACHE, LOADS, STORES, add_address, tuple_reader, zero_extend
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, immediate_offset
+from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth, load_words, store_words
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.pointer_provenance import provenance_of
+from bitwise_amd_gfx942.opcodes.select_provenance import split_out_of_bounds
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -33,164 +33,165 @@ from bitwise_core.numerics import operation
 TABLE = Table()
 
 _RAW = 0x27000
-"""The last word of a raw buffer's descriptor: data of 32 bits, no thread added to an index.
+"""The last word of a raw buffer's descriptor: 32-bit data, no thread index added.
 
-Source: AMD Instinct MI300 ISA, "Buffer resource descriptor"; LLVM and Triton write no other one for this machine.
+Source: AMD Instinct MI300 ISA, "Buffer resource descriptor"; LLVM and Triton write no other value for this machine.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an access goes: the known base (64 bits), the offset of each lane, how many bytes the buffer has for it.
+class BufferAccess:
+    """The address of an access: the known base (64 bits), each lane's offset (32 bits), the buffer's size in bytes.
 
-    `condition` says in which lanes the access happens where that depends on data, beside the bounds.
+    `condition` is a predicate that depends on data, of the lanes in which the access happens if it is in bounds.
     """
 
     base: Array
     offset: Value
     bound: Array
     condition: Value | None
-    moved: tuple[Value, int] | None = None
-    """An offset that depends on data as a sum of two: it may wrap, and the bound is held against the parts."""
-    start: Value | None = None
-    """The base where that depends on data; `base` is then a pointer to its buffer."""
+    offset_terms: tuple[Value, int] | None = None
+    """An offset that depends on data as its two summands: the sum may wrap, so both are compared with the bound."""
+    data_base: Value | None = None
+    """The base where it depends on data; `base` is then a pointer to its buffer."""
 
 
-def place_reader(
+def access_reader(
     instruction: Instruction, operands: tuple[Operand, ...], *, by_data: bool = False
-) -> Callable[[Machine], Place]:
-    """A function of the machine that gives the Place of an access; `by_data`: its base may depend on data.
+) -> Callable[[Machine], BufferAccess]:
+    """The function of the machine that returns the address of an access.
 
-    Raises UnknownInstruction.
+    `by_data`: the base may depend on data.  Raises UnknownInstruction.
     """
     found = check_modifiers(instruction, "offen", "offset", *CACHE)
     modifiers = found.modifiers
     varying, resource, scalar = operands
     if not isinstance(resource, Vector) or len(resource.items) != 4:
         raise UnknownInstruction(instruction, "takes a resource of four scalar registers")
-    words = wide_reader(resource, instruction)
-    offset = offset_of(instruction, found, 12)
-    more = None
+    words = tuple_reader(resource, instruction)
+    offset = immediate_offset(instruction, found, 12)
+    read_varying = None
     if "offen" in modifiers:
-        more = reader(varying, "b32", instruction)
+        read_varying = reader(varying, "b32", instruction)
     elif varying != Symbol("off"):
-        raise UnknownInstruction(instruction, "has a register and does not say what for")
-    added = None
+        raise UnknownInstruction(instruction, "has an offset register without the modifier offen")
+    read_scalar = None
     if scalar != Immediate(0):
-        added = reader(scalar, "b32", instruction)
+        read_scalar = reader(scalar, "b32", instruction)
     line = instruction.line
 
-    def read(machine: Machine) -> Place:
+    def read(machine: Machine) -> BufferAccess:
         descriptor = words(machine)
         low, high = machine.known(extract(descriptor, 0, 64)), machine.known(extract(descriptor, 64, 64))
-        begins = None
-        if low is None and by_data and added is None:
-            begins, low = _by_data(machine, extract(descriptor, 0, 64))
+        data_base = None
+        if low is None and by_data and read_scalar is None:
+            data_base, low = _data_dependent_base(machine, extract(descriptor, 0, 64))
         if low is None or high is None:
             raise Unsupported("a buffer's descriptor depends on data", line)
-        if _somewhere(machine, (low >> np.uint64(48)) != 0):
+        if _in_any_active_lane(machine, (low >> np.uint64(48)) != 0):
             raise Unsupported("a buffer's descriptor has a stride or swizzles, which is not modelled", line)
-        if _somewhere(machine, (high >> np.uint64(32)) != _RAW):
+        if _in_any_active_lane(machine, (high >> np.uint64(32)) != _RAW):
             raise Unsupported("a buffer's descriptor is not of the raw kind that compilers make", line)
         base, bound = low, high.astype(np.uint32)
-        start = None if added is None else machine.known(added(machine))
+        start = None if read_scalar is None else machine.known(read_scalar(machine))
         if start is not None:
-            if _somewhere(machine, start > bound):
+            if _in_any_active_lane(machine, start > bound):
                 raise Unsupported("a buffer's scalar offset lies outside of it", line)
             base, bound = base + start.astype(np.uint64), bound - start
-        elif added is not None:
+        elif read_scalar is not None:
             raise Unsupported("a buffer's scalar offset depends on data", line)
         value: Value = literal(offset, 32)
         condition = None
-        if more is not None:
-            value = more(machine)
+        if read_varying is not None:
+            value = read_varying(machine)
             if machine.known(value) is None:
-                value, condition = without_choice(machine, value, bound)
+                value, condition = split_out_of_bounds(machine, value, bound)
             if offset:
-                moved = None if machine.known(value) is not None else (value, offset)
-                return Place(base, _beyond(machine, value, offset, line), bound, condition, moved, begins)
-        return Place(base, value, bound, condition, start=begins)
+                terms = None if machine.known(value) is not None else (value, offset)
+                return BufferAccess(base, _add_offset(machine, value, offset), bound, condition, terms, data_base)
+        return BufferAccess(base, value, bound, condition, data_base=data_base)
 
     return read
 
 
-def _by_data(machine: Machine, word: Value) -> tuple[Value | None, Array | None]:
-    """A base that depends on data, with its upper 16 bits, and a pointer to the buffer it was made from.
+def _data_dependent_base(machine: Machine, word: Value) -> tuple[Value | None, Array | None]:
+    """A base that depends on data, its upper 16 bits restored, and a pointer to the buffer that it points into.
 
-    Compilers clear these bits, which no address has that lies in a buffer; a descriptor keeps other things there.
+    Compilers clear these bits, since the descriptor has other fields there; they are 0 in every address in a buffer.
+    (None, None) where the buffer is unknown.
     """
     upper = machine.known(extract(word, 48, 16))
     middle = extract(word, 32, 16)
     if upper is None or upper.any() or not isinstance(middle, SymbolicVector) or middle.origin is None:
         return None, None
-    high, place = middle.origin
-    if place == 32 and high.bits == 64:
-        above = extract(high, 32, 32)
-    elif place == 0 and high.bits == 32:
-        above = high
+    source, first_bit = middle.origin
+    if first_bit == 32 and source.bits == 64:
+        high = extract(source, 32, 32)
+    elif first_bit == 0 and source.bits == 32:
+        high = source
     else:
         return None, None
-    whole = concat([extract(word, 0, 32), above])  # the low word may have been changed since
-    found = base_of(machine, whole)
+    whole = concat([extract(word, 0, 32), high])  # the low word may be another one than that of the source
+    found = provenance_of(machine, whole)
     if found is None or len(found.buffers) != 1:
         return None, None
     return whole, literal(found.buffers[0] << POINTER_SHIFT, 64)
 
 
-def _somewhere(machine: Machine, lanes: Array) -> bool:
-    """Whether an active lane is among these."""
+def _in_any_active_lane(machine: Machine, lanes: Array) -> bool:
+    """Whether any of these lanes is active."""
     return bool(lanes.any()) and (machine.mask is None or bool((lanes & machine.mask).any()))
 
 
-def _beyond(machine: Machine, value: Value, offset: int, line: int) -> Value:
+def _add_offset(machine: Machine, value: Value, offset: int) -> Value:
     known = machine.known(value)
     if known is not None:
-        # A sum that leaves 32 bits is out of bounds whatever becomes of it: no buffer has so many bytes.
+        # A sum that exceeds 32 bits is clamped; it is out of bounds either way, since no buffer is that large.
         total = known.astype(np.uint64) + np.uint64(offset)
         result: Value = np.minimum(total, np.uint64((1 << 32) - 1)).astype(np.uint32)
         return result
     return apply_integer(machine, operation("add.b32"), [value, literal(offset, 32)])
 
 
-def within(machine: Machine, place: Place, bits: int, line: int) -> Array:
-    """The lanes whose access lies inside the bounds, all of it.  Raises Unsupported where one lies inside in part."""
-    known = machine.known(place.offset)
+def lanes_in_bounds(machine: Machine, access: BufferAccess, bits: int, line: int) -> Array:
+    """The lanes whose access is in bounds.  Raises Unsupported where an access is partly in bounds."""
+    known = machine.known(access.offset)
     assert known is not None
-    wide, bound = known.astype(np.uint64), place.bound.astype(np.uint64)
+    wide, bound = known.astype(np.uint64), access.bound.astype(np.uint64)
     inside, whole = wide < bound, wide + np.uint64(bits // 8) <= bound
-    if _somewhere(machine, inside & ~whole):
-        raise Unsupported("an access lies inside the bounds of a buffer's descriptor in part", line)
+    if _in_any_active_lane(machine, inside & ~whole):
+        raise Unsupported("an access is partly inside the bounds of a buffer's descriptor", line)
     return whole
 
 
-def _under(machine: Machine, lanes: Array) -> Array | None:
-    """The active lanes among those."""
+def _mask_within(machine: Machine, lanes: Array) -> Array | None:
+    """The active lanes among these, in the form of `Machine.mask` (None: all)."""
     if machine.mask is None:
         return None if lanes.all() else lanes
     return machine.mask & lanes
 
 
-@vector(TABLE, *(f"buffer_load_{kind}" for kind in LOADS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
+@vector_opcode(TABLE, *(f"buffer_load_{kind}" for kind in LOADS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
 def load(instruction: Instruction, context: Context) -> Step:
-    """Loads of 8 to 128 bits; 0 outside of the bounds."""
-    width = Width(instruction)
+    """Loads of 8 to 128 bits; 0 out of bounds."""
+    width = AccessWidth(instruction)
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "does not take these operands")
     target = instruction.operands[0]
-    find = place_reader(instruction, instruction.operands[1:], by_data=True)
+    find = access_reader(instruction, instruction.operands[1:], by_data=True)
     line = instruction.line
     write = (
-        half_writer(target, width.high, instruction, loads=True)
+        half_writer(target, width.high, instruction, from_memory=True)
         if width.half
         else writer(target, width.register_bits, instruction)
     )
 
     def step(machine: Machine) -> None:
-        place = find(machine)
-        value = _loaded(machine, place, width.bits, line)
-        if place.condition is not None:
-            value = machine.domain.select(place.condition, value, _zero(width.bits))
-        write(machine, width.extended(machine, value))
+        access = find(machine)
+        value = _loaded(machine, access, width.bits, line)
+        if access.condition is not None:
+            value = machine.domain.select(access.condition, value, _zero(width.bits))
+        write(machine, width.to_register(machine, value))
 
     return step
 
@@ -199,78 +200,86 @@ def _zero(bits: int) -> Value:
     return concat([literal(0, min(bits, 32)) for _ in range(0, bits, min(bits, 32))])
 
 
-def _loaded(machine: Machine, place: Place, bits: int, line: int) -> Value:
-    known = machine.known(place.offset)
+def _loaded(machine: Machine, access: BufferAccess, bits: int, line: int) -> Value:
+    known = machine.known(access.offset)
     if known is None:
-        return _gathered(machine, place, bits, line)
-    inside = within(machine, place, bits, line)
+        return _gathered(machine, access, bits, line)
+    inside = lanes_in_bounds(machine, access, bits, line)
     outer = machine.mask
-    lanes = _under(machine, inside)
+    lanes = _mask_within(machine, inside)
     if lanes is not None and not lanes.any():
         return _zero(bits)
     machine.mask = lanes
     try:
-        if place.start is not None:
-            value = _words_at(machine, plus(machine, place.start, known.astype(np.uint64)), place, bits, line)
+        if access.data_base is not None:
+            value = _gather_words(
+                machine, add_address(machine, access.data_base, known.astype(np.uint64)), access, bits, line
+            )
         else:
-            value = load_words(machine, place.base + known.astype(np.uint64), bits, line)
+            value = load_words(machine, access.base + known.astype(np.uint64), bits, line)
     finally:
         machine.mask = outer
     return value if inside.all() else blend_values(inside, value, _zero(bits))
 
 
-def _gathered(machine: Machine, place: Place, bits: int, line: int) -> Value:
-    """What lies at an offset that depends on data, and 0 where that is out of bounds."""
-    start = plus(machine, place.base if place.start is None else place.start, unsigned(place.offset))
-    value = _words_at(machine, start, place, bits, line)
-    first, more = place.moved or (place.offset, 0)
-    beside = more + bits // 8
-    if _somewhere(machine, place.bound < beside):
+def _gathered(machine: Machine, access: BufferAccess, bits: int, line: int) -> Value:
+    """The value at an offset that depends on data; 0 where that is out of bounds."""
+    start = add_address(
+        machine, access.base if access.data_base is None else access.data_base, zero_extend(access.offset)
+    )
+    value = _gather_words(machine, start, access, bits, line)
+    varying, constant = access.offset_terms or (access.offset, 0)
+    size = constant + bits // 8
+    if _in_any_active_lane(machine, access.bound < size):
         raise Unsupported("a buffer has fewer bytes than one access at an offset that depends on data", line)
-    inside = compare_as_integers(machine, "le", "u32", first, (place.bound - np.uint32(beside)).astype(np.uint32))
+    inside = compare_as_integers(machine, "le", "u32", varying, (access.bound - np.uint32(size)).astype(np.uint32))
     return machine.domain.select(inside, value, _zero(bits))
 
 
-def _words_at(machine: Machine, address: Value, place: Place, bits: int, line: int) -> Value:
-    """So many bits from an address that depends on data."""
+def _gather_words(machine: Machine, address: Value, access: BufferAccess, bits: int, line: int) -> Value:
+    """`bits` bits at an address that depends on data."""
     size = min(bits, 32)
-    buffers = sorted({int(each) >> POINTER_SHIFT for each in place.base.flat})
+    buffers = sorted({int(each) >> POINTER_SHIFT for each in access.base.flat})
     return concat(
         [
             machine.memory.gather(
-                plus(machine, address, literal(low // 8, 64)) if low else address, size, machine.mask, line, buffers
+                add_address(machine, address, literal(low // 8, 64)) if low else address,
+                size,
+                machine.mask,
+                line,
+                buffers,
             )
             for low in range(0, bits, size)
         ]
     )
 
 
-@vector(TABLE, *(f"buffer_store_{kind}" for kind in STORES), operands=NO_DESTINATION, effects=Effect.STORE)
+@vector_opcode(TABLE, *(f"buffer_store_{kind}" for kind in STORES), operands=NO_DESTINATION, effects=Effect.STORE)
 def store(instruction: Instruction, context: Context) -> Step:
-    """Stores of 8 to 128 bits; nothing outside of the bounds."""
-    width = Width(instruction)
+    """Stores of 8 to 128 bits; none out of bounds."""
+    width = AccessWidth(instruction)
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "does not take these operands")
     source = instruction.operands[0]
-    value_of: Reader = reader(source, "b32", instruction) if width.bits <= 32 else wide_reader(source, instruction)
-    find = place_reader(instruction, instruction.operands[1:])
+    value_of: Reader = reader(source, "b32", instruction) if width.bits <= 32 else tuple_reader(source, instruction)
+    find = access_reader(instruction, instruction.operands[1:])
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place = find(machine)
-        value = width.stored(value_of(machine))
-        known = machine.known(place.offset)
+        access = find(machine)
+        value = width.to_memory(value_of(machine))
+        known = machine.known(access.offset)
         if known is None:
             raise Unsupported("memory is written at a computed address", line)
-        lanes = _under(machine, within(machine, place, width.bits, line))
+        lanes = _mask_within(machine, lanes_in_bounds(machine, access, width.bits, line))
         if lanes is not None and not lanes.any():
             return
         mask, condition = machine.mask, machine.condition
         machine.mask = lanes
-        if place.condition is not None:
-            machine.condition = conjunction(machine.domain, condition, place.condition)
+        if access.condition is not None:
+            machine.condition = conjunction(machine.domain, condition, access.condition)
         try:
-            store_words(machine, place.base + known.astype(np.uint64), value, width.bits, line)
+            store_words(machine, access.base + known.astype(np.uint64), value, width.bits, line)
         finally:
             machine.mask, machine.condition = mask, condition
 

@@ -1,4 +1,4 @@
-"""s_getpc, s_swappc and s_setpc: addresses of functions, calls, returns (`text.calls` says what they are made of).
+"""s_getpc, s_swappc and s_setpc: function addresses, calls and returns, as `text.calls` rewrites them.
 
 Source: AMD Instinct MI300 ISA, "Scalar ALU operations" (SOP1).
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
-from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, implicit
-from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_amd_gfx942.opcodes.implicit_registers import CONDITION_CODE, with_implicit
+from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
 from bitwise_amd_gfx942.registers import write_scc
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -22,14 +22,14 @@ from bitwise_core.execution.values.term_hash import poison
 TABLE = Table()
 
 
-@TABLE.opcode("s_getpc_b64", operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
-def address(instruction: Instruction, context: Context) -> Step:
-    """The address of a function; the condition code is that of sums of addresses, which nobody knows."""
+@TABLE.opcode("s_getpc_b64", operands=with_implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
+def program_counter(instruction: Instruction, context: Context) -> Step:
+    """The address of a function; the condition code is the carry of an address sum, which is unknown."""
     check_modifiers(instruction)
-    number = instruction.operands[1] if len(instruction.operands) == 2 else None
-    if not isinstance(number, Immediate):
-        raise UnknownInstruction(instruction, "takes an address in the text that is no function's, as of a table")
-    write, constant = writer(instruction.operands[0], 64, instruction), literal(number.value, 64)
+    address = instruction.operands[1] if len(instruction.operands) == 2 else None
+    if not isinstance(address, Immediate):
+        raise UnknownInstruction(instruction, "takes an address in the text that is not a function's, as of a table")
+    write, constant = writer(instruction.operands[0], 64, instruction), literal(address.value, 64)
 
     def step(machine: Machine) -> None:
         write(machine, constant)
@@ -38,56 +38,60 @@ def address(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-def _place(instruction: Instruction, context: Context, operand: Operand) -> int:
+def _label_target(instruction: Instruction, context: Context, operand: Operand) -> int:
     if not isinstance(operand, Symbol) or operand.name not in context.kernel.labels:
-        raise UnknownInstruction(instruction, "goes to a place that is not known")
+        raise UnknownInstruction(instruction, "jumps to an unknown target")
     return context.kernel.labels[operand.name]
 
 
-def _check(machine: Machine, value: Value, number: int, line: int) -> None:
-    """Raises Unsupported where a jump does not go where the text says."""
+def _check_target(machine: Machine, value: Value, expected: int, line: int) -> None:
+    """Raises Unsupported where the target of a jump is not the address that the text implies."""
     known = machine.known(value)
-    astray = None if known is None else known != np.uint64(number)
-    if astray is not None and machine.mask is not None:
-        astray = astray & machine.mask
-    if astray is None or astray.any():
-        raise Unsupported("a call or a return goes to an address that is not the one it was given", line)
+    mismatch = None if known is None else known != np.uint64(expected)
+    if mismatch is not None and machine.mask is not None:
+        mismatch = mismatch & machine.mask
+    if mismatch is None or mismatch.any():
+        raise Unsupported("a call or a return jumps to an address other than that of its function or its call", line)
 
 
-@TABLE.opcode("s_swappc_b64", operands=implicit(DESTINATION_FIRST, Effect.BRANCH, reads=CONDITION_CODE))
+@TABLE.opcode("s_swappc_b64", operands=with_implicit(DESTINATION_FIRST, Effect.BRANCH, reads=CONDITION_CODE))
 def call(instruction: Instruction, context: Context) -> Step:
-    """Goes to a function and leaves the address of the next instruction."""
+    """Jump to a function and write the address of the next instruction."""
     check_modifiers(instruction)
     if len(instruction.operands) != 5:
-        raise UnknownInstruction(instruction, "calls what is not known")
-    back, target, entry, expected, token = instruction.operands
-    place = _place(instruction, context, entry)
-    assert isinstance(expected, Immediate)
+        raise UnknownInstruction(instruction, "calls an unknown function")
+    return_register, target, entry, entry_address, token = instruction.operands
+    entry_index = _label_target(instruction, context, entry)
+    assert isinstance(entry_address, Immediate)
     assert isinstance(token, Immediate)
-    read, write, constant = reader(target, "b64", instruction), writer(back, 64, instruction), literal(token.value, 64)
-    number, line = expected.value, instruction.line
+    read, write, constant = (
+        reader(target, "b64", instruction),
+        writer(return_register, 64, instruction),
+        literal(token.value, 64),
+    )
+    expected, line = entry_address.value, instruction.line
 
     def step(machine: Machine) -> Control:
-        _check(machine, read(machine), number, line)
+        _check_target(machine, read(machine), expected, line)
         write(machine, constant)
-        return Branch(place)
+        return Branch(entry_index)
 
     return step
 
 
-@TABLE.opcode("s_setpc_b64", operands=implicit(NO_DESTINATION, Effect.BRANCH, reads=CONDITION_CODE))
-def give_back(instruction: Instruction, context: Context) -> Step:
-    """Goes back behind the call."""
+@TABLE.opcode("s_setpc_b64", operands=with_implicit(NO_DESTINATION, Effect.BRANCH, reads=CONDITION_CODE))
+def return_to_caller(instruction: Instruction, context: Context) -> Step:
+    """Return to the instruction after the call."""
     check_modifiers(instruction)
     if len(instruction.operands) != 3:
-        raise UnknownInstruction(instruction, "goes to a place that is not known")
-    source, back, token = instruction.operands
-    place, read = _place(instruction, context, back), reader(source, "b64", instruction)
+        raise UnknownInstruction(instruction, "jumps to an unknown target")
+    source, return_label, token = instruction.operands
+    return_index, read = _label_target(instruction, context, return_label), reader(source, "b64", instruction)
     assert isinstance(token, Immediate)
-    number, line = token.value, instruction.line
+    expected, line = token.value, instruction.line
 
     def step(machine: Machine) -> Control:
-        _check(machine, read(machine), number, line)
-        return Branch(place)
+        _check_target(machine, read(machine), expected, line)
+        return Branch(return_index)
 
     return step

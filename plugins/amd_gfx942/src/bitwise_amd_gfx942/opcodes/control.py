@@ -1,31 +1,30 @@
-"""Branches, ends, barriers, waits, and what computes nothing.
+"""Branches, program ends, barriers, and instructions that compute nothing.
 
 Source: AMD Instinct MI300 ISA, "Program flow control" (SOPP).
 """
 
 from __future__ import annotations
 
-from bitwise_amd_gfx942.modes import OVERFLOW
+from bitwise_amd_gfx942.modes import FP16_OVERFLOW_BIT
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
-from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, EXECUTION_MASK, VCC, implicit
+from bitwise_amd_gfx942.opcodes.implicit_registers import CONDITION_CODE, EXECUTION_MASK, VCC, VCC_PAIR, with_implicit
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
-from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
-from bitwise_amd_gfx942.regions import passage
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC, forget, read_set
-from bitwise_amd_gfx942.waiting import waiting_of
-from bitwise_core.assembly.module import Instruction, Register, Symbol, Vector
+from bitwise_amd_gfx942.opcodes.scalar_steps import any_lane
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, make_undefined, read_lane_mask
+from bitwise_amd_gfx942.skippable_regions import skippable_region_exit
+from bitwise_amd_gfx942.wait_hazards import wait_hazards
+from bitwise_core.assembly.module import Instruction, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Barrier, Branch, Control, Exit, Machine, SkippableRegion, Step, invert
 
 TABLE = Table()
-_HELD = "the epoch that a barrier does not end"
-_VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
+_HELD_EPOCH = "the epoch that a barrier does not end"
 
 
-def target_of(instruction: Instruction, context: Context) -> int:
-    """The instruction that a branch goes to.  Raises UnknownInstruction."""
+def branch_target(instruction: Instruction, context: Context) -> int:
+    """The index of the instruction that a branch jumps to.  Raises UnknownInstruction."""
     check_modifiers(instruction)
     target = instruction.operands[0] if len(instruction.operands) == 1 else None
     if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
@@ -38,66 +37,72 @@ _CONDITIONAL = Effect.BRANCH | Effect.CONDITIONAL
 
 @TABLE.opcode("s_branch", operands=NO_DESTINATION, effects=Effect.BRANCH)
 def branch(instruction: Instruction, context: Context) -> Step:
-    """Goes on at a label."""
-    control = Branch(target_of(instruction, context))
+    """Jump to a label."""
+    control = Branch(branch_target(instruction, context))
     return lambda machine: control
 
 
-@TABLE.opcode("s_cbranch_scc0", "s_cbranch_scc1", operands=implicit(NO_DESTINATION, _CONDITIONAL, reads=CONDITION_CODE))
-def branch_on_condition(instruction: Instruction, context: Context) -> Step:
-    """A wave branches where the condition code is 0, or 1."""
-    place = target_of(instruction, context)
+@TABLE.opcode(
+    "s_cbranch_scc0", "s_cbranch_scc1", operands=with_implicit(NO_DESTINATION, _CONDITIONAL, reads=CONDITION_CODE)
+)
+def branch_on_scc(instruction: Instruction, context: Context) -> Step:
+    """Branch in the waves whose condition code is 0 (scc0), or 1 (scc1)."""
+    target = branch_target(instruction, context)
     opposite = instruction.opcode == "s_cbranch_scc0"
 
     def step(machine: Machine) -> Control:
         condition = condition_code(machine)
-        return Branch(place, invert(machine.domain, condition) if opposite else condition)
+        return Branch(target, invert(machine.domain, condition) if opposite else condition)
 
     return step
 
 
-@TABLE.opcode("s_cbranch_vccz", "s_cbranch_vccnz", operands=implicit(NO_DESTINATION, _CONDITIONAL, reads=VCC))
-def branch_on_set(instruction: Instruction, context: Context) -> Step:
-    """A wave branches where vcc holds no lane, or some."""
-    place = target_of(instruction, context)
+@TABLE.opcode("s_cbranch_vccz", "s_cbranch_vccnz", operands=with_implicit(NO_DESTINATION, _CONDITIONAL, reads=VCC))
+def branch_on_vcc(instruction: Instruction, context: Context) -> Step:
+    """Branch in the waves in which vcc has no lane (vccz), or some lane (vccnz)."""
+    target = branch_target(instruction, context)
     opposite = instruction.opcode == "s_cbranch_vccz"
 
     def step(machine: Machine) -> Control:
-        found = some_lane(machine, read_set(machine, _VCC))
-        return Branch(place, invert(machine.domain, found) if opposite else found)
+        found = any_lane(machine, read_lane_mask(machine, VCC_PAIR))
+        return Branch(target, invert(machine.domain, found) if opposite else found)
 
     return step
 
 
 @TABLE.opcode(
-    "s_cbranch_execz", "s_cbranch_execnz", operands=implicit(NO_DESTINATION, _CONDITIONAL, reads=EXECUTION_MASK)
+    "s_cbranch_execz", "s_cbranch_execnz", operands=with_implicit(NO_DESTINATION, _CONDITIONAL, reads=EXECUTION_MASK)
 )
-def branch_on_execution(instruction: Instruction, context: Context) -> Step:
-    """A wave branches where none of its lanes runs, or some."""
-    place = target_of(instruction, context)
+def branch_on_exec(instruction: Instruction, context: Context) -> Step:
+    """Branch in the waves in which no lane is active (execz), or some lane (execnz).
+
+    Where the execution mask depends on data, the skipped region is analysed under that mask if it has no effect while
+    no lane is active.  Raises Unsupported for any other such branch.
+    """
+    target = branch_target(instruction, context)
     opposite = instruction.opcode == "s_cbranch_execz"
     line = instruction.line
 
     def step(machine: Machine) -> Control | None:
         lanes = machine.registers[EXEC]
-        if lanes is EVERYONE:
-            return None if opposite else Branch(place)
+        if lanes is ALL_LANES:
+            return None if opposite else Branch(target)
         known = machine.known(lanes)
         if known is None:
-            run, skip = (machine.pc + 1, place) if opposite else (place, machine.pc + 1)
-            passed = passage(context, machine.pc, run, skip)
+            run, skip = (machine.pc + 1, target) if opposite else (target, machine.pc + 1)
+            passed = skippable_region_exit(context, machine.pc, run, skip)
             if passed is not None:
-                return SkippableRegion(passed.meeting, lambda inner: forget(inner, passed.lost), run)
+                return SkippableRegion(passed.join, lambda inner: make_undefined(inner, passed.clobbered), run)
             raise Unsupported("whether any lane runs depends on data", line)
-        found = some_lane(machine, known)
-        return Branch(place, invert(machine.domain, found) if opposite else found)
+        found = any_lane(machine, known)
+        return Branch(target, invert(machine.domain, found) if opposite else found)
 
     return step
 
 
 @TABLE.opcode("s_endpgm", operands=NO_DESTINATION, effects=Effect.END)
 def end(instruction: Instruction, context: Context) -> Step:
-    """The wave is done, whatever the execution mask."""
+    """End the wave, regardless of the execution mask."""
     check_modifiers(instruction)
     control = Exit()
     return lambda machine: control
@@ -105,7 +110,7 @@ def end(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("s_trap", operands=NO_DESTINATION, effects=Effect.END)
 def trap(instruction: Instruction, context: Context) -> Step:
-    """A trap ends the launch without a result."""
+    """A trap, which ends the launch without a result; raises Unsupported when it runs."""
 
     def step(machine: Machine) -> Control | None:
         raise Unsupported("the kernel traps on this launch", instruction.line)
@@ -115,16 +120,16 @@ def trap(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("s_barrier", operands=NO_DESTINATION, effects=Effect.BARRIER)
 def barrier(instruction: Instruction, context: Context) -> Step:
-    """All waves of the block meet, whatever their execution masks."""
+    """Synchronise all waves of the block, regardless of their execution masks."""
     check_modifiers(instruction)
-    if instruction.line not in waiting_of(context.kernel, context.arch.opcodes).loose:
+    if instruction.line not in wait_hazards(context.kernel, context.arch.opcodes).unordered_barriers:
         return lambda machine: Barrier(0)
 
     def step(machine: Machine) -> Control:
-        # Writes of global memory are still under way: what comes after is no later than what came before.
-        if machine.extra.get(_HELD) != machine.epoch:
+        # Stores to global memory are still in flight, so the accesses after the barrier are not ordered after them.
+        if machine.extra.get(_HELD_EPOCH) != machine.epoch:
             machine.epoch -= 1
-            machine.extra[_HELD] = machine.epoch
+            machine.extra[_HELD_EPOCH] = machine.epoch
         return Barrier(0)
 
     return step
@@ -135,15 +140,18 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     "buffer_wbl2", "buffer_gl0_inv", "v_nop", "s_ttracedata", "s_incperflevel", "s_decperflevel",
     operands=NO_DESTINATION, effects=Effect.NONE,
 )  # fmt: skip
-def nothing(instruction: Instruction, context: Context) -> Step:
-    """Pauses, priorities and caches: nothing is computed."""
+def no_operation(instruction: Instruction, context: Context) -> Step:
+    """Pauses, priorities and cache control, which compute nothing."""
     check_modifiers(instruction, "sc0", "sc1", "nt")
     return lambda machine: None
 
 
 @TABLE.opcode("s_setreg_imm32_b32", "s_setreg_b32", operands=NO_DESTINATION, effects=Effect.NONE)
 def set_mode(instruction: Instruction, context: Context) -> Step:
-    """Of the mode register one bit may change: the instructions that look at it are not modelled in such a kernel."""
-    if len(instruction.operands) != 2 or instruction.operands[0] != OVERFLOW:
+    """A write of FP16_OVFL in the mode register, whose value `modes.clamps_overflow` determines.
+
+    Raises UnknownInstruction for any other field.
+    """
+    if len(instruction.operands) != 2 or instruction.operands[0] != FP16_OVERFLOW_BIT:
         raise UnknownInstruction(instruction, "changes the mode, which is not modelled")
     return lambda machine: None

@@ -1,18 +1,18 @@
-"""v_dot: products of a few narrow elements of two registers, added to a third number.
+"""v_dot: dot products of two or four narrow elements of two registers, added to an accumulator.
 
 Source: AMD Instinct MI300 ISA, "Vector ALU operations" (V_DOT2C_F32_F16, V_DOT4C_I32_I8, V_DOT4_U32_U8).  Sums of
-integers wrap.  How the sum of two products of fp16 is rounded is not documented: it is one operation of its operands.
+integers wrap.  The rounding of the sum of two fp16 products is not documented, so it is one named operation.
 """
 
 from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.floating import perform
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.floating import apply_float
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
-from bitwise_amd_gfx942.opcodes.selected_parts import widened
-from bitwise_amd_gfx942.opcodes.vector_integers import product, total
+from bitwise_amd_gfx942.opcodes.sdwa import widened
+from bitwise_amd_gfx942.opcodes.vector_integers import wrapping_add, wrapping_multiply
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect, InstructionInfo
@@ -37,7 +37,7 @@ def _dot_info(instruction: Instruction) -> InstructionInfo:
 
 
 def _with_addend(instruction: Instruction) -> Instruction:
-    """The instruction with its addend as an operand of its own: where the name says so it is the destination."""
+    """The instruction with the addend as its last operand: the forms with a c in their name add to the destination."""
     found = form(instruction.opcode)
     if _adds_to_destination(instruction):
         operands = (*instruction.operands, *instruction.operands[:1])
@@ -47,29 +47,29 @@ def _with_addend(instruction: Instruction) -> Instruction:
     return instruction
 
 
-@vector(TABLE, *_BYTES, operands=_dot_info)
-def of_bytes(instruction: Instruction, context: Context) -> Step:
-    """Four products of bytes, and a sum of 32 bits."""
-    signs = form(instruction.opcode).name.endswith("i8")
+@vector_opcode(TABLE, *_BYTES, operands=_dot_info)
+def dot_bytes(instruction: Instruction, context: Context) -> Step:
+    """Four products of bytes and an addend, summed in 32 bits."""
+    is_signed = form(instruction.opcode).name.endswith("i8")
 
     def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
         found = addend
         for low in range(0, 32, 8):
-            one, other = (widened(machine, extract(each, low, 8), 8, 32, signs) for each in (left, right))
-            found = total(machine, found, product(machine, one, other))
+            one, other = (widened(machine, extract(each, low, 8), 8, 32, is_signed) for each in (left, right))
+            found = wrapping_add(machine, found, wrapping_multiply(machine, one, other))
         return found
 
     return lanewise(_with_addend(instruction), ("b32",) * 3, 32, compute)
 
 
-@vector(TABLE, *_HALVES, operands=_dot_info)
-def of_halves(instruction: Instruction, context: Context) -> Step:
-    """Two products of fp16, and a sum in fp32."""
+@vector_opcode(TABLE, *_HALVES, operands=_dot_info)
+def dot_halves(instruction: Instruction, context: Context) -> Step:
+    """Two products of fp16 and an addend, summed in fp32."""
     flush = ".ftz" if flushes(mode_of(context.kernel), "fp32", instruction) else ""
     meaning = operation(f"dot2{flush}.fp32.fp16@{context.arch.name}")
 
     def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
         halves = [extract(each, low, 16) for each in (left, right) for low in (0, 16)]
-        return perform(machine, meaning, [*halves, addend])
+        return apply_float(machine, meaning, [*halves, addend])
 
     return lanewise(_with_addend(instruction), ("b32", "b32", "fp32"), 32, compute)

@@ -1,7 +1,7 @@
-"""Vector floating-point arithmetic in the mode of the kernel, each form as an operation of the vocabulary.
+"""Vector floating-point arithmetic in the kernel's mode, as operations of the vocabulary.
 
 Source: AMD Instinct MI300 ISA, "Vector ALU operations"; LLVM's AMDGPU usage guide for the mode.
-Results are never signalling NaNs.  Which NaN an operation gives is not told apart.
+Results are never signalling NaNs.  NaN payloads of results are not distinguished.
 """
 
 from __future__ import annotations
@@ -10,16 +10,24 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_amd_gfx942.candidates import Candidates, applied, reciprocal
-from bitwise_amd_gfx942.divisions import divisions_of
+from bitwise_amd_gfx942.division_sequences import division_sequences
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.compute import Compute
+from bitwise_amd_gfx942.opcodes.constants import BITS, FLOAT_FORMATS, MANTISSA_BITS
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.float_idioms import constant_bounds, record_minmax, same_value
 from bitwise_amd_gfx942.opcodes.forms import Table, form
-from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
-from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
-from bitwise_amd_gfx942.opcodes.roots import note_large
-from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_extreme, same_value
+from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.output_modifiers import (
+    CLAMP,
+    OMOD,
+    apply_clamp,
+    clamp_operation,
+    omod_name,
+    overflow_suffix,
+)
+from bitwise_amd_gfx942.opcodes.square_root import record_lower_bound
+from bitwise_amd_gfx942.possible_values import PossibleValues, apply_to_possible_values, possible_reciprocals
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.assumptions import FINITE
@@ -34,40 +42,37 @@ from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
-FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16"}
-"""The ISA's names of formats and core's."""
 
-
-def perform(machine: Machine, meaning: Operation, values: Sequence[Value], properties: int = 0) -> Value:
-    """A floating-point operation; its result is no signalling NaN."""
+def apply_float(machine: Machine, meaning: Operation, values: Sequence[Value], properties: int = 0) -> Value:
+    """Apply a floating-point operation; the result is marked as no signalling NaN."""
     for value in values:
-        if isinstance(value, Candidates):
-            found = _of_candidates(machine, meaning, values)
+        if isinstance(value, PossibleValues):
+            found = _over_candidates(machine, meaning, values)
             if found is not None:
                 return found
             break
-    result = quieted(machine.domain.floating(meaning, values, properties))
-    if meaning in _GROWING:
-        note_large(machine, meaning.verb, values, result)
+    result = mark_quiet(machine.domain.floating(meaning, values, properties))
+    if meaning in _LOWER_BOUND_OPERATIONS:
+        record_lower_bound(machine, meaning.verb, values, result)
     return result
 
 
-_GROWING = frozenset(operation(name) for name in ("add.rn.fp32", "fma.rn.fp32", "max.fp32"))
+_LOWER_BOUND_OPERATIONS = frozenset(operation(name) for name in ("add.rn.fp32", "fma.rn.fp32", "max.fp32"))
 
 
-def _of_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]) -> Value | None:
+def _over_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]) -> Value | None:
     if meaning.function is None:
         return None
 
     def data() -> SymbolicVector:
         return as_symbolic_vector(machine.domain.floating(meaning, [as_symbolic_vector(each) for each in values]))
 
-    found: Value | None = applied(values, meaning.function, data)
+    found: Value | None = apply_to_possible_values(values, meaning.function, data)
     return found
 
 
-def quieted(value: Value) -> Value:
-    """The value of an operation, marked as no signalling NaN."""
+def mark_quiet(value: Value) -> Value:
+    """Mark the value of an operation as no signalling NaN."""
     if isinstance(value, SymbolicVector):
         return L.with_flags(value, L.QUIET)
     if isinstance(value, PackedVector) and isinstance(value.parts[-1], SymbolicVector):
@@ -75,27 +80,27 @@ def quieted(value: Value) -> Value:
     return value
 
 
-def quiet_where(value: Value) -> bool | Array:
-    """In which lanes a value is known to be no signalling NaN."""
+def quiet_lanes(value: Value) -> bool | Array:
+    """The lanes in which a value is known not to be a signalling NaN."""
     if isinstance(value, np.ndarray):
         bits = L.width(value)
-        mantissa = {16: 10, 32: 23, 64: 52}[bits]
-        size = value & value.dtype.type((1 << bits - 1) - 1)
+        mantissa = MANTISSA_BITS[bits]
+        magnitude = value & value.dtype.type((1 << bits - 1) - 1)
         infinity, quiet = ((1 << bits - 1 - mantissa) - 1) << mantissa, 1 << mantissa - 1
-        found: Array = (size <= value.dtype.type(infinity)) | ((value & value.dtype.type(quiet)) != 0)
+        found: Array = (magnitude <= value.dtype.type(infinity)) | ((value & value.dtype.type(quiet)) != 0)
         return found
     if isinstance(value, PackedVector):
-        # The high half of an fp32 that a bf16 made has its exponent and its quiet bit.
+        # The high half of an fp32 that was widened from bf16 holds the exponent and the quiet bit.
         low, high = value.parts[0], value.parts[-1]
         halves = len(value.parts) == 2 and L.width(low) == L.width(high) == 16
         if halves and isinstance(high, SymbolicVector) and isinstance(low, np.ndarray) and not low.any():
-            return _quiet_lanes(high, widens=True)
-        return _quiet_lanes(as_symbolic_vector(value))
-    return False if L.lazy_integers(value) is not None else _quiet_lanes(value)
+            return _quiet_lanes_of_vector(high, widens=True)
+        return _quiet_lanes_of_vector(as_symbolic_vector(value))
+    return False if L.lazy_integers(value) is not None else _quiet_lanes_of_vector(value)
 
 
-def _quiet_lanes(value: SymbolicVector, *, widens: bool = False) -> bool | Array:
-    """The same of lanes; `widens` says that they are the high half of an fp32 whose low half is zero."""
+def _quiet_lanes_of_vector(value: SymbolicVector, *, widens: bool = False) -> bool | Array:
+    """`quiet_lanes` of a vector; `widens`: the vector is the high half of an fp32 whose low half is zero."""
     quiet = L.has_flag(value, L.QUIET)
     known = L.constant_mask(value)
     if quiet is True or known is False:
@@ -103,14 +108,14 @@ def _quiet_lanes(value: SymbolicVector, *, widens: bool = False) -> bool | Array
     numbers = L.constants_of(value)
     if widens:
         numbers = numbers.astype(np.uint32) << np.uint32(16)
-    return quiet | (known & quiet_where(numbers))
+    return quiet | (known & quiet_lanes(numbers))
 
 
-def in_mode(verb: str, kind: str, instruction: Instruction, context: Context) -> Operation:
-    """The operation in the kernel's mode, with what omod does to it.  Raises UnknownInstruction."""
+def operation_in_mode(verb: str, kind: str, instruction: Instruction, context: Context) -> Operation:
+    """The operation in the kernel's mode, with omod included.  Raises UnknownInstruction."""
     mode = mode_of(context.kernel)
     rounding = rounding_of(mode, kind, instruction)
-    clamps, factor = overflow(instruction, context, kind), factor_of(instruction)
+    clamps, factor = overflow_suffix(instruction, context, kind), omod_name(instruction)
     if factor:
         verb = f"{verb}_{factor}"
     if flushes(mode, kind, instruction):
@@ -119,48 +124,51 @@ def in_mode(verb: str, kind: str, instruction: Instruction, context: Context) ->
     return operation(f"{verb}.{rounding}{clamps}.{kind}{suffix}")
 
 
-def computing(meaning: Operation, properties: int = 0) -> Compute:
-    """The operation on all sources."""
-    return lambda machine, *values: perform(machine, meaning, values, properties)
+def compute_operation(meaning: Operation, properties: int = 0) -> Compute:
+    """The function that applies the operation to all sources."""
+    return lambda machine, *values: apply_float(machine, meaning, values, properties)
 
 
-def output(
+def float_step(
     instruction: Instruction,
     context: Context,
     kinds: Sequence[str],
     kind: str,
     compute: Compute,
     *,
-    keeps_high: bool = False,
+    keep_high_half: bool = False,
     omod: bool = False,
 ) -> Step:
-    """The lanewise step whose result is a number of that format, clamped where the instruction says so.
+    """The lanewise step whose result has the format `kind`, clamped where the instruction has the modifier clamp.
 
-    `omod` says that the caller has looked at that modifier.  Raises UnknownInstruction.
+    `kinds`, `keep_high_half`: see `lanewise`.  `omod`: the caller has handled that modifier.
+    Raises UnknownInstruction.
     """
-    clamp = saturation(instruction, context, kind)
-    also = (CLAMP, *OMOD) if omod else (CLAMP,)
+    clamp = clamp_operation(instruction, context, kind)
+    extra_modifiers = (CLAMP, *OMOD) if omod else (CLAMP,)
     if clamp is not None:
-        inner, taken = compute, clamp
+        inner, clamping = compute, clamp
 
         def compute(machine: Machine, *values: Value) -> Value:
-            return saturated(machine, taken, inner(machine, *values))
+            return apply_clamp(machine, clamping, inner(machine, *values))
 
-    return lanewise(instruction, kinds, BITS[kind], compute, also=also, keeps_high=keeps_high)
+    return lanewise(
+        instruction, kinds, BITS[kind], compute, extra_modifiers=extra_modifiers, keep_high_half=keep_high_half
+    )
 
 
-def _kind(instruction: Instruction) -> tuple[str, str]:
+def _verb_and_format(instruction: Instruction) -> tuple[str, str]:
     _, verb, kind = form(instruction.opcode).name.split("_")
-    return verb, FORMATS[kind]
+    return verb, FLOAT_FORMATS[kind]
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"v_{verb}_{kind}" for verb in ("add", "mul") for kind in ("f16", "f32", "f64")),
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
-@vector(
+@vector_opcode(
     TABLE,
     *(f"v_{verb}_{kind}" for verb in ("sub", "subrev") for kind in ("f16", "f32")),
     operands=DESTINATION_FIRST,
@@ -168,103 +176,104 @@ def _kind(instruction: Instruction) -> tuple[str, str]:
 )
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """Sums, differences and products."""
-    verb, kind = _kind(instruction)
-    compute = computing(in_mode(verb.removesuffix("rev"), kind, instruction, context))
+    verb, kind = _verb_and_format(instruction)
+    compute = compute_operation(operation_in_mode(verb.removesuffix("rev"), kind, instruction, context))
     if verb == "subrev":
         forward = compute
 
         def compute(machine: Machine, left: Value, right: Value) -> Value:
             return forward(machine, right, left)
 
-    return output(instruction, context, (kind, kind), kind, compute, omod=True)
+    return float_step(instruction, context, (kind, kind), kind, compute, omod=True)
 
 
-@vector(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def fused(instruction: Instruction, context: Context) -> Step:
-    """A product and a sum with one rounding."""
-    _, kind = _kind(instruction)
-    compute = computing(in_mode("fma", kind, instruction, context))
-    return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
+@vector_opcode(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def fused_multiply_add(instruction: Instruction, context: Context) -> Step:
+    """Fused multiply-add: a product and a sum with one rounding."""
+    _, kind = _verb_and_format(instruction)
+    compute = compute_operation(operation_in_mode("fma", kind, instruction, context))
+    return float_step(instruction, context, (kind,) * 3, kind, compute, keep_high_half=True, omod=True)
 
 
-@vector(TABLE, "v_fmac_f16", "v_fmac_f32", "v_fmac_f64", operands=UPDATED_FIRST, effects=Effect.NONE)
-def fused_in_place(instruction: Instruction, context: Context) -> Step:
-    """The product is added to the destination."""
-    _, kind = _kind(instruction)
+@vector_opcode(TABLE, "v_fmac_f16", "v_fmac_f32", "v_fmac_f64", operands=UPDATED_FIRST, effects=Effect.NONE)
+def fused_multiply_accumulate(instruction: Instruction, context: Context) -> Step:
+    """Fused multiply-add whose addend is the destination."""
+    _, kind = _verb_and_format(instruction)
     operands = instruction.operands
     longer = Instruction(instruction.opcode, (*operands, *operands[:1]), None, instruction.line, instruction.source)
-    compute = computing(in_mode("fma", kind, instruction, context))
-    return output(longer, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
+    compute = compute_operation(operation_in_mode("fma", kind, instruction, context))
+    return float_step(longer, context, (kind,) * 3, kind, compute, keep_high_half=True, omod=True)
 
 
-@vector(
+@vector_opcode(
     TABLE, "v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16", operands=DESTINATION_FIRST, effects=Effect.NONE
 )
-def fused_with_constant(instruction: Instruction, context: Context) -> Step:
-    """fma with a literal: its addend, or its second factor."""
-    _, kind = _kind(instruction)
-    compute = computing(in_mode("fma", kind, instruction, context))
-    return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keeps_high=True)
+def fused_multiply_add_literal(instruction: Instruction, context: Context) -> Step:
+    """Fused multiply-add with a literal as the addend (fmaak) or as the second factor (fmamk)."""
+    _, kind = _verb_and_format(instruction)
+    compute = compute_operation(operation_in_mode("fma", kind, instruction, context))
+    return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keep_high_half=True)
 
 
-def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], ieee: bool, arch: str) -> Value:
-    """The lesser or greater of two numbers.
+def minmax(machine: Machine, verb: str, kind: str, values: Sequence[Value], ieee: bool, arch: str) -> Value:
+    """The minimum or maximum of two numbers.
 
-    A quiet NaN gives way to the other operand.  In IEEE mode a signalling one does not: the result is a NaN then.
+    With a quiet NaN the result is the other operand.  In IEEE mode a signalling NaN makes the result a NaN.
     """
 
-    plainly = operation(f"{verb}.{kind}")
-    alone = same_value(values[0], values[1])
-    if alone:
+    number_minmax = operation(f"{verb}.{kind}")
+    same_operand = same_value(values[0], values[1])
+    if same_operand:
         values = (values[0], values[0])
 
     def plain() -> Value:
-        result = perform(machine, plainly, values)
+        result = apply_float(machine, number_minmax, values)
         if kind == "fp32":
-            note_extreme(machine, verb, values, result)
+            record_minmax(machine, verb, values, result)
         return result
 
-    if not ieee or alone:
+    if not ieee or same_operand:
         return plain()
-    return where_quiet(machine, values, plain, operation(f"{verb}.signalling.{kind}@{arch}"))
+    return unless_signalling(machine, values, plain, operation(f"{verb}.signalling.{kind}@{arch}"))
 
 
-def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], meaning: Operation) -> Value:
-    """`plain` in the lanes where no value is a signalling NaN, `meaning` in the others."""
+def unless_signalling(
+    machine: Machine, values: Sequence[Value], plain: Callable[[], Value], meaning: Operation
+) -> Value:
+    """`plain()` in the lanes where no value is a signalling NaN, the operation `meaning` in the others."""
     quiet: bool | Array = True
-    finite = machine.domain.assumes(FINITE)  # then what is loaded or computed is no NaN
+    finite = machine.domain.assumes(FINITE)  # no loaded or computed value is then a NaN
     for each in values:
-        here = quiet_where(each)
+        quiet_here = quiet_lanes(each)
         if finite and not isinstance(each, np.ndarray) and L.lazy_integers(each) is None:
-            here = np.logical_or(here, np.logical_not(L.constant_mask(as_symbolic_vector(each))))
-        quiet = np.logical_and(quiet, here)
-    acts = quiet if machine.mask is None else quiet | ~machine.mask
-    if np.all(acts):
+            quiet_here = np.logical_or(quiet_here, np.logical_not(L.constant_mask(as_symbolic_vector(each))))
+        quiet = np.logical_and(quiet, quiet_here)
+    if np.all(quiet if machine.mask is None else quiet | ~machine.mask):
         return plain()
-    other = perform(machine, meaning, values)
+    other = apply_float(machine, meaning, values)
     if not np.any(quiet):
         return other
     return blend_values(np.asarray(quiet), plain(), other)
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"v_{verb}_{kind}" for verb in ("min", "max") for kind in ("f16", "f32", "f64")),
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
-def extremum(instruction: Instruction, context: Context) -> Step:
-    """The lesser or greater of two numbers; a maximum of a number with itself makes a signalling NaN quiet."""
-    verb, kind = _kind(instruction)
-    ieee = _plain_mode(instruction, context, kind)
+def minimum_or_maximum(instruction: Instruction, context: Context) -> Step:
+    """The minimum or maximum of two numbers; of a number with itself it makes a signalling NaN quiet."""
+    verb, kind = _verb_and_format(instruction)
+    ieee = _ieee_mode(instruction, context, kind)
 
     def compute(machine: Machine, left: Value, right: Value) -> Value:
-        return extreme(machine, verb, kind, (left, right), ieee, context.arch.name)
+        return minmax(machine, verb, kind, (left, right), ieee, context.arch.name)
 
-    return output(instruction, context, (kind, kind), kind, compute)
+    return float_step(instruction, context, (kind, kind), kind, compute)
 
 
-def _plain_mode(instruction: Instruction, context: Context, kind: str) -> bool:
+def _ieee_mode(instruction: Instruction, context: Context, kind: str) -> bool:
     """Whether the IEEE mode is on.  Raises UnknownInstruction where subnormal numbers are flushed."""
     mode = mode_of(context.kernel)
     if flushes(mode, kind, instruction):
@@ -272,67 +281,69 @@ def _plain_mode(instruction: Instruction, context: Context, kind: str) -> bool:
     return mode.ieee
 
 
-@vector(TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def extremum_of_three(instruction: Instruction, context: Context) -> Step:
-    """The least or greatest of three numbers, as two of two."""
-    verb, kind = _kind(instruction)
+@vector_opcode(
+    TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
+def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> Step:
+    """The minimum or maximum of three numbers, as two of two operands each."""
+    verb, kind = _verb_and_format(instruction)
     verb = verb.removesuffix("3")
-    ieee = _plain_mode(instruction, context, kind)
+    ieee = _ieee_mode(instruction, context, kind)
     extreme_of_two = operation(f"{verb}.{kind}")
     signalling = operation(f"{verb}3.signalling.{kind}@{context.arch.name}")
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
         def plain() -> Value:
-            inner = perform(machine, extreme_of_two, (first, second))
-            return perform(machine, extreme_of_two, (inner, third))
+            inner = apply_float(machine, extreme_of_two, (first, second))
+            return apply_float(machine, extreme_of_two, (inner, third))
 
         if not ieee:
             return plain()
-        return where_quiet(machine, (first, second, third), plain, signalling)
+        return unless_signalling(machine, (first, second, third), plain, signalling)
 
-    return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
+    return float_step(instruction, context, (kind,) * 3, kind, compute, keep_high_half=True)
 
 
-@vector(TABLE, "v_med3_f32", "v_med3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_med3_f32", "v_med3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def median(instruction: Instruction, context: Context) -> Step:
-    """The middle one of three numbers; with a NaN among them their minimum."""
-    _, kind = _kind(instruction)
-    ieee = _plain_mode(instruction, context, kind)
+    """The median of three numbers; with a NaN among them their minimum."""
+    _, kind = _verb_and_format(instruction)
+    ieee = _ieee_mode(instruction, context, kind)
     middle, least, greatest = (
         operation(name) for name in (f"med3.{kind}@{context.arch.name}", f"min.{kind}", f"max.{kind}")
     )
 
     def compute(machine: Machine, *values: Value) -> Value:
-        clamped = between_bounds(values) if ieee and kind == "fp32" else None
-        if clamped is None or not _acts_on_quiet(machine, clamped[0]):
-            return perform(machine, middle, values)
+        clamped = constant_bounds(values) if ieee and kind == "fp32" else None
+        if clamped is None or not _is_quiet(machine, clamped[0]):
+            return apply_float(machine, middle, values)
         value, low, high = clamped
-        return perform(machine, least, [perform(machine, greatest, [value, low]), high])
+        return apply_float(machine, least, [apply_float(machine, greatest, [value, low]), high])
 
-    return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
+    return float_step(instruction, context, (kind,) * 3, kind, compute, keep_high_half=True)
 
 
-def _acts_on_quiet(machine: Machine, value: Value) -> bool:
-    """Whether no active lane of a value may be a signalling NaN."""
-    quiet = quiet_where(value)
+def _is_quiet(machine: Machine, value: Value) -> bool:
+    """Whether no active lane of the value can be a signalling NaN."""
+    quiet = quiet_lanes(value)
     return bool(np.all(quiet if machine.mask is None else quiet | ~machine.mask))
 
 
 _INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"v_{verb}_{kind}" for verb in _INTEGRAL for kind in ("f16", "f32", "f64")),
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
-def integral(instruction: Instruction, context: Context) -> Step:
-    """Rounding to an integer, to nearest even, toward zero, down or up."""
-    verb, kind = _kind(instruction)
-    _plain_mode(instruction, context, kind)
-    compute = computing(operation(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}"))
-    return output(instruction, context, (kind,), kind, compute)
+def round_to_integer(instruction: Instruction, context: Context) -> Step:
+    """Rounding to an integral value: to nearest even, toward zero, down or up."""
+    verb, kind = _verb_and_format(instruction)
+    _ieee_mode(instruction, context, kind)
+    compute = compute_operation(operation(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}"))
+    return float_step(instruction, context, (kind,), kind, compute)
 
 
 _FUNCTIONS = {
@@ -347,49 +358,56 @@ _FUNCTIONS = {
 }
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"v_{verb}_{kind}" for verb in _FUNCTIONS if verb != "rcp_iflag" for kind in ("f16", "f32")),
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
-@vector(
+@vector_opcode(
     TABLE, "v_rcp_iflag_f32", "v_rcp_f64", "v_rsq_f64", "v_sqrt_f64", operands=DESTINATION_FIRST, effects=Effect.NONE
 )
-def function(instruction: Instruction, context: Context) -> Step:
-    """Approximations, named operations of this architecture; sine and cosine count their operand in turns."""
+def approximate_function(instruction: Instruction, context: Context) -> Step:
+    """Approximate functions, which are named operations of this architecture.
+
+    The operand of sine and cosine is in revolutions (multiples of 2 pi).
+    """
     verb, kind = form(instruction.opcode).name.removeprefix("v_").rsplit("_", 1)
-    kind = FORMATS[kind]
+    kind = FLOAT_FORMATS[kind]
     if kind == "fp16":
         rounding_of(mode_of(context.kernel), kind, instruction)
     turns = ".turns" if verb in ("sin", "cos") else ""
     flush = ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
-    clamps = overflow(instruction, context, kind)
+    clamps = overflow_suffix(instruction, context, kind)
     meaning = operation(f"{_FUNCTIONS[verb]}.approx{turns}{flush}{clamps}.{kind}@{context.arch.name}")
     properties = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO if verb == "exp" else 0
-    compute = computing(meaning, properties)
-    if instruction.line in divisions_of(context.kernel, context.arch.opcodes).inside:
+    compute = compute_operation(meaning, properties)
+    if instruction.line in division_sequences(context.kernel, context.arch.opcodes).inner_lines:
         return lanewise(
             instruction, (kind,), BITS[kind], lambda machine, value: poison(BITS[kind], "inside a division")
         )
     if verb in ("rcp", "rcp_iflag") and kind == "fp32":
         compute = _reciprocal(meaning)
-    return output(instruction, context, (kind,), kind, compute)
+    return float_step(instruction, context, (kind,), kind, compute)
 
 
 def _reciprocal(meaning: Operation) -> Compute:
-    """The reciprocal: of known numbers what it may be, unless the domain knows the machine's own result."""
+    """The reciprocal; of constants all candidate results, unless the domain evaluates the machine's operation."""
 
     def compute(machine: Machine, value: Value) -> Value:
-        def own() -> Value:
-            return perform(machine, meaning, [value])
+        def evaluated() -> Value:
+            return apply_float(machine, meaning, [value])
 
         if not isinstance(value, np.ndarray):
-            return own()
+            return evaluated()
         try:
-            result = own()
-        except Unsupported:  # this domain has no function for it
-            return reciprocal(value, lambda: as_symbolic_vector(own()))
-        return result if isinstance(result, np.ndarray) else reciprocal(value, lambda: as_symbolic_vector(result))
+            result = evaluated()
+        except Unsupported:  # the domain cannot evaluate the operation
+            return possible_reciprocals(value, lambda: as_symbolic_vector(evaluated()))
+        return (
+            result
+            if isinstance(result, np.ndarray)
+            else possible_reciprocals(value, lambda: as_symbolic_vector(result))
+        )
 
     return compute

@@ -1,4 +1,4 @@
-"""An instruction's mnemonic taken apart, and the table that knows mnemonics without their encoding."""
+"""Mnemonics parsed into name, encoding and modifiers, and the opcode table that looks names up without the encoding."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from bitwise_core.execution.machine import Step
 
 _ENCODINGS = ("_e64_dpp", "_e32", "_e64", "_dpp", "_sdwa")
 
-
-_EXCHANGES = frozenset({
+DPP_CONTROLS = (
     "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror", "row_mirror",
-    "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask", "bound_ctrl",
-})  # fmt: skip
-_PARTS = frozenset({"dst_sel", "dst_unused", "src0_sel", "src1_sel"})
-_OWN = {"dpp": _EXCHANGES, "sdwa": _PARTS}
-"""The modifiers that an encoding has alone."""
+    "row_half_mirror", "row_bcast", "row_newbcast",
+)  # fmt: skip
+"""The modifiers of DPP that say from which lane a source is taken."""
+
+DPP_MODIFIERS = (*DPP_CONTROLS, "row_mask", "bank_mask", "bound_ctrl")
+SDWA_MODIFIERS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
+_MODIFIERS_OF_ENCODING = {"dpp": frozenset(DPP_MODIFIERS), "sdwa": frozenset(SDWA_MODIFIERS)}
+"""The modifiers that only one encoding has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A mnemonic without its encoding, the encoding (e32, e64, dpp, sdwa, nothing), the modifiers with their values."""
+    """A mnemonic: the name without the encoding, the encoding (e32, e64, e64_dpp, dpp, sdwa or ""), the modifiers."""
 
     name: str
     encoding: str
@@ -33,7 +35,7 @@ class Form:
 
 @lru_cache(maxsize=1 << 14)
 def form(opcode: str) -> Form:
-    """The form of a mnemonic with its modifiers."""
+    """Parse a mnemonic with its modifiers, such as v_mov_b32_dpp.row_shl:1."""
     mnemonic, *modifiers = opcode.split(".")
     name, encoding = mnemonic, ""
     for each in _ENCODINGS:
@@ -44,43 +46,55 @@ def form(opcode: str) -> Form:
     for each in modifiers:
         key, _, value = each.partition(":")
         found[key] = value
-    if not encoding:  # a mnemonic that leaves its encoding open has the one that its modifiers need
-        encoding = next((each for each, own in _OWN.items() if own & found.keys()), "")
+    if not encoding:  # without a suffix, the modifiers determine the encoding
+        encoding = next((each for each, only_here in _MODIFIERS_OF_ENCODING.items() if only_here & found.keys()), "")
     return Form(name, encoding, found)
 
 
 def check_modifiers(instruction: Instruction, *allowed: str) -> Form:
-    """The instruction's form.  Raises UnknownInstruction where it has a modifier that is not among the allowed ones."""
+    """The instruction's form.  Raises UnknownInstruction for a modifier that is not allowed or not in its encoding."""
     found = form(instruction.opcode)
     for each in found.modifiers:
         if each not in allowed:
             raise UnknownInstruction(instruction, f"has the modifier {each}, which is not modelled")
-    for encoding, own in _OWN.items():
-        strange = own & found.modifiers.keys()
-        if strange and not found.encoding.endswith(encoding):
-            raise UnknownInstruction(instruction, f"has the modifier {min(strange)}, which its encoding does not have")
+    for encoding, only_here in _MODIFIERS_OF_ENCODING.items():
+        misplaced = only_here & found.modifiers.keys()
+        if misplaced and not found.encoding.endswith(encoding):
+            raise UnknownInstruction(
+                instruction, f"has the modifier {min(misplaced)}, which its encoding does not have"
+            )
     return found
 
 
-def number(instruction: Instruction, text: str) -> int:
-    """The value of a modifier as a number.  Raises UnknownInstruction."""
+def modifier_value(instruction: Instruction, text: str) -> int:
+    """The value of a modifier as an integer.  Raises UnknownInstruction where it is not one."""
     try:
         return int(text, 0)
     except ValueError:
-        raise UnknownInstruction(instruction, f"has the value {text!r} in a modifier, which is no number") from None
+        raise UnknownInstruction(
+            instruction, f"has the value {text!r} in a modifier, which is not an integer"
+        ) from None
 
 
-def offset_of(instruction: Instruction, found: Form, bits: int, name: str = "offset", *, signed: bool = False) -> int:
-    """An access's constant offset of so many bits; 0 where it has none.  Raises UnknownInstruction."""
-    value = number(instruction, found.modifiers.get(name, "0"))
+def immediate_offset(
+    instruction: Instruction, found: Form, bits: int, name: str = "offset", *, signed: bool = False
+) -> int:
+    """The constant offset of an access, 0 without the modifier.
+
+    Raises UnknownInstruction where it does not fit a field of `bits` bits.
+    """
+    value = modifier_value(instruction, found.modifiers.get(name, "0"))
     low = -(1 << bits - 1) if signed else 0
     if not low <= value < low + (1 << bits):
         raise UnknownInstruction(instruction, f"has an {name} that does not fit {bits} bits")
     return value
 
 
-def flags(instruction: Instruction, text: str, count: int) -> tuple[bool, ...]:
-    """A list of zeros and ones in brackets, such as op_sel's.  Raises UnknownInstruction."""
+def bit_list(instruction: Instruction, text: str, count: int) -> tuple[bool, ...]:
+    """A bracketed list of at most `count` zeros and ones, as of op_sel, padded with zeros.
+
+    Raises UnknownInstruction for any other list.
+    """
     items = text.strip("[]").split(",")
     if not set(items) <= {"0", "1"} or len(items) > count:
         raise UnknownInstruction(instruction, f"has the list {text} in a modifier, which is not modelled")
@@ -88,7 +102,7 @@ def flags(instruction: Instruction, text: str, count: int) -> tuple[bool, ...]:
 
 
 class Table(OpcodeTable):
-    """A table that looks a mnemonic up without its encoding."""
+    """An opcode table that looks a mnemonic up without its encoding."""
 
     def name_of(self, instruction: Instruction) -> str:
         """See `OpcodeTable.name_of`."""
@@ -98,5 +112,5 @@ class Table(OpcodeTable):
         """See `OpcodeTable.build`."""
         try:
             return super().build(instruction, context)
-        except (IndexError, ValueError):  # the builder looks at operands that are not there
+        except (IndexError, ValueError):  # the builder accessed an operand that the instruction does not have
             raise UnknownInstruction(instruction, "does not take these operands") from None

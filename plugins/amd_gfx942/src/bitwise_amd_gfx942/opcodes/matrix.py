@@ -1,23 +1,23 @@
 """MFMA: matrix products of a wave.
 
 Source: AMD Instinct MI300 ISA, "Matrix Arithmetic Instructions"; LLVM's names of the instructions.  All lanes take
-part, whatever the execution mask says: a kernel that runs one with lanes off is not read.
+part regardless of the execution mask; a kernel that runs one with inactive lanes is Unknown.
 
-An instruction is a chain of steps over ascending k, as its row in `matrix_units` says: a step takes so many products in
-with one rounding.  The name of a step carries its k, all types and the architecture; neither rows and columns nor the
-instruction's own k enter, so that two instructions of 16 k are four of 8.
+An instruction is a chain of steps over ascending k, as its row in `matrix_units` states: a step adds several products
+to the accumulator with one rounding.  The name of a step contains its k, all types and the architecture.  It contains
+neither the rows and columns nor the instruction's own k, so that two instructions with k = 16 equal four with k = 8.
 """
 
 from __future__ import annotations
 
 import re
 
-from bitwise_amd_gfx942.modes import KEPT, mode_of
-from bitwise_amd_gfx942.opcodes.forms import check_modifiers, number
-from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
-from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
-from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC
+from bitwise_amd_gfx942.modes import DENORMALS_KEPT, mode_of
+from bitwise_amd_gfx942.opcodes.forms import check_modifiers, modifier_value
+from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
+from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, operand_vectors
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, reader, word_reader, writer
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, ContractionAudit, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -42,50 +42,50 @@ _SHAPES = {
     "f32": {(32, 2, 1), (16, 4, 1), (4, 1, 16)}, "xf32": {(32, 4, 1), (16, 8, 1)}, "f64": {(16, 4, 1)},
     "i8": {(32, 16, 1), (16, 32, 1), (4, 4, 16)}, "8": {(32, 16, 1), (16, 32, 1)},
 }  # fmt: skip
-"""The shapes that Triton uses: rows and columns, k, blocks."""
+"""The shapes that Triton uses, by type: rows (and columns), k, blocks."""
 
 
 _STEPS = {"fp16": 8, "bf16": 8, "tf32": 4, "fp32": 1, "fp64": 4, "s8": 8, "e4m3fnuz": 16, "e5m2fnuz": 16}
-"""The k of a step, where the instruction has as many.
+"""The k of a step; the instruction's own k where that is less.
 
-Sums of integers are exact: a step of 8 is what one lane holds, whichever k Triton put there.
+Sums of integers are exact, so their step may have any k; 8 is what one lane holds, whichever k Triton assigned to it.
 """
 
 
 def names() -> list[str]:
-    """The mnemonics."""
+    """The mnemonics of the modelled instructions."""
     found = []
     for kind in _TYPES:
-        own = _SHAPES[kind.removesuffix("_1k") if not kind.endswith("8") or kind == "i8" else "8"]
+        shapes = _SHAPES[kind.removesuffix("_1k") if not kind.endswith("8") or kind == "i8" else "8"]
         result = {"f64": "f64", "i8": "i32"}.get(kind, "f32")
-        for side, k, blocks in own:
+        for side, k, blocks in shapes:
             split = f"{blocks}b_" if blocks > 1 else ""
             found += [f"v_mfma_{result}_{side}x{side}x{k}_{split}{kind}", f"v_mfma_{result}_{side}x{side}x{k}{kind}"]
     return found
 
 
 def step_name(k: int, result: str, left: str, right: str, architecture: str) -> str:
-    """The name of a fused step: what decides its bits."""
+    """The name of a fused step, which contains everything that determines its bits."""
     return f"mfma k{k} {result} {left} {right} {result} {architecture}"
 
 
 def multiply(instruction: Instruction, context: Context) -> Step:
-    """v_mfma destination, a, b, c, with cbsz and abid, by which blocks share one of A."""
-    given = check_modifiers(instruction, "cbsz", "abid")
-    found = _NAME.fullmatch(given.name)
+    """v_mfma destination, a, b, c; cbsz and abid say which block of A several blocks share."""
+    found_form = check_modifiers(instruction, "cbsz", "abid")
+    found = _NAME.fullmatch(found_form.name)
     if found is None or len(instruction.operands) != 4:
         raise UnknownInstruction(instruction)
     result, (left, right, bits) = _RESULTS[found[1]], _TYPES[found[5]]
     side, k = int(found[2]), int(found[3])
     tile = Tile(side, k, 16 if side == 4 else 1, 1 if result == "fp64" else 4)
-    shared, chosen = (number(instruction, given.modifiers.get(each, "0")) for each in ("cbsz", "abid"))
+    shared, chosen = (modifier_value(instruction, found_form.modifiers.get(each, "0")) for each in ("cbsz", "abid"))
     if 1 << shared > tile.blocks or chosen >= 1 << shared:
         raise UnknownInstruction(instruction, "shares blocks of A that it does not have")
-    taken = [block >> shared << shared | chosen for block in range(tile.blocks)]
+    a_blocks = [block >> shared << shared | chosen for block in range(tile.blocks)]
     part = min(k, _STEPS[left])
-    # Whether the mode counts here is documented for no type: such a step is one of its own.
+    # No documentation says whether the mode applies here, so a step in a flushing mode is an operation of its own.
     mode = mode_of(context.kernel)
-    flushed = result != "s32" and not (mode.denormals == mode.denormals_of_others == KEPT)
+    flushed = result != "s32" and not (mode.denormals_fp32 == mode.denormals_fp16_fp64 == DENORMALS_KEPT)
     step = MmaStep(
         step_name(part, result, left, right, context.arch.name) + (" flushing" if flushed else ""),
         positive_zero=result == "fp32" and left != "fp32",
@@ -101,28 +101,30 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     new = _writers(destination, tile, wide, instruction)
 
     def run(machine: Machine) -> None:
-        _check_lanes(machine, instruction)
-        lefts = vectors(machine, [_of_running(machine, read(machine)) for read in a], bits, tile, part)
-        rights = vectors(machine, [_of_running(machine, read(machine)) for read in b], bits, tile, part)
-        values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, taken)
+        _check_all_lanes_active(machine, instruction)
+        lefts = operand_vectors(machine, [_zero_inactive_waves(machine, read(machine)) for read in a], bits, tile, part)
+        rights = operand_vectors(
+            machine, [_zero_inactive_waves(machine, read(machine)) for read in b], bits, tile, part
+        )
+        values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, a_blocks)
         for write, value in zip(new, values, strict=True):
             write(machine, value)
 
     return run
 
 
-def _check_lanes(machine: Machine, instruction: Instruction) -> None:
-    """All lanes of the waves that run are on.  Raises Unsupported."""
+def _check_all_lanes_active(machine: Machine, instruction: Instruction) -> None:
+    """Raises Unsupported unless all lanes of the active waves are active."""
     lanes = machine.registers[EXEC]
-    if lanes is EVERYONE:
+    if lanes is ALL_LANES:
         return
     known = machine.known(lanes)
     if known is None or not (known if machine.mask is None else known | ~machine.mask).all():
         raise Unsupported("a matrix instruction runs with lanes off", instruction.line)
 
 
-def _of_running(machine: Machine, value: Value) -> Value:
-    """An operand in the waves that run: what other waves hold, be it undefined, must not show in these."""
+def _zero_inactive_waves(machine: Machine, value: Value) -> Value:
+    """An operand with zeros in inactive waves, whose values, undefined ones included, must not affect the result."""
     return value if machine.mask is None else blend_values(machine.mask, value, literal(0, 32))
 
 
@@ -139,7 +141,7 @@ def _words(operand: Operand, count: int, instruction: Instruction) -> list[Reade
 
 
 def _accumulators(operand: Operand, tile: Tile, bits: int, kind: str, instruction: Instruction) -> list[Reader]:
-    """Registers, or one constant for all."""
+    """The readers of the accumulators: registers, or one constant for all."""
     if isinstance(operand, Immediate):
         return [reader(operand, "b32" if kind == "s32" else kind, instruction)] * tile.accumulators
     words = _words(operand, tile.accumulators * bits // 32, instruction)
@@ -159,15 +161,15 @@ def _writers(operand: Operand, tile: Tile, bits: int, instruction: Instruction) 
     return [writer(Vector(items[each : each + 2]), 64, instruction) for each in range(0, len(items), 2)]
 
 
-TABLE.opcode(*names(), operands=implicit(DESTINATION_FIRST, Effect.CROSS_LANE, reads=EXECUTION_MASK))(multiply)
+TABLE.opcode(*names(), operands=with_implicit(DESTINATION_FIRST, Effect.CROSS_LANE, reads=EXECUTION_MASK))(multiply)
 
 
-STATED = "the text is the machine's own code and states every rounding"
+STATED = "the text is machine code and states every rounding"
 MODELLED = f"{STATED}; its matrix instructions follow a public model (MMA-Sim), of which nothing was measured here"
 
 
 def audit_contraction(module: Module, text: str, entry: str | None) -> ContractionAudit:
-    """See `Arch.audit_contraction`: nothing below the text decides bits; the matrix units are modelled as published."""
+    """See `Arch.audit_contraction`: the text determines the roundings; the matrix units follow a published model."""
     kernels = [module.kernel(entry), *module.functions.values()]
     used = any(each.opcode.startswith("v_mfma") for kernel in kernels for each in kernel.instructions)
     return ContractionAudit(module, MODELLED if used else STATED)

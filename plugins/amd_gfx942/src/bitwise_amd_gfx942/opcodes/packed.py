@@ -1,7 +1,7 @@
-"""VOP3P: two elements side by side, and fma of mixed formats.
+"""VOP3P: packed arithmetic on two elements, and fma of mixed formats.
 
-Source: AMD Instinct MI300 ISA, "Packed math" (VOP3P).  op_sel chooses which half of each source enters the low
-result, op_sel_hi which enters the high one; neg_lo and neg_hi negate there.
+Source: AMD Instinct MI300 ISA, "Packed math" (VOP3P).  op_sel selects the half of each source for the low result,
+op_sel_hi the half for the high result; neg_lo and neg_hi negate the selected halves.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
-from bitwise_amd_gfx942.opcodes.conversion import rounded
-from bitwise_amd_gfx942.opcodes.floating import computing, extreme, in_mode, perform
-from bitwise_amd_gfx942.opcodes.forms import Form, Table, check_modifiers, flags, form
-from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer
-from bitwise_amd_gfx942.opcodes.outputs import CLAMP, saturated, saturation
-from bitwise_amd_gfx942.opcodes.sources import Reader, changed_sign, half_writer, reader, writer
-from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two
+from bitwise_amd_gfx942.opcodes.compute import Compute, integer_operation
+from bitwise_amd_gfx942.opcodes.constants import BITS, FLOAT_FORMATS, immediate_bits
+from bitwise_amd_gfx942.opcodes.conversion import rounding_conversion
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.floating import apply_float, compute_operation, minmax, operation_in_mode
+from bitwise_amd_gfx942.opcodes.forms import Form, Table, bit_list, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, apply_sign, half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.output_modifiers import CLAMP, apply_clamp, clamp_operation
+from bitwise_amd_gfx942.opcodes.vector_integers import minmax_operation, shift_by_low_bits
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.terms import TermDomain
@@ -35,33 +35,34 @@ _WIDEN = operation("convert.fp32.fp16")
 _LISTS = ("op_sel", "op_sel_hi", "neg_lo", "neg_hi")
 
 
-def _lists(instruction: Instruction, found: Form, count: int) -> Mapping[str, tuple[bool, ...]]:
+def _operand_modifiers(instruction: Instruction, found: Form, count: int) -> Mapping[str, tuple[bool, ...]]:
     return {
-        name: flags(instruction, found.modifiers[name], count)
+        name: bit_list(instruction, found.modifiers[name], count)
         if name in found.modifiers
         else (name == "op_sel_hi",) * count
         for name in _LISTS
     }
 
 
-def packed(instruction: Instruction, kind: str, count: int, compute: Compute, *also: str) -> Step:
-    """The step that computes the low and the high half of a result from the chosen halves of `count` sources.
+def packed(instruction: Instruction, kind: str, count: int, compute: Compute, *extra_modifiers: str) -> Step:
+    """The step that computes the low and the high half of a result from the selected halves of `count` sources.
 
-    `also` names modifiers that the caller has looked at.  Raises UnknownInstruction.
+    `kind` is the type of an element.  `extra_modifiers` names modifiers that the caller has handled.
+    Raises UnknownInstruction.
     """
-    found = check_modifiers(instruction, *_LISTS, *also)
+    found = check_modifiers(instruction, *_LISTS, *extra_modifiers)
     if len(instruction.operands) != count + 1:
         raise UnknownInstruction(instruction, f"takes {count + 1} operands")
-    lists = _lists(instruction, found, count)
+    lists = _operand_modifiers(instruction, found, count)
     bits = BITS[kind]
     halves: list[list[Reader]] = [[], []]
     for index, operand in enumerate(instruction.operands[1:]):
         for half, (choice, negation) in enumerate((("op_sel", "neg_lo"), ("op_sel_hi", "neg_hi"))):
-            read = _half(operand, kind, lists[choice][index], instruction)
+            read = _half_reader(operand, kind, lists[choice][index], instruction)
             if lists[negation][index]:
                 if not kind.startswith("fp"):
                     raise UnknownInstruction(instruction, "negates integers, which is not modelled")
-                read = _negated(read, kind, bits)
+                read = _negated_reader(read, kind, bits)
             halves[half].append(read)
     write = writer(instruction.operands[0], 2 * bits, instruction)
 
@@ -72,45 +73,45 @@ def packed(instruction: Instruction, kind: str, count: int, compute: Compute, *a
     return step
 
 
-def _half(operand: Operand, kind: str, high: bool, instruction: Instruction) -> Reader:
+def _half_reader(operand: Operand, kind: str, high: bool, instruction: Instruction) -> Reader:
     bits = BITS[kind]
     if isinstance(operand, Modified):
-        raise UnknownInstruction(instruction, "changes a packed operand, which is not modelled")
+        raise UnknownInstruction(instruction, "applies neg or abs to a packed operand, which is not modelled")
     if isinstance(operand, Immediate):
         if high:
             raise UnknownInstruction(instruction, "takes the high half of a constant, which is not modelled")
-        constant = literal(pattern(operand, kind, instruction), bits)
+        constant = literal(immediate_bits(operand, kind, instruction), bits)
         return lambda machine: constant
     whole = reader(operand, f"b{2 * bits}", instruction)
     low = bits if high else 0
     return lambda machine: extract(whole(machine), low, bits)
 
 
-def _negated(read: Reader, kind: str, bits: int) -> Reader:
-    return lambda machine: changed_sign(machine, operation(f"neg.{kind}"), read(machine))
+def _negated_reader(read: Reader, kind: str, bits: int) -> Reader:
+    return lambda machine: apply_sign(machine, operation(f"neg.{kind}"), read(machine))
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"v_pk_{verb}_{kind}" for verb in ("add", "mul", "fma") for kind in ("f16", "f32")),
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
 def arithmetic(instruction: Instruction, context: Context) -> Step:
-    """Two sums, products or fmas."""
+    """Two sums, products or fused multiply-adds."""
     _, _, verb, kind = form(instruction.opcode).name.split("_")
-    core = {"f16": "fp16", "f32": "fp32"}[kind]
-    result = computing(in_mode(verb, core, instruction, context))
-    clamp = saturation(instruction, context, core)
+    element = FLOAT_FORMATS[kind]
+    result = compute_operation(operation_in_mode(verb, element, instruction, context))
+    clamp = clamp_operation(instruction, context, element)
 
     def compute(machine: Machine, *values: Value) -> Value:
-        return saturated(machine, clamp, result(machine, *values))
+        return apply_clamp(machine, clamp, result(machine, *values))
 
-    return packed(instruction, core, 3 if verb == "fma" else 2, compute, CLAMP)
+    return packed(instruction, element, 3 if verb == "fma" else 2, compute, CLAMP)
 
 
-@vector(TABLE, "v_pk_min_f16", "v_pk_max_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def extremum(instruction: Instruction, context: Context) -> Step:
+@vector_opcode(TABLE, "v_pk_min_f16", "v_pk_max_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def minimum_or_maximum(instruction: Instruction, context: Context) -> Step:
     """Two minima or maxima."""
     verb = form(instruction.opcode).name.split("_")[2]
     mode = mode_of(context.kernel)
@@ -118,31 +119,33 @@ def extremum(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
 
     def compute(machine: Machine, left: Value, right: Value) -> Value:
-        return extreme(machine, verb, "fp16", (left, right), mode.ieee, context.arch.name)
+        return minmax(machine, verb, "fp16", (left, right), mode.ieee, context.arch.name)
 
     return packed(instruction, "fp16", 2, compute)
 
 
 _INTEGERS: Mapping[str, Compute] = {
-    "v_pk_add_u16": integer("add.b16"),
-    "v_pk_add_i16": integer("add.b16"),
-    "v_pk_sub_u16": integer("sub.b16"),
-    "v_pk_sub_i16": integer("sub.b16"),
-    "v_pk_mul_lo_u16": integer("mul.b16"),
+    "v_pk_add_u16": integer_operation("add.b16"),
+    "v_pk_add_i16": integer_operation("add.b16"),
+    "v_pk_sub_u16": integer_operation("sub.b16"),
+    "v_pk_sub_i16": integer_operation("sub.b16"),
+    "v_pk_mul_lo_u16": integer_operation("mul.b16"),
     **{
-        f"v_pk_{verb}_{letter}16": of_two(verb, f"{core}16")
+        f"v_pk_{verb}_{letter}16": minmax_operation(verb, f"{core}16")
         for verb in ("min", "max")
         for letter, core in (("i", "s"), ("u", "u"))
     },
 }
 
 
-_SATURATING: Mapping[str, Compute] = {f"v_pk_{verb}_u16": integer(f"{verb}sat.u16") for verb in ("add", "sub")}
+_SATURATING: Mapping[str, Compute] = {
+    f"v_pk_{verb}_u16": integer_operation(f"{verb}sat.u16") for verb in ("add", "sub")
+}
 
 
 def _shift(root: str, is_signed: bool) -> Compute:
     def compute(machine: Machine, amount: Value, value: Value) -> Value:
-        return by_low_bits(machine, root, value, concat([amount, literal(0, 16)]), 16, is_signed)
+        return shift_by_low_bits(machine, root, value, concat([amount, literal(0, 16)]), 16, is_signed)
 
     return compute
 
@@ -154,9 +157,9 @@ _SHIFTS: Mapping[str, Compute] = {
 }
 
 
-@vector(TABLE, *_INTEGERS, *_SHIFTS, operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, *_INTEGERS, *_SHIFTS, operands=DESTINATION_FIRST, effects=Effect.NONE)
 def integers(instruction: Instruction, context: Context) -> Step:
-    """Two operations on integers of 16 bits; `clamp` saturates unsigned sums and differences."""
+    """Two operations on 16-bit integers; the modifier clamp saturates unsigned sums and differences."""
     found = form(instruction.opcode)
     if CLAMP in found.modifiers:
         if found.name not in _SATURATING:
@@ -165,9 +168,9 @@ def integers(instruction: Instruction, context: Context) -> Step:
     return packed(instruction, "b16", 2, _INTEGERS.get(found.name) or _SHIFTS[found.name])
 
 
-@vector(TABLE, "v_pk_mad_u16", "v_pk_mad_i16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_pk_mad_u16", "v_pk_mad_i16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_add(instruction: Instruction, context: Context) -> Step:
-    """Two products and sums of integers of 16 bits."""
+    """Two multiply-adds of 16-bit integers."""
 
     def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
         return _INTEGERS["v_pk_add_u16"](machine, _INTEGERS["v_pk_mul_lo_u16"](machine, left, right), addend)
@@ -175,27 +178,31 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
     return packed(instruction, "b16", 3, compute)
 
 
-@vector(TABLE, "v_pk_mov_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_pk_mov_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def move(instruction: Instruction, context: Context) -> Step:
-    """A word of the first source, and one of the second."""
+    """A word of the first source and a word of the second, selected by op_sel."""
     found = check_modifiers(instruction, "op_sel", "op_sel_hi")
-    chosen = flags(instruction, found.modifiers.get("op_sel", "[0,0]"), 2)
+    chosen = bit_list(instruction, found.modifiers.get("op_sel", "[0,0]"), 2)
     left, right = (
-        _half(operand, "b32", high, instruction) for operand, high in zip(instruction.operands[1:], chosen, strict=True)
+        _half_reader(operand, "b32", high, instruction)
+        for operand, high in zip(instruction.operands[1:], chosen, strict=True)
     )
     write = writer(instruction.operands[0], 64, instruction)
     return lambda machine: write(machine, concat([left(machine), right(machine)]))
 
 
-def mixed_sources(instruction: Instruction, found: Form, operands: Sequence[Operand]) -> list[Reader]:
-    """Sources that are fp32, or fp16 halves where op_sel_hi says so, all as fp32.  Raises UnknownInstruction."""
+def mixed_readers(instruction: Instruction, found: Form, operands: Sequence[Operand]) -> list[Reader]:
+    """Readers of sources as fp32: fp32 registers, or fp16 halves where op_sel_hi is set.
+
+    Raises UnknownInstruction.
+    """
     count = len(operands)
-    halves = flags(instruction, found.modifiers.get("op_sel_hi", "[0,0,0]"), count)
-    high = flags(instruction, found.modifiers.get("op_sel", "[0,0,0]"), count + 1)
-    return [_mixed(each, halves[index], high[index], instruction) for index, each in enumerate(operands)]
+    halves = bit_list(instruction, found.modifiers.get("op_sel_hi", "[0,0,0]"), count)
+    high = bit_list(instruction, found.modifiers.get("op_sel", "[0,0,0]"), count + 1)
+    return [_mixed_reader(each, halves[index], high[index], instruction) for index, each in enumerate(operands)]
 
 
-def _mixed(operand: Operand, half: bool, high: bool, instruction: Instruction) -> Reader:
+def _mixed_reader(operand: Operand, half: bool, high: bool, instruction: Instruction) -> Reader:
     if not half:
         if high:
             raise UnknownInstruction(instruction, "selects half of a source of 32 bits")
@@ -214,33 +221,35 @@ def _mixed(operand: Operand, half: bool, high: bool, instruction: Instruction) -
         def narrow(machine: Machine) -> Value:
             return extract(whole(machine), low, 16)
 
-    signs = [operation(f"{change}.fp32") for change in changes]
+    sign_changes = [operation(f"{change}.fp32") for change in changes]
 
     def read(machine: Machine) -> Value:
-        value = perform(machine, _WIDEN, [narrow(machine)])
-        for sign in signs:
-            value = changed_sign(machine, sign, value)
+        value = apply_float(machine, _WIDEN, [narrow(machine)])
+        for sign_change in sign_changes:
+            value = apply_sign(machine, sign_change, value)
         return value
 
     return read
 
 
-@vector(TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(
+    TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
 def fused_mixed(instruction: Instruction, context: Context) -> Step:
-    """fma in fp32 of sources in fp32 and fp16; the result in fp32, or rounded once more to half a register's fp16."""
+    """Fused multiply-add in fp32 of fp32 and fp16 sources; the result is fp32, or rounded again to fp16 in a half."""
     found = check_modifiers(instruction, "op_sel", "op_sel_hi", CLAMP)
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "takes four operands")
     target, *sources = instruction.operands
-    readers = mixed_sources(instruction, found, sources)
+    readers = mixed_readers(instruction, found, sources)
     mode = mode_of(context.kernel)
     for kind in ("fp16", "fp32"):
         if flushes(mode, kind, instruction):
             raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
     rounding = rounding_of(mode, "fp32", instruction)
     fused, multiplied = operation(f"fma.{rounding}.fp32"), operation(f"mul.{rounding}.fp32")
-    narrow = None if found.name == "v_fma_mix_f32" else rounded("fp16", "fp32", instruction, context)
-    clamp = saturation(instruction, context, "fp32" if narrow is None else "fp16")
+    narrow = None if found.name == "v_fma_mix_f32" else rounding_conversion("fp16", "fp32", instruction, context)
+    clamp = clamp_operation(instruction, context, "fp32" if narrow is None else "fp16")
     write: Callable[[Machine, Value], None] = (
         writer(target, 32, instruction)
         if narrow is None
@@ -249,13 +258,13 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         values = [each(machine) for each in readers]
-        result = perform(machine, fused, values)
+        result = apply_float(machine, fused, values)
         if narrow is not None:
-            result = perform(machine, narrow, [result])
+            result = apply_float(machine, narrow, [result])
             domain, addend = machine.domain, values[2]
             if isinstance(domain, TermDomain) and isinstance(addend, np.ndarray) and not addend.any():
-                product = perform(machine, multiplied, values[:2])
-                domain.but_for_zeros(result, perform(machine, narrow, [product]))
-        write(machine, saturated(machine, clamp, result))
+                product = apply_float(machine, multiplied, values[:2])
+                domain.but_for_zeros(result, apply_float(machine, narrow, [product]))
+        write(machine, apply_clamp(machine, clamp, result))
 
     return step

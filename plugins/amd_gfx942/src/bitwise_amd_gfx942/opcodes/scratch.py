@@ -1,16 +1,16 @@
-"""scratch_ loads and stores: each lane's own memory, which holds spilled registers.
+"""scratch_ loads and stores: private memory of each lane, which holds spilled registers.
 
-Source: AMD Instinct MI300 ISA, "Scratch memory instructions".  Every access is made in words of 32 bits.
+Source: AMD Instinct MI300 ISA, "Scratch memory instructions".  Every access is split into 32-bit words.
 """
 
 from __future__ import annotations
 
 import re
 
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.flat import CACHE, unsigned, wide_reader
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
-from bitwise_amd_gfx942.opcodes.sources import Reader, reader, writer
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.flat import CACHE, tuple_reader, zero_extend
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, immediate_offset
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader, writer
 from bitwise_core.assembly.module import Instruction, Operand, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -29,17 +29,17 @@ _NAME = re.compile(r"scratch_(?:load|store)_(dword(?:x[234])?)")
 _OFF = Symbol("off")
 
 
-def place_reader(instruction: Instruction, address: Operand, base: Operand) -> Reader:
-    """The place in a lane's own memory, as an address of 64 bits.  Raises UnknownInstruction."""
-    fixed = offset_of(instruction, check_modifiers(instruction, "offset", *CACHE), 13, signed=True)
+def scratch_address_reader(instruction: Instruction, varying: Operand, base: Operand) -> Reader:
+    """The reader of the 64-bit address in a lane's private memory.  Raises UnknownInstruction."""
+    fixed = immediate_offset(instruction, check_modifiers(instruction, "offset", *CACHE), 13, signed=True)
     offset = literal(local_memory.LOCAL_BASE + fixed, 64)
-    given = [reader(each, "b32", instruction) for each in (address, base) if each != _OFF]
+    summands = [reader(each, "b32", instruction) for each in (varying, base) if each != _OFF]
 
     def read(machine: Machine) -> Value:
-        place: Value = offset
-        for each in given:
-            place = apply_integer(machine, operation("add.b64"), [place, unsigned(each(machine))])
-        return place
+        total: Value = offset
+        for each in summands:
+            total = apply_integer(machine, operation("add.b64"), [total, zero_extend(each(machine))])
+        return total
 
     return read
 
@@ -51,35 +51,35 @@ def _count(instruction: Instruction) -> int:
     return _COUNTS[found[1]]
 
 
-@vector(TABLE, *(f"scratch_load_{kind}" for kind in _COUNTS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
+@vector_opcode(TABLE, *(f"scratch_load_{kind}" for kind in _COUNTS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
 def load(instruction: Instruction, context: Context) -> Step:
-    """Words of a lane's own memory."""
+    """Load words of private memory."""
     count = _count(instruction)
-    target, address, base = instruction.operands
-    where, write = place_reader(instruction, address, base), writer(target, 32 * count, instruction)
+    target, offset, base = instruction.operands
+    read_address, write = scratch_address_reader(instruction, offset, base), writer(target, 32 * count, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place = where(machine)
-        write(machine, concat([local_memory.load(machine, place, 4 * each, 32, line) for each in range(count)]))
+        address = read_address(machine)
+        write(machine, concat([local_memory.load(machine, address, 4 * each, 32, line) for each in range(count)]))
 
     return step
 
 
-@vector(TABLE, *(f"scratch_store_{kind}" for kind in _COUNTS), operands=NO_DESTINATION, effects=Effect.STORE)
+@vector_opcode(TABLE, *(f"scratch_store_{kind}" for kind in _COUNTS), operands=NO_DESTINATION, effects=Effect.STORE)
 def store(instruction: Instruction, context: Context) -> Step:
-    """Words to a lane's own memory."""
+    """Store words to private memory.  Raises Unsupported at an address that depends on data."""
     count = _count(instruction)
-    address, source, base = instruction.operands
-    where = place_reader(instruction, address, base)
-    value_of = wide_reader(source, instruction) if count > 1 else reader(source, "b32", instruction)
+    offset, source, base = instruction.operands
+    read_address = scratch_address_reader(instruction, offset, base)
+    value_of = tuple_reader(source, instruction) if count > 1 else reader(source, "b32", instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place = machine.known(where(machine))
-        if place is None:
-            raise Unsupported("a lane's own memory is written at a place that depends on data", line)
+        address = machine.known(read_address(machine))
+        if address is None:
+            raise Unsupported("private memory is written at an address that depends on data", line)
         value = value_of(machine)
-        local_memory.store(machine, place, [extract(value, 32 * each, 32) for each in range(count)], 32, line)
+        local_memory.store(machine, address, [extract(value, 32 * each, 32) for each in range(count)], 32, line)
 
     return step

@@ -1,7 +1,7 @@
 """ds_ reads and writes of shared memory (LDS).
 
-Source: AMD Instinct MI300 ISA, "Local data share (LDS)".  The lanes of a wave act together, and its accesses are
-carried out in the order of its instructions: only other waves need a barrier.
+Source: AMD Instinct MI300 ISA, "Local data share (LDS)".  The lanes of a wave run in lockstep, and its accesses happen
+in program order: only accesses of different waves need a barrier.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.addressing import is_one
-from bitwise_amd_gfx942.opcodes.flat import wide_reader
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
-from bitwise_amd_gfx942.opcodes.selected_parts import widened
-from bitwise_amd_gfx942.opcodes.sources import half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.flat import tuple_reader
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, immediate_offset
+from bitwise_amd_gfx942.opcodes.memory_access import is_64_bit_value
+from bitwise_amd_gfx942.opcodes.operand_access import half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.sdwa import widened
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -31,15 +31,15 @@ _NARROW = {"u8": (8, False), "i8": (8, True), "u16": (16, False), "i16": (16, Tr
 _TWO = re.compile(r"ds_(?:read|write)2(st64)?_b(32|64)")
 
 
-def in_order(machine: Machine) -> None:
-    """What a wave did before is done before its next access."""
+def order_wave_accesses(machine: Machine) -> None:
+    """Order the wave's earlier accesses before its next one."""
     warps = machine.active_warps()
     for races in machine.races.acting(machine.mask):
         races.warp_barrier(warps)
 
 
-def address_of(machine: Machine, value: Value, offset: int, line: int) -> Array:
-    """The address with an offset, wrapped to 32 bits; it must be known.  Raises Unsupported."""
+def shared_address(machine: Machine, value: Value, offset: int, line: int) -> Array:
+    """The address plus the offset, wrapped to 32 bits.  Raises Unsupported where it depends on data."""
     known = machine.known(value)
     if known is None:
         raise Unsupported("shared memory is accessed at an address that depends on data", line)
@@ -48,10 +48,10 @@ def address_of(machine: Machine, value: Value, offset: int, line: int) -> Array:
 
 def _read(machine: Machine, address: Array, bits: int) -> Value:
     sizes = {96: (64, 32), 128: (64, 64)}.get(bits, (bits,))
-    parts, place = [], 0
+    parts, start = [], 0
     for size in sizes:
-        parts.append(read_shared(machine, address + np.uint64(place) if place else address, size))
-        place += size // 8
+        parts.append(read_shared(machine, address + np.uint64(start) if start else address, size))
+        start += size // 8
     return concat(parts)
 
 
@@ -59,7 +59,7 @@ def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
     parts, low = [], 0
     while low < bits:
         size = min(32, bits - low)
-        if bits - low >= 64 and is_one(extract(value, low, 64)):
+        if bits - low >= 64 and is_64_bit_value(extract(value, low, 64)):
             size = 64
         parts.append(extract(value, low, size))
         low += size
@@ -68,13 +68,13 @@ def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
 
 def _offset(instruction: Instruction, name: str = "offset") -> int:
     found = check_modifiers(instruction, "offset", "offset0", "offset1")
-    return offset_of(instruction, found, 16 if name == "offset" else 8, name)
+    return immediate_offset(instruction, found, 16 if name == "offset" else 8, name)
 
 
 _READS = {f"ds_read_b{bits}": bits for bits in (32, 64, 96, 128)}
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *_READS,
     *(f"ds_read_{kind}{half}" for kind in _NARROW for half in ("", "_d16", "_d16_hi")),
@@ -82,7 +82,7 @@ _READS = {f"ds_read_b{bits}": bits for bits in (32, 64, 96, 128)}
     effects=Effect.LOAD,
 )
 def read(instruction: Instruction, context: Context) -> Step:
-    """Reads of 8 to 128 bits; the narrow ones are widened, or go to half a register."""
+    """Reads of 8 to 128 bits; narrow ones are extended, or written to half a register."""
     name = form(instruction.opcode).name
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
@@ -92,44 +92,48 @@ def read(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     out = 16 if half else max(bits, 32)
     target, source = instruction.operands
-    offset, where = _offset(instruction), reader(source, "b32", instruction)
-    write = half_writer(target, half == "d16_hi", instruction, loads=True) if half else writer(target, out, instruction)
+    offset, read_address = _offset(instruction), reader(source, "b32", instruction)
+    write = (
+        half_writer(target, half == "d16_hi", instruction, from_memory=True)
+        if half
+        else writer(target, out, instruction)
+    )
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        in_order(machine)
-        value = _read(machine, address_of(machine, where(machine), offset, line), bits)
+        order_wave_accesses(machine)
+        value = _read(machine, shared_address(machine, read_address(machine), offset, line), bits)
         write(machine, value if bits >= out else widened(machine, value, bits, out, is_signed))
 
     return step
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"ds_read2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)),
     operands=DESTINATION_FIRST,
     effects=Effect.LOAD,
 )
-def read_two(instruction: Instruction, context: Context) -> Step:
-    """Two reads at one base, their offsets in elements, or in 64 elements."""
-    bits, factor = _two(instruction)
+def read_element_bits_and_stride(instruction: Instruction, context: Context) -> Step:
+    """Two reads at one base; the offsets are in elements, or in units of 64 elements (st64)."""
+    bits, factor = _element_bits_and_stride(instruction)
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
     target, source = instruction.operands
     offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
-    where, write = reader(source, "b32", instruction), writer(target, 2 * bits, instruction)
+    read_base, write = reader(source, "b32", instruction), writer(target, 2 * bits, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        in_order(machine)
-        place = where(machine)
-        parts = [_read(machine, address_of(machine, place, each, line), bits) for each in offsets]
+        order_wave_accesses(machine)
+        base = read_base(machine)
+        parts = [_read(machine, shared_address(machine, base, each, line), bits) for each in offsets]
         write(machine, concat(parts))
 
     return step
 
 
-def _two(instruction: Instruction) -> tuple[int, int]:
+def _element_bits_and_stride(instruction: Instruction) -> tuple[int, int]:
     found = _TWO.fullmatch(form(instruction.opcode).name)
     assert found is not None
     bits = int(found[2])
@@ -139,49 +143,49 @@ def _two(instruction: Instruction) -> tuple[int, int]:
 _WRITES = {"b8": 8, "b16": 16, "b32": 32, "b64": 64, "b96": 96, "b128": 128, "b8_d16_hi": 8, "b16_d16_hi": 16}
 
 
-@vector(TABLE, *(f"ds_write_{kind}" for kind in _WRITES), operands=NO_DESTINATION, effects=Effect.STORE)
+@vector_opcode(TABLE, *(f"ds_write_{kind}" for kind in _WRITES), operands=NO_DESTINATION, effects=Effect.STORE)
 def write_one(instruction: Instruction, context: Context) -> Step:
-    """Writes of 8 to 128 bits, from the low or the high half of a register where they are narrow."""
+    """Writes of 8 to 128 bits; narrow ones from the low or the high half of a register."""
     kind = form(instruction.opcode).name.removeprefix("ds_write_")
     bits, low = _WRITES[kind], 16 if kind.endswith("_hi") else 0
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
-    place, source = instruction.operands
-    where, offset = reader(place, "b32", instruction), _offset(instruction)
-    value_of = wide_reader(source, instruction) if bits > 32 else reader(source, "b32", instruction)
+    address_operand, source = instruction.operands
+    read_address, offset = reader(address_operand, "b32", instruction), _offset(instruction)
+    value_of = tuple_reader(source, instruction) if bits > 32 else reader(source, "b32", instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        in_order(machine)
+        order_wave_accesses(machine)
         value = value_of(machine)
-        address = address_of(machine, where(machine), offset, line)
+        address = shared_address(machine, read_address(machine), offset, line)
         _write(machine, address, extract(value, low, bits) if bits < 32 else value, bits)
 
     return step
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"ds_write2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)),
     operands=NO_DESTINATION,
     effects=Effect.STORE,
 )
-def write_two(instruction: Instruction, context: Context) -> Step:
-    """Two writes at one base, their offsets in elements, or in 64 elements."""
-    bits, factor = _two(instruction)
+def write_element_bits_and_stride(instruction: Instruction, context: Context) -> Step:
+    """Two writes at one base; the offsets are in elements, or in units of 64 elements (st64)."""
+    bits, factor = _element_bits_and_stride(instruction)
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction, "takes three operands")
-    place, *sources = instruction.operands
-    where = reader(place, "b32", instruction)
+    address_operand, *sources = instruction.operands
+    read_base = reader(address_operand, "b32", instruction)
     offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
     values = [reader(each, f"b{bits}", instruction) for each in sources]
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        in_order(machine)
-        given = [each(machine) for each in values]
-        to = where(machine)
-        for value, offset in zip(given, offsets, strict=True):
-            _write(machine, address_of(machine, to, offset, line), value, bits)
+        order_wave_accesses(machine)
+        stored = [each(machine) for each in values]
+        base = read_base(machine)
+        for value, offset in zip(stored, offsets, strict=True):
+            _write(machine, shared_address(machine, base, offset, line), value, bits)
 
     return step

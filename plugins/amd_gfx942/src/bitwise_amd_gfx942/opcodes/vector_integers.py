@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.bases import remember_base
+from bitwise_amd_gfx942.opcodes.compute import Compute, integer_operation
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.float_idioms import match_rounding_sum
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
-from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
-from bitwise_amd_gfx942.opcodes.roundings import rounding_sum
-from bitwise_amd_gfx942.opcodes.selected_parts import widened_half
+from bitwise_amd_gfx942.opcodes.lanewise import ENCODING_MODIFIERS, lanewise
+from bitwise_amd_gfx942.opcodes.pointer_provenance import record_pointer_sum
+from bitwise_amd_gfx942.opcodes.sdwa import widened_half
 from bitwise_core.assembly.module import Immediate, Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
@@ -28,12 +29,12 @@ from bitwise_core.numerics import operation
 TABLE = Table()
 
 
-def total(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
-    """A sum that wraps."""
+def wrapping_add(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
+    """The low bits of a sum."""
     return apply_integer(machine, operation(f"add.b{bits}"), [left, right])
 
 
-def product(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
+def wrapping_multiply(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
     """The low bits of a product."""
     return apply_integer(machine, operation(f"mul.b{bits}"), [left, right])
 
@@ -42,52 +43,47 @@ def _reversed(compute: Compute) -> Compute:
     return lambda machine, left, right: compute(machine, right, left)
 
 
-@vector(
+@vector_opcode(
     TABLE, "v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16",
     "v_subrev_u16", "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.NONE
 )  # fmt: skip
 def add(instruction: Instruction, context: Context) -> Step:
-    """Sums and differences that wrap; `clamp` saturates unsigned ones."""
-    found = check_modifiers(instruction, "clamp", *_ENCODED)
+    """Sums and differences that wrap; the modifier clamp saturates unsigned ones."""
+    found = check_modifiers(instruction, "clamp", *ENCODING_MODIFIERS)
     _, verb, kind = found.name.split("_")
     bits = int(kind[1:])
     if "clamp" in found.modifiers:
         if kind[0] != "u":
             raise UnknownInstruction(instruction, "saturates signed numbers, which is not modelled")
-        compute = integer(f"{verb.removesuffix('rev')}sat.u{bits}")
+        compute = integer_operation(f"{verb.removesuffix('rev')}sat.u{bits}")
     else:
-        compute = integer(f"{verb.removesuffix('rev')}.b{bits}")
+        compute = integer_operation(f"{verb.removesuffix('rev')}.b{bits}")
     if verb == "subrev":
         compute = _reversed(compute)
-    return lanewise(instruction, (f"b{bits}",) * 2, bits, compute, also=("clamp",), keeps_high=kind == "i16")
+    return lanewise(
+        instruction, (f"b{bits}",) * 2, bits, compute, extra_modifiers=("clamp",), keep_high_half=kind == "i16"
+    )
 
 
-_ENCODED = (
-    "op_sel", "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror",
-    "row_mirror", "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask", "bound_ctrl", "dst_sel",
-    "dst_unused", "src0_sel", "src1_sel",
-)  # fmt: skip
-
-
-@vector(TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply(instruction: Instruction, context: Context) -> Step:
     """The low half of a product."""
     bits = int(form(instruction.opcode).name[-2:])
-    return lanewise(instruction, (f"b{bits}",) * 2, bits, integer(f"mul.b{bits}"))
+    return lanewise(instruction, (f"b{bits}",) * 2, bits, integer_operation(f"mul.b{bits}"))
 
 
-@vector(TABLE, "v_mul_hi_u32", "v_mul_hi_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_mul_hi_u32", "v_mul_hi_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_high(instruction: Instruction, context: Context) -> Step:
     """The high half of a product."""
     kind = "u32" if form(instruction.opcode).name.endswith("u32") else "s32"
-    return lanewise(instruction, ("b32", "b32"), 32, integer(f"mulhi.{kind}"))
+    return lanewise(instruction, ("b32", "b32"), 32, integer_operation(f"mulhi.{kind}"))
 
 
-@vector(TABLE, "v_mul_hi_u32_u24", "v_mul_hi_i32_i24", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_mul_hi_u32_u24", "v_mul_hi_i32_i24", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_24_high(instruction: Instruction, context: Context) -> Step:
-    """The bits above the low 32 of a product of the sources' low 24, with its sign."""
+    """The high 32 bits of the 64-bit product of the sources' low 24 bits, signed or unsigned."""
     kind = "s32" if "_i24" in form(instruction.opcode).name else "u32"
-    low, high = integer(f"low24.{kind}"), integer(f"mulhi.{kind}")
+    low, high = integer_operation(f"low24.{kind}"), integer_operation(f"mulhi.{kind}")
 
     def compute(machine: Machine, left: Value, right: Value) -> Value:
         return high(machine, low(machine, left), low(machine, right))
@@ -95,7 +91,7 @@ def multiply_24_high(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32", "b32"), 32, compute)
 
 
-@vector(
+@vector_opcode(
     TABLE,
     "v_mad_u16",
     "v_mad_i16",
@@ -105,16 +101,16 @@ def multiply_24_high(instruction: Instruction, context: Context) -> Step:
     effects=Effect.NONE,
 )
 def multiply_add_16(instruction: Instruction, context: Context) -> Step:
-    """The low 16 bits of a product and a sum; the legacy forms clear the register's high half, the others keep it."""
+    """The low 16 bits of a product plus an addend; the legacy forms clear the high half, the others leave it."""
 
     def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
-        return total(machine, product(machine, left, right, 16), addend, 16)
+        return wrapping_add(machine, wrapping_multiply(machine, left, right, 16), addend, 16)
 
     keeps = "_legacy_" not in form(instruction.opcode).name
-    return lanewise(instruction, ("b16",) * 3, 16, compute, keeps_high=keeps)
+    return lanewise(instruction, ("b16",) * 3, 16, compute, keep_high_half=keeps)
 
 
-@vector(
+@vector_opcode(
     TABLE,
     "v_mul_u32_u24",
     "v_mul_i32_i24",
@@ -124,53 +120,55 @@ def multiply_add_16(instruction: Instruction, context: Context) -> Step:
     effects=Effect.NONE,
 )
 def multiply_24(instruction: Instruction, context: Context) -> Step:
-    """The low 32 bits of a product of the sources' low 24, and a sum."""
+    """The low 32 bits of the product of the sources' low 24 bits; the mad forms add a third source."""
     name = form(instruction.opcode).name
-    low = integer(f"low24.{'s32' if '_i24' in name else 'u32'}")
+    low = integer_operation(f"low24.{'s32' if '_i24' in name else 'u32'}")
 
     def compute(machine: Machine, left: Value, right: Value, *addend: Value) -> Value:
-        found = product(machine, low(machine, left), low(machine, right))
-        return total(machine, found, addend[0]) if addend else found
+        found = wrapping_multiply(machine, low(machine, left), low(machine, right))
+        return wrapping_add(machine, found, addend[0]) if addend else found
 
     return lanewise(instruction, ("b32",) * (3 if "_mad_" in name else 2), 32, compute)
 
 
-@vector(
+@vector_opcode(
     TABLE, "v_lshlrev_b32", "v_lshrrev_b32", "v_ashrrev_i32", "v_lshlrev_b64", "v_lshrrev_b64", "v_ashrrev_i64",
     "v_lshlrev_b16", "v_lshrrev_b16", "v_ashrrev_i16", operands=DESTINATION_FIRST, effects=Effect.NONE
 )  # fmt: skip
 def shift(instruction: Instruction, context: Context) -> Step:
-    """Shifts of the second source by the first one's lowest bits."""
+    """Shifts of the second source by the low bits of the first."""
     _, verb, kind = form(instruction.opcode).name.split("_")
     bits = int(kind[1:])
 
     def compute(machine: Machine, amount: Value, value: Value) -> Value:
         if bits == 16:
             amount = concat([amount, literal(0, 16)])
-        if verb == "ashrrev" and bits == 32 and is_number(amount, 16) and _has_halves(value):
+        if verb == "ashrrev" and bits == 32 and is_constant(amount, 16) and _has_independent_halves(value):
             return widened_half(machine, extract(value, 16, 16))
-        return by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
+        return shift_by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
 
     return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)
 
 
-def is_number(value: Value, number: int) -> bool:
-    """Whether a value is that known number in every lane."""
+def is_constant(value: Value, number: int) -> bool:
+    """Whether a value is this constant in every lane."""
     return isinstance(value, np.ndarray) and bool((value == number).all())
 
 
-def _has_halves(value: Value) -> bool:
-    """Whether a value is made of halves, or was loaded: then its high half is what it is without the low one."""
+def _has_independent_halves(value: Value) -> bool:
+    """Whether a value is packed, loaded or constant, so that its high half does not depend on its low half."""
     if isinstance(value, PackedVector):
         return True
     if not isinstance(value, SymbolicVector) or L.lazy_integers(value) is not None:
         return False
-    form = value.flags & L.FORM
-    return bool(np.all((form == L.LOAD) | (form == L.CONST)))
+    term_form = value.flags & L.FORM
+    return bool(np.all((term_form == L.LOAD) | (term_form == L.CONST)))
 
 
-def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: int, is_signed: bool = False) -> Value:
-    """A shift by so many of the amount's lowest bits as name a place."""
+def shift_by_low_bits(
+    machine: Machine, root: str, value: Value, amount: Value, bits: int, is_signed: bool = False
+) -> Value:
+    """A shift by the low log2(bits) bits of the amount."""
     if isinstance(amount, np.ndarray):
         by: Value = amount & np.uint32(bits - 1)
     else:
@@ -178,7 +176,7 @@ def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: 
     return shifted(machine, root, value, by, bits, is_signed=is_signed)
 
 
-@vector(
+@vector_opcode(
     TABLE,
     "v_lshl_add_u32",
     "v_add_lshl_u32",
@@ -189,35 +187,35 @@ def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: 
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
-def three(instruction: Instruction, context: Context) -> Step:
-    """Two operations of three sources."""
+def three_operand(instruction: Instruction, context: Context) -> Step:
+    """Two integer operations on three sources."""
     name = form(instruction.opcode).name
     bits = 64 if name.endswith("64") else 32
     if bits == 64:
         amount = instruction.operands[2] if len(instruction.operands) == 4 else None
         if not isinstance(amount, Immediate) or not 0 <= amount.value <= 4:
-            raise UnknownInstruction(instruction, "shifts by what is no constant from 0 to 4")
+            raise UnknownInstruction(instruction, "takes a constant shift from 0 to 4")
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
         if name == "v_add3_u32":
-            added = total(machine, total(machine, first, second), third)
-            return rounding_sum(machine, added, first, second, third)
+            added = wrapping_add(machine, wrapping_add(machine, first, second), third)
+            return match_rounding_sum(machine, added, first, second, third)
         if name == "v_add_lshl_u32":
-            return by_low_bits(machine, "shl", total(machine, first, second), third, 32)
+            return shift_by_low_bits(machine, "shl", wrapping_add(machine, first, second), third, 32)
         if name == "v_xad_u32":
-            return total(machine, combine(machine, "xor", first, second, 32), third)
-        moved = by_low_bits(machine, "shl", first, second, bits)
+            return wrapping_add(machine, combine(machine, "xor", first, second, 32), third)
+        moved = shift_by_low_bits(machine, "shl", first, second, bits)
         if name == "v_lshl_or_b32":
             return combine(machine, "or", moved, third, 32)
-        result = total(machine, moved, third, bits)
+        result = wrapping_add(machine, moved, third, bits)
         if bits == 64:
-            remember_base(machine, result, moved, third)
+            record_pointer_sum(machine, result, moved, third)
         return result
 
     return lanewise(instruction, (f"b{bits}", "b32", f"b{bits}"), bits, compute)
 
 
-@vector(
+@vector_opcode(
     TABLE,
     "v_min_i32",
     "v_min_u32",
@@ -230,58 +228,59 @@ def three(instruction: Instruction, context: Context) -> Step:
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
-def extremum(instruction: Instruction, context: Context) -> Step:
-    """The lesser or the greater of two numbers."""
-    verb, kind, bits = _extremum_of(instruction)
-    return lanewise(instruction, (f"b{bits}",) * 2, bits, of_two(verb, kind))
+def minimum_or_maximum(instruction: Instruction, context: Context) -> Step:
+    """The minimum or maximum of two integers."""
+    verb, kind, bits = _minmax_format(instruction)
+    return lanewise(instruction, (f"b{bits}",) * 2, bits, minmax_operation(verb, kind))
 
 
-@vector(
+@vector_opcode(
     TABLE,
     *(f"v_{verb}3_{kind}" for verb in ("min", "max") for kind in ("i32", "u32", "i16", "u16")),
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
-def extremum_of_three(instruction: Instruction, context: Context) -> Step:
-    """The least or the greatest of three numbers."""
-    verb, kind, bits = _extremum_of(instruction)
-    two = of_two(verb.removesuffix("3"), kind)
+def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> Step:
+    """The minimum or maximum of three integers."""
+    verb, kind, bits = _minmax_format(instruction)
+    two = minmax_operation(verb.removesuffix("3"), kind)
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
         return two(machine, two(machine, first, second), third)
 
-    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keeps_high=True)
+    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keep_high_half=True)
 
 
-@vector(TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(
+    TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
 def median(instruction: Instruction, context: Context) -> Step:
-    """The middle one of three numbers."""
-    _, kind, bits = _extremum_of(instruction)
-    least, greatest = of_two("min", kind), of_two("max", kind)
+    """The median of three integers."""
+    _, kind, bits = _minmax_format(instruction)
+    least, greatest = minmax_operation("min", kind), minmax_operation("max", kind)
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
-        if _in_order(second, third, kind):
-            # Between known bounds: clamped from below and then from above, as other instruction sets write it.
+        if _are_ordered_constants(second, third, kind):
+            # With constant bounds a clamp, from below and then from above: the form that other architectures write.
             return least(machine, greatest(machine, first, second), third)
         low, high = least(machine, first, second), greatest(machine, first, second)
         return greatest(machine, low, least(machine, high, third))
 
-    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keeps_high=True)
+    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keep_high_half=True)
 
 
-def _in_order(low: Value, high: Value, kind: str) -> bool:
-    """Whether two values are known, the first nowhere above the second."""
+def _are_ordered_constants(low: Value, high: Value, kind: str) -> bool:
+    """Whether two values are constants and the first is nowhere above the second."""
     if not isinstance(low, np.ndarray) or not isinstance(high, np.ndarray):
         return False
     return bool(operation(f"le.{kind}").evaluate(low, high).all())
 
 
-def _extremum_of(instruction: Instruction) -> tuple[str, str, int]:
+def _minmax_format(instruction: Instruction) -> tuple[str, str, int]:
     _, verb, kind = form(instruction.opcode).name.split("_")
     return verb, f"{'s' if kind[0] == 'i' else 'u'}{kind[1:]}", int(kind[1:])
 
 
-def of_two(verb: str, kind: str) -> Compute:
-    """The lesser or the greater of two numbers of a kind such as s32."""
-
-    return integer(f"{verb}.{kind}")
+def minmax_operation(verb: str, kind: str) -> Compute:
+    """The minimum or maximum of two integers of a type such as s32."""
+    return integer_operation(f"{verb}.{kind}")

@@ -1,4 +1,4 @@
-"""Vector logic, bit fields, permuted bytes, and moves, accumulation registers included.
+"""Vector logic, bit fields, byte permutes, and moves, also of accumulation registers.
 
 Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOP1, VOP2, VOP3).
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
-from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.floating import where_quiet
+from bitwise_amd_gfx942.opcodes.compute import integer_operation
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.floating import unless_signalling
 from bitwise_amd_gfx942.opcodes.forms import Table, form
-from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
-from bitwise_amd_gfx942.opcodes.selected_parts import widened, widened_half
-from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_amd_gfx942.opcodes.vector_integers import total
+from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
+from bitwise_amd_gfx942.opcodes.sdwa import widened, widened_half
+from bitwise_amd_gfx942.opcodes.vector_integers import wrapping_add
 from bitwise_core.assembly.module import Immediate, Instruction, Modified
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, Operands
@@ -34,7 +35,7 @@ def complement(machine: Machine, value: Value) -> Value:
     return apply_integer(machine, operation("not.b32"), [value])
 
 
-@vector(
+@vector_opcode(
     TABLE,
     "v_and_b32",
     "v_or_b32",
@@ -45,7 +46,7 @@ def complement(machine: Machine, value: Value) -> Value:
     effects=Effect.NONE,
 )
 def logic(instruction: Instruction, context: Context) -> Step:
-    """Logic of words."""
+    """Bitwise logic of words."""
     verb = form(instruction.opcode).name.split("_")[1]
     if verb == "not":
         return lanewise(instruction, ("b32",), 32, complement)
@@ -57,9 +58,9 @@ def logic(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32", "b32"), 32, compute)
 
 
-@vector(TABLE, "v_or3_b32", "v_and_or_b32", "v_xor3_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_or3_b32", "v_and_or_b32", "v_xor3_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def logic_of_three(instruction: Instruction, context: Context) -> Step:
-    """Two logical operations of three words."""
+    """Two bitwise operations on three words."""
     first, second = {"or3": ("or", "or"), "and": ("and", "or"), "xor3": ("xor", "xor")}[
         form(instruction.opcode).name.split("_")[1]
     ]
@@ -70,9 +71,9 @@ def logic_of_three(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
 
-@vector(TABLE, "v_bfi_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def insert(instruction: Instruction, context: Context) -> Step:
-    """Each bit of the second source where the first one's is set, else of the third."""
+@vector_opcode(TABLE, "v_bfi_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def bit_field_insert(instruction: Instruction, context: Context) -> Step:
+    """Each bit of the second source where the mask, the first source, is 1, else of the third source."""
 
     def compute(machine: Machine, mask: Value, inside: Value, outside: Value) -> Value:
         left = combine(machine, "and", mask, inside, 32)
@@ -82,15 +83,15 @@ def insert(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
 
-@vector(TABLE, "v_bfe_u32", "v_bfe_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_bfe_u32", "v_bfe_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
-    """A field by its offset and width, the lowest 5 bits of the other sources."""
+    """Extract a field; its offset and width are the low 5 bits of the second and third source."""
     is_signed = form(instruction.opcode).name.endswith("i32")
 
-    compute = integer(f"bfewrap.{'s' if is_signed else 'u'}32")
+    compute = integer_operation(f"bfewrap.{'s' if is_signed else 'u'}32")
 
     def field(machine: Machine, value: Value, offset: Value, count: Value) -> Value:
-        low, size = _one(offset), _one(count)
+        low, size = _constant_low_bits(offset), _constant_low_bits(count)
         if isinstance(value, np.ndarray) or not isinstance(offset, np.ndarray) or not size:
             return compute(machine, value, offset, count)
         if not is_signed:
@@ -107,54 +108,61 @@ def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, field)
 
 
-def _one(value: Value) -> int | None:
-    """The one known number below 32 that a value is in its lowest 5 bits."""
+def _constant_low_bits(value: Value) -> int | None:
+    """The low 5 bits of a value that is one constant for all lanes; None for any other."""
     return int(value.flat[0]) & 31 if isinstance(value, np.ndarray) and value.size == 1 else None
 
 
-@vector(TABLE, "v_bfrev_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_bfrev_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def reverse(instruction: Instruction, context: Context) -> Step:
-    """The bits in reverse."""
-    return lanewise(instruction, ("b32",), 32, integer("brev.b32"))
+    """Reverse the bits."""
+    return lanewise(instruction, ("b32",), 32, integer_operation("brev.b32"))
 
 
-@vector(
+@vector_opcode(
     TABLE, "v_ffbh_u32", "v_ffbh_i32", "v_ffbl_b32", "v_bcnt_u32_b32", operands=DESTINATION_FIRST, effects=Effect.NONE
 )
 def count_bits(instruction: Instruction, context: Context) -> Step:
-    """The place of the highest bit (or of the first unlike the sign) from the top, of the lowest; how many are set."""
+    """Bit scans and the population count.
+
+    v_ffbh: the position, from the top, of the highest 1 (u32), or of the first bit unlike the sign (i32); v_ffbl: the
+    position of the lowest 1; v_bcnt: the number of ones plus the second source.
+    """
     name = form(instruction.opcode).name
     if name == "v_bcnt_u32_b32":
-        ones = integer("popc.b32")
+        ones = integer_operation("popc.b32")
         return lanewise(
-            instruction, ("b32", "b32"), 32, lambda machine, value, start: total(machine, ones(machine, value), start)
+            instruction,
+            ("b32", "b32"),
+            32,
+            lambda machine, value, start: wrapping_add(machine, ones(machine, value), start),
         )
     found = {"v_ffbh_u32": "findmsb.top.u32", "v_ffbh_i32": "findmsb.top.s32"}.get(name, "findlsb.b32")
-    return lanewise(instruction, ("b32",), 32, integer(found))
+    return lanewise(instruction, ("b32",), 32, integer_operation(found))
 
 
-@vector(TABLE, "v_alignbit_b32", "v_alignbyte_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def funnel(instruction: Instruction, context: Context) -> Step:
-    """A pair of words shifted to the right by bits or bytes, the low word of it."""
+@vector_opcode(TABLE, "v_alignbit_b32", "v_alignbyte_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def align(instruction: Instruction, context: Context) -> Step:
+    """The low word of a pair of words shifted right by bits or bytes."""
     by_bytes = form(instruction.opcode).name == "v_alignbyte_b32"
 
-    compute = integer(f"alignbyte.b32@{context.arch.name}" if by_bytes else "shfr.wrap.b32")
+    compute = integer_operation(f"alignbyte.b32@{context.arch.name}" if by_bytes else "shfr.wrap.b32")
 
     def moved(machine: Machine, high: Value, low: Value, amount: Value) -> Value:
-        place = _one(amount)
-        if place is not None:
-            count = 8 * (place & 3) if by_bytes else place
+        shift = _constant_low_bits(amount)
+        if shift is not None:
+            count = 8 * (shift & 3) if by_bytes else shift
             if count % 8 == 0:
-                return low if not count else cut_bytes([low, high], [count // 8 + each for each in range(4)])
+                return low if not count else pick_bytes([low, high], [count // 8 + each for each in range(4)])
         return compute(machine, *((high, low) if by_bytes else (low, high)), amount)
 
     return lanewise(instruction, ("b32",) * 3, 32, moved)
 
 
-def cut_bytes(words: list[Value], places: list[int]) -> Value:
-    """Four bytes of words side by side, by their numbers; halves stay whole where they stay together."""
+def pick_bytes(words: list[Value], indices: list[int]) -> Value:
+    """A word of four bytes of the words, by byte index; two adjacent bytes of one half are extracted together."""
     parts: list[Value] = []
-    for low, high in ((places[0], places[1]), (places[2], places[3])):
+    for low, high in ((indices[0], indices[1]), (indices[2], indices[3])):
         if high == low + 1 and low % 2 == 0:
             parts.append(extract(words[low // 4], 8 * (low % 4), 16))
         else:
@@ -162,9 +170,13 @@ def cut_bytes(words: list[Value], places: list[int]) -> Value:
     return concat(parts)
 
 
-@vector(TABLE, "v_perm_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_perm_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def permute(instruction: Instruction, context: Context) -> Step:
-    """Four bytes by a selector: 0 to 7 of the second source and then the first, 8 to 11 signs, 12 zeros, above ones."""
+    """Four bytes by a selector of four bytes.
+
+    0 to 7 select a byte of the second source and then of the first, 8 to 11 the sign of a half, 12 zeros, greater
+    numbers ones.
+    """
 
     permutation = operation(f"perm.b32@{context.arch.name}")
 
@@ -172,13 +184,13 @@ def permute(instruction: Instruction, context: Context) -> Step:
         known = machine.known(selector)
         if known is not None and not (isinstance(high, np.ndarray) and isinstance(low, np.ndarray)):
             found: Value | None = None
-            for each in _active_numbers(machine, known):
-                places = [int(each) >> 8 * place & 255 for place in range(4)]
-                if any(7 < place != 12 for place in places):
+            for each in _active_constants(machine, known):
+                selectors = [int(each) >> 8 * index & 255 for index in range(4)]
+                if any(7 < index != 12 for index in selectors):
                     found = None
                     break
-                picked = _picked([low, high], places)
-                found = picked if found is None else blend_values(known == each, picked, found)
+                permuted = _permuted_bytes([low, high], selectors)
+                found = permuted if found is None else blend_values(known == each, permuted, found)
             if found is not None:
                 return found
         return apply_integer(machine, permutation, [high, low, selector])
@@ -186,23 +198,23 @@ def permute(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
 
-def _active_numbers(machine: Machine, known: Array) -> Array:
-    """The numbers that active lanes hold."""
+def _active_constants(machine: Machine, known: Array) -> Array:
+    """The distinct constants that active lanes hold."""
     if machine.mask is None or known.size == 1:
         return np.unique(known)
     shape = np.broadcast_shapes(known.shape, machine.mask.shape)
     return np.unique(np.broadcast_to(known, shape)[np.broadcast_to(machine.mask, shape)])
 
 
-def _picked(words: list[Value], places: list[int]) -> Value:
-    if all(place < 8 for place in places):
-        return cut_bytes(words, places)
-    return cut_bytes(
-        [*words, literal(0, 32)], [8 + index % 2 if place == 12 else place for index, place in enumerate(places)]
+def _permuted_bytes(words: list[Value], selectors: list[int]) -> Value:
+    if all(each < 8 for each in selectors):
+        return pick_bytes(words, selectors)
+    return pick_bytes(
+        [*words, literal(0, 32)], [8 + index % 2 if each == 12 else each for index, each in enumerate(selectors)]
     )
 
 
-@vector(
+@vector_opcode(
     TABLE,
     "v_mov_b32",
     "v_mov_b64",
@@ -213,7 +225,7 @@ def _picked(words: list[Value], places: list[int]) -> Value:
     effects=Effect.NONE,
 )
 def move(instruction: Instruction, context: Context) -> Step:
-    """Moves, between vector and accumulation registers too."""
+    """Moves of vector registers and accumulation registers."""
     bits = 64 if form(instruction.opcode).name.endswith("64") else 32
     if bits == 64 and len(instruction.operands) == 2 and isinstance(instruction.operands[1], Immediate):
         read = reader(instruction.operands[1], "b64", instruction)
@@ -222,9 +234,9 @@ def move(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (f"b{bits}",), bits, lambda machine, value: value)
 
 
-@vector(TABLE, "v_swap_b32", operands=Operands(updates=(0, 1)), effects=Effect.NONE)
+@vector_opcode(TABLE, "v_swap_b32", operands=Operands(updates=(0, 1)), effects=Effect.NONE)
 def swap(instruction: Instruction, context: Context) -> Step:
-    """Two registers change places."""
+    """Exchange two registers."""
     left, right = instruction.operands
     readers = reader(left, "b32", instruction), reader(right, "b32", instruction)
     writers = writer(left, 32, instruction), writer(right, 32, instruction)
@@ -237,18 +249,21 @@ def swap(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, "v_pack_b32_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_pack_b32_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def pack(instruction: Instruction, context: Context) -> Step:
-    """Two halves side by side; a signalling NaN may come out quiet (LLVM packs so what is canonical already)."""
+    """Pack two fp16 into a word.
+
+    A signalling NaN may become quiet, so it goes through a named operation; LLVM packs canonical values this way.
+    """
     if any(isinstance(each, Modified) for each in instruction.operands):
-        raise UnknownInstruction(instruction, "changes the halves that it packs, which is not modelled")
+        raise UnknownInstruction(instruction, "applies neg or abs to the halves that it packs, which is not modelled")
     if flushes(mode_of(context.kernel), "fp16", instruction):
         raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
     meaning = operation(f"quieted.fp16@{context.arch.name}")
 
     def compute(machine: Machine, *halves: Value) -> Value:
         def quiet(value: Value) -> Value:
-            return where_quiet(machine, (value,), lambda: value, meaning)
+            return unless_signalling(machine, (value,), lambda: value, meaning)
 
         return concat([quiet(each) for each in halves])
 

@@ -1,1 +1,1 @@
-"""Matrix products on gfx942, from a descriptor alone."""
+"""Matrix products on gfx942 from their descriptors."""

@@ -1,1 +1,1 @@
-"""Reads the assembly of gfx942 that LLVM writes."""
+"""The parser for gfx942 assembly as LLVM writes it."""

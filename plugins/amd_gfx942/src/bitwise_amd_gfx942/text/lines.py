@@ -1,4 +1,4 @@
-"""Lines of LLVM's assembly, taken apart: comments away, mnemonic, operands, modifiers."""
+"""Splits lines of LLVM assembly into mnemonic, operands and modifiers, without comments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
 _FLAT = re.compile(r"[^()\[\]]*(?:\[[^()\[\],\s]*\][^()\[\]]*)*")
-"""A text whose brackets stand side by side and hold neither commas nor blanks."""
+"""A text without nested brackets and without commas or blanks inside brackets."""
 _MODIFIER = re.compile(r"[a-z][a-z_0-9]*:\S+")
 FLAGS = frozenset(
     {
@@ -14,70 +14,70 @@ FLAGS = frozenset(
         "row_mirror", "row_half_mirror",
     }
 )  # fmt: skip
-"""Modifiers without a value."""
+"""Modifiers that have no value."""
 
 
-class BadLine(ValueError):
-    """The line is no instruction: the sentence says why."""
+class LineError(ValueError):
+    """The line is not an instruction; the message says why."""
 
 
 def without_comment(line: str) -> str:
-    """The line without what follows `;` or `//` outside of a string."""
+    """The line without the comment that starts with `;` or `//` outside a string."""
     if '"' not in line:
-        place = line.find(";")
-        if place >= 0:
-            line = line[:place]
-        place = line.find("//")
-        return (line[:place] if place >= 0 else line).strip()
+        position = line.find(";")
+        if position >= 0:
+            line = line[:position]
+        position = line.find("//")
+        return (line[:position] if position >= 0 else line).strip()
     quoted = False
-    for place, letter in enumerate(line):
-        if letter == '"' and (place == 0 or line[place - 1] != "\\"):
+    for position, character in enumerate(line):
+        if character == '"' and (position == 0 or line[position - 1] != "\\"):
             quoted = not quoted
-        elif not quoted and (letter == ";" or line.startswith("//", place)):
-            return line[:place].strip()
+        elif not quoted and (character == ";" or line.startswith("//", position)):
+            return line[:position].strip()
     return line.strip()
 
 
-def split(line: str) -> tuple[str, list[str], list[str]]:
-    """The mnemonic of an instruction's line, its operands and its modifiers.  Raises BadLine."""
+def split_instruction(line: str) -> tuple[str, list[str], list[str]]:
+    """Split an instruction's line into mnemonic, operands and modifiers.  Raises LineError."""
     mnemonic, _, rest = line.partition(" ")
     if not _WORD.fullmatch(mnemonic):
-        raise BadLine(f"{line!r} is no instruction")
+        raise LineError(f"{line!r} is not an instruction")
     if not rest:
         return mnemonic, [], []
     operands: list[str] = []
     modifiers: list[str] = []
-    for part in _parts(rest.strip(), ","):
+    for part in _split_outside_brackets(rest.strip(), ","):
         part = part.strip()
-        words = _parts(part, " ") if " " in part else [part]
+        words = _split_outside_brackets(part, " ") if " " in part else [part]
         if not part or not words:
-            raise BadLine("an operand is missing")
-        for place, word in enumerate(words):
+            raise LineError("an operand is missing")
+        for position, word in enumerate(words):
             if word in FLAGS or (":" in word and _MODIFIER.fullmatch(word)):
                 modifiers.append(word)
-            elif (place == 0 and not modifiers) or mnemonic == "s_waitcnt":
+            elif (position == 0 and not modifiers) or mnemonic == "s_waitcnt":
                 operands.append(word)
             else:
-                raise BadLine(f"{word!r} is no modifier of {mnemonic}")
+                raise LineError(f"{word!r} is not a modifier of {mnemonic}")
     return mnemonic, operands, modifiers
 
 
-def _parts(text: str, separator: str) -> list[str]:
-    """The text cut at the separator outside of brackets; blanks yield nothing."""
+def _split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split the text at separators outside brackets; a blank as separator yields no empty parts."""
     if "(" not in text and ("[" not in text or _FLAT.fullmatch(text)):
         return text.split(separator) if separator != " " else text.split()
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
-        if letter in "([":
+    for position, character in enumerate(text):
+        if character in "([":
             depth += 1
-        elif letter in ")]":
+        elif character in ")]":
             depth -= 1
             if depth < 0:
-                raise BadLine("a bracket is closed that was not opened")
-        elif letter == separator and not depth:
-            parts.append(text[start:place])
-            start = place + 1
+                raise LineError("a bracket is closed that was not opened")
+        elif character == separator and not depth:
+            parts.append(text[start:position])
+            start = position + 1
     if depth:
-        raise BadLine("a bracket is not closed")
+        raise LineError("a bracket is not closed")
     parts.append(text[start:])
     return [part for part in parts if part] if separator == " " else parts

@@ -1,14 +1,14 @@
-"""Text to `bitwise_core.assembly.module.Module`: the kernels of one file with their descriptors and parameters."""
+"""Parses a file into `bitwise_core.assembly.module.Module`: kernels with descriptors and parameters, functions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from bitwise_amd_gfx942.text.calls import with_calls
-from bitwise_amd_gfx942.text.descriptor import Argument, arguments, descriptor
-from bitwise_amd_gfx942.text.lines import BadLine, split, without_comment
-from bitwise_amd_gfx942.text.operands import BadOperand, operand
+from bitwise_amd_gfx942.text.calls import inline_calls
+from bitwise_amd_gfx942.text.descriptor import Argument, parse_arguments, parse_descriptor
+from bitwise_amd_gfx942.text.lines import LineError, split_instruction, without_comment
+from bitwise_amd_gfx942.text.operands import OperandError, parse_operand
 from bitwise_core.assembly.module import AssemblyError, Instruction, Kernel, Module, SourceLine, Symbol
 
 TARGET = "gfx942"
@@ -16,28 +16,33 @@ _TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')
 _LABEL = re.compile(r'("[^"]+"|[.$\w]+):(.*)')
 _LOCATION = re.compile(r"\.loc\s+(\d{1,9})\s+(\d{1,9})(?:\s+(\d{1,9}))?(?:\s.*)?")
 _FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"(?:\s+"([^"]*)")?.*')
-ENDS = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
+_BODY_DIRECTIVES = re.compile(
+    r"\.(?:cfi_\w+(?:\s.*)?|p2align\s+\d+|(?:globl|weak|hidden|protected|local|ident)(?:\s.*)?)"
+)
+"""The directives that may be inside a function, other than those that are parsed: they emit no code except s_nop."""
+
+FINAL_OPCODES = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
 
 REGISTERS = {"v": 32, "a": 32, "s": 32}
-"""The prefixes of the registers that a text need not declare, and their width."""
+"""The width in bits of each register prefix; registers need no declaration."""
 
 
 def parse(text: str, file: str) -> Module:
-    """The module of a text; one for another target has no kernels.  Raises AssemblyError."""
+    """Parse a file; the module of a file for another target has no kernels.  Raises AssemblyError."""
     found = _TARGET.search(text)
     if found is None or text[: found.start()].strip():
         raise AssemblyError(
-            file, 1, f'a text begins with its target, as in .amdgcn_target "amdgcn-amd-amdhsa--{TARGET}"'
+            file, 1, f'the file does not begin with its target, as in .amdgcn_target "amdgcn-amd-amdhsa--{TARGET}"'
         )
     if found[1] != TARGET:
         return Module(file, found[1], "", (), {})
     if "\0" in text:
-        raise AssemblyError(file, text[: text.index("\0")].count("\n") + 1, "a text holds no zero byte")
-    return _Reader(file, text).module()
+        raise AssemblyError(file, text[: text.index("\0")].count("\n") + 1, "the file contains a zero byte")
+    return _Parser(file, text).module()
 
 
-class _Reader:
-    """Goes through the lines once; what a line means depends on the section it stands in."""
+class _Parser:
+    """Parses the lines of a file in one pass; labels and instructions are accepted in text sections only."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
@@ -50,37 +55,38 @@ class _Reader:
         self.descriptors: dict[str, dict[str, str]] = {}
         self.parameters: dict[str, tuple[Argument, ...]] = {}
         self.current: str | None = None
+        self.in_text = True
 
     def module(self) -> Module:
-        """The module.  Raises AssemblyError."""
+        """Parse the file.  Raises AssemblyError."""
         rows = iter(enumerate(self.lines, 1))
-        code = True
         for number, raw in rows:
             line = without_comment(raw)
             if not line:
                 continue
             if line[0] == ".":
                 if line.startswith((".text", ".section")):
-                    code = (line if line.startswith(".text") else "".join(line.split()[1:2])).startswith(".text")
+                    name = line if line.startswith(".text") else "".join(line.split()[1:2])
+                    self.in_text = name.startswith(".text")
                     continue
                 if self._directive(number, line, rows):
                     continue
             label = _LABEL.fullmatch(line) if ":" in line else None
             if label is not None:
-                if code:
+                if self.in_text:
                     self._label(number, label[1].strip('"'))
                 if label[2].strip():
-                    raise AssemblyError(self.file, number, f"{label[2].strip()!r} stands behind a label")
+                    raise AssemblyError(self.file, number, f"{label[2].strip()!r} follows a label on its line")
                 continue
             if line[0] == ".":
                 continue
-            if not code or self.current is None:
-                raise AssemblyError(self.file, number, f"{line!r} stands outside of every function")
+            if not self.in_text or self.current is None:
+                raise AssemblyError(self.file, number, f"{line!r} is outside a function")
             self._instruction(number, line)
         return self._finished()
 
     def _directive(self, number: int, line: str, rows: Iterator[tuple[int, str]]) -> bool:
-        """Whether the line is a directive that says something here; what belongs to it is read with it."""
+        """Parse a directive with the lines that belong to it; return False for a line that is a label."""
         word, _, rest = line.replace("\t", " ").partition(" ")
         if word == ".loc":
             self._location(number, line)
@@ -96,30 +102,35 @@ class _Reader:
             self.current = None
         elif word == ".amdhsa_kernel":
             block = self._block(number, rows, ".end_amdhsa_kernel", "a kernel descriptor")
-            self.descriptors[rest.strip().strip('"')] = dict(descriptor(block, self.file))
+            self.descriptors[rest.strip().strip('"')] = dict(parse_descriptor(block, self.file))
         elif word == ".amdgpu_metadata":
             block = self._block(number, rows, ".end_amdgpu_metadata", "the metadata", strip=False)
-            self.parameters.update(arguments(block, self.file))
+            self.parameters.update(parse_arguments(block, self.file))
         else:
-            return not line.endswith(":")
+            if line.endswith(":"):
+                return False
+            if self.in_text and self.current is not None and not _BODY_DIRECTIVES.fullmatch(line):
+                raise AssemblyError(
+                    self.file, number, f"the directive {word} is inside a function, where it may emit instructions"
+                )
         return True
 
     def _block(
         self, number: int, rows: Iterator[tuple[int, str]], end: str, what: str, *, strip: bool = True
     ) -> list[tuple[int, str]]:
         block: list[tuple[int, str]] = []
-        for place, raw in rows:
+        for line_number, raw in rows:
             line = without_comment(raw)
             if line == end:
                 return block
             if line:
-                block.append((place, line if strip else raw.rstrip()))
-        raise AssemblyError(self.file, number, f"the text ends inside {what}: {end} is missing")
+                block.append((line_number, line if strip else raw.rstrip()))
+        raise AssemblyError(self.file, number, f"the file is truncated inside {what}: {end} is missing")
 
     def _location(self, number: int, line: str) -> None:
         found = _LOCATION.fullmatch(line)
         if found is None:
-            raise AssemblyError(self.file, number, f"{line!r} is no source line")
+            raise AssemblyError(self.file, number, f"{line!r} is not a valid source location")
         key = int(found[1]), int(found[2]), int(found[3] or 0)
         known = self.sources.get(key)
         if known is None:
@@ -129,21 +140,21 @@ class _Reader:
     def _label(self, number: int, name: str) -> None:
         if name in self.functions:
             if name in self.bodies:
-                raise AssemblyError(self.file, number, f"the function {name} begins twice")
+                raise AssemblyError(self.file, number, f"the function {name} is defined twice")
             self.bodies[name] = (number, [], {})
             self.current, self.source = name, None
             return
         if self.current is not None:
             _, instructions, labels = self.bodies[self.current]
             if name in labels:
-                raise AssemblyError(self.file, number, f"the label {name} stands twice")
+                raise AssemblyError(self.file, number, f"the label {name} is defined twice")
             labels[name] = len(instructions)
 
     def _instruction(self, number: int, line: str) -> None:
         try:
-            mnemonic, operands, modifiers = split(line.replace("\t", " "))
-            parsed = tuple(operand(each) for each in operands)
-        except (BadLine, BadOperand) as error:
+            mnemonic, operands, modifiers = split_instruction(line.replace("\t", " "))
+            parsed = tuple(parse_operand(each) for each in operands)
+        except (LineError, OperandError) as error:
             raise AssemblyError(self.file, number, str(error)) from None
         assert self.current is not None
         opcode = ".".join((mnemonic, *modifiers))
@@ -153,24 +164,24 @@ class _Reader:
         last = len(self.lines)
         for name in self.functions:
             if name not in self.bodies:
-                raise AssemblyError(self.file, last, f"the text is cut: the function {name} has no body")
+                raise AssemblyError(self.file, last, f"the file is truncated: the function {name} has no body")
         missing = [name for name in self.descriptors if name not in self.bodies]
         if missing:
-            raise AssemblyError(self.file, last, f"the kernel {missing[0]} has a descriptor and no body")
+            raise AssemblyError(self.file, last, f"the kernel {missing[0]} has a descriptor but no body")
         if not self.descriptors:
-            raise AssemblyError(self.file, last, "the text is cut or has no kernel: .amdhsa_kernel is missing")
+            raise AssemblyError(self.file, last, "the file is truncated or has no kernel: .amdhsa_kernel is missing")
         for name, (number, instructions, _) in self.bodies.items():
-            if not instructions or not instructions[-1].opcode.startswith(ENDS):
+            if not instructions or not instructions[-1].opcode.startswith(FINAL_OPCODES):
                 raise AssemblyError(
                     self.file,
                     number,
-                    f"the text of {name} is cut: its last instruction is not one that ends or branches",
+                    f"{name} is truncated: its last instruction neither ends the program nor branches",
                 )
         kernels, functions = [], {}
         called = {name: body[1:] for name, body in self.bodies.items() if name not in self.descriptors}
         for name, (number, instructions, labels) in self.bodies.items():
             if name in self.descriptors:
-                instructions, labels = with_calls((instructions, labels), called)
+                instructions, labels = inline_calls((instructions, labels), called)
             kernel = self._kernel(name, number, instructions, labels)
             if name in self.descriptors:
                 kernels.append(kernel)
@@ -188,7 +199,7 @@ class _Reader:
             if each.opcode.startswith(("s_branch", "s_cbranch")):
                 target = each.operands[0] if len(each.operands) == 1 else None
                 if not isinstance(target, Symbol) or target.name not in labels:
-                    raise AssemblyError(self.file, each.line, f"{each.opcode} takes a label of {name}")
+                    raise AssemblyError(self.file, each.line, f"{each.opcode} takes a label of {name} as its operand")
                 named.add(target.name)
             elif each.opcode in ("s_swappc_b64", "s_setpc_b64"):
                 named |= {one.name for one in each.operands if isinstance(one, Symbol)}
@@ -197,7 +208,9 @@ class _Reader:
         if attributes:
             if name not in self.parameters:
                 raise AssemblyError(
-                    self.file, len(self.lines), f"the text is cut: the metadata says nothing of the kernel {name}"
+                    self.file,
+                    len(self.lines),
+                    f"the file is truncated: the metadata has no entry for the kernel {name}",
                 )
             given = self.parameters[name]
         explicit = [each for each in given if not each.hidden]
@@ -209,7 +222,7 @@ class _Reader:
             name,
             tuple(each.parameter for each in explicit),
             tuple(instructions),
-            {label: place for label, place in labels.items() if label in named},
+            {label: index for label, index in labels.items() if label in named},
             REGISTERS,
             number,
             entry=name in self.descriptors,

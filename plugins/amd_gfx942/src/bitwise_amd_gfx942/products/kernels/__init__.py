@@ -1,1 +1,1 @@
-"""Kernels of matrix products, which only Triton loads."""
+"""Triton kernels of matrix products; importing them needs Triton."""

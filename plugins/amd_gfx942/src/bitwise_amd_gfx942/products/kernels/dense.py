@@ -1,4 +1,4 @@
-"""Dense products with one accumulator for each output element, instructions in ascending k."""
+"""Dense matrix products with one accumulator per output element and ascending k."""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations
@@ -11,14 +11,14 @@ import triton.language as tl
 def matrix_product(
     A, B, C, M, N, K, used, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):  # fmt: skip
-    """C[m, n] = sum over k < used of A[m, k] B[k, n] on matrix units, rounded to C's type; all rows dense."""
+    """C[m, n] = sum over k < used of A[m, k] B[k, n] on matrix units, rounded to C's type; row-major, dense."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    place = tl.arange(0, BLOCK_K)
+    k_offsets = tl.arange(0, BLOCK_K)
     inside = (rows[:, None] < M), (columns[None, :] < N)
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float64 if A.dtype.element_ty == tl.float64 else tl.float32)
     for start in range(0, used, BLOCK_K):
-        k = start + place
+        k = start + k_offsets
         a = tl.load(A + rows[:, None] * K + k[None, :], mask=inside[0] & (k[None, :] < used), other=0.0)
         b = tl.load(B + k[:, None] * N + columns[None, :], mask=inside[1] & (k[:, None] < used), other=0.0)
         accumulator = tl.dot(a, b, accumulator, input_precision="ieee", out_dtype=accumulator.dtype)
@@ -29,7 +29,7 @@ def matrix_product(
 def scalar_product(
     A, B, C, M, N, K, used, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):  # fmt: skip
-    """The same by one fused multiply-add of fp32 for every k."""
+    """The same product with one fp32 fused multiply-add per k."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inside = (rows[:, None] < M), (columns[None, :] < N)
