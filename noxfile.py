@@ -1,4 +1,4 @@
-"""One session per job; `nox -l` lists them, `nox -s NAME` runs one.
+"""One session for each job.  `nox -l` lists the sessions, `nox -s NAME` runs one.
 
 `nox -R -s NAME` runs a session again without installing anything.
 """
@@ -15,7 +15,7 @@ import nox
 nox.needs_version = ">=2025.5"
 nox.options.reuse_venv = "yes"
 nox.options.sessions = ["tests"]
-# Debian keeps venv's installer in a package of its own; nox brings virtualenv, which carries one.
+# Debian ships ensurepip in a separate package.  virtualenv, a dependency of nox, contains an installer.
 nox.options.default_venv_backend = "venv" if importlib.util.find_spec("ensurepip") else "virtualenv"
 
 ROOT = Path(__file__).parent
@@ -39,16 +39,16 @@ DISTRIBUTIONS = [
     "bench",
 ]
 
-# The distribution of measurements is never built.
+# bitwise-bench is not published.
 PUBLISHED = [folder for folder in DISTRIBUTIONS if folder != "bench"]
 
 SAMPLES = ROOT / "plugins" / "nvidia_sm90" / "tests" / "samples"
 AMD_SAMPLES = ROOT / "plugins" / "amd_gfx942" / "tests" / "samples"
 
-# Golden values and the demonstration hold for this compiler. It compiles for a GPU without one, and without torch.
+# Expected values of tests and the demonstration are those of this version, which compiles without a GPU and torch.
 TRITON = "triton==3.6.0; sys_platform == 'linux'"
 
-# Small wheels; without ROCm the package can be imported, and its functions say that they found no library.
+# A small wheel.  Without ROCm it can be imported, and its functions report that no library was found.
 HIP = "hip-python>=6.2; sys_platform == 'linux'"
 
 
@@ -65,13 +65,13 @@ def install_workspace(session: nox.Session, *requirements: str) -> None:
 
 
 def install_triton(session: nox.Session) -> None:
-    """Install the pinned Triton alone: its dependencies are none, and torch must never come with it."""
+    """Install the pinned Triton without dependencies, so that torch is never installed with it."""
     session.install("--no-deps", TRITON)
 
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Show the checkers at work on kernels compiled here; no GPU needed."""
+    """Compile the configurations of sample kernels and partition them; no GPU is needed."""
     install_workspace(session)
     install_triton(session)
     session.run("python", "-m", "bitwise_triton.demo", *session.posargs)
@@ -95,14 +95,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check the types of every distribution, strictly."""
+    """Check the types of every distribution with mypy in strict mode."""
     install_workspace(session, *group("types"))
     sources = [str(path.relative_to(ROOT)) for path in map(source_folder, DISTRIBUTIONS) if path.is_dir()]
     session.run("mypy", *sources, "tests", "noxfile.py")
 
 
 def source_folder(distribution: str) -> Path:
-    """Return where a distribution keeps its package; the folder is absent where it has no code."""
+    """Return the folder of a distribution's package, which does not exist for a distribution without code."""
     return ROOT / distribution / "src"
 
 
@@ -139,7 +139,7 @@ def closure(name: str, folders: dict[str, str]) -> list[str]:
     return found
 
 
-# Imports every module of a package but those written in the language of a compiler, and those that run when imported.
+# Imports every module of a package except kernels, which only a compiler imports, and modules that run when imported.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 for name in sys.argv[1:]:
@@ -174,9 +174,9 @@ def import_each_wheel_alone(session: nox.Session, folder: Path) -> None:
 
 @nox.session(requires=["build"], reuse_venv=False)
 def install(session: nox.Session) -> None:
-    """Install the built wheels into a clean environment: each alone, then as a user and as a plugin author would.
+    """Install the built wheels into a clean environment: each alone, then for a user and for a plugin author.
 
-    One vendor's plugins come first, alone, and then those of both.
+    The plugins of one vendor are installed and tested first, then those of both.
     """
     folder = Path(session.create_tmp())
     import_each_wheel_alone(session, folder / "alone")
@@ -197,7 +197,7 @@ def install(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure precision and time of the verdicts, and the throughput of matrix rows on a CPU."""
+    """Measure precision and time of the verdicts, and the throughput of matrix units evaluated on a CPU."""
     install_workspace(session)
     install_triton(session)
     session.run("python", "-m", "bitwise_bench.matrix_units.throughput")
@@ -205,7 +205,7 @@ def bench(session: nox.Session) -> None:
 
 
 def need_gpu_packages(session: nox.Session) -> None:
-    """Stop unless the interpreter that runs nox has torch, built for the machine's driver, and Triton beside it."""
+    """Fail the session unless the interpreter that runs nox has torch and Triton."""
     find = "import importlib.util as u; print(*[n for n in ('torch', 'triton') if u.find_spec(n) is None])"
     missing = str(session.run("python", "-c", find, silent=True, log=False)).split()
     if missing:
@@ -214,28 +214,28 @@ def need_gpu_packages(session: nox.Session) -> None:
 
 @nox.session(name="gpu-sm90", venv_params=["--system-site-packages"])
 def gpu_sm90(session: nox.Session) -> None:
-    """Hold launchers and verdicts against the bytes of an sm_90 GPU; `-- --families gemm` for some kernels only.
+    """Compare launchers and verdicts with the bytes of an sm_90 GPU; `-- --families gemm` selects kernels.
 
-    Runs on the interpreter's own torch, which is built for the machine's driver, and on the Triton beside it.
+    Uses torch, built for the machine's driver, and Triton of the interpreter that runs nox.
     """
     need_gpu_packages(session)
     install_workspace(session)
-    # Warnings of torch and of the driver are no failures of ours.
+    # Warnings of torch and of the driver are not errors of this repository.
     suite = "plugins/nvidia_sm90/tests/test_conformance.py"
     session.run("python", "-m", "pytest", "-rs", "-W", "default", suite, "-k", "launcher")
     record = str(Path(session.create_tmp()) / "bytes.json")
     session.run("python", "-m", "bitwise_bench.gpu.recorder", "--out", record, *session.posargs)
     session.run("python", "-m", "bitwise_bench.readings.precision", "--records", record, *session.posargs)
-    # Ten minutes of random products beside cuBLASLt; every run goes on where the last one of its folder ended.
+    # Ten minutes of random products against cuBLASLt.  A run continues where the previous run of its folder ended.
     sweep = str(Path(session.create_tmp()) / "sweep.jsonl")
     session.run("python", "-m", "bitwise_bench.cublas.sweep", "--out", sweep, "--seconds", "600")
 
 
 @nox.session(name="gpu-gfx942")
 def gpu_gfx942(session: nox.Session) -> None:
-    """Run the conformance suite on a gfx942: its launcher's bytes against the evaluation; ROCm must be installed.
+    """Run the conformance suite on a gfx942: the launcher's bytes against the evaluation.  Needs ROCm.
 
-    Without the GPU, ROCm or hip-python the session fails with a sentence that says which is missing.
+    The session fails with a message that names what is missing: the GPU, ROCm or hip-python.
     """
     install_workspace(session, HIP, *group("test"))
     install_triton(session)
@@ -248,7 +248,7 @@ def gpu_gfx942(session: nox.Session) -> None:
 
 @nox.session(name="bench-reductions", venv_params=["--system-site-packages"])
 def bench_reductions(session: nox.Session) -> None:
-    """Measure what pinned orders cost on this machine's GPU; on the interpreter's own torch and Triton."""
+    """Measure the cost of pinned orders on a GPU, with torch and Triton of the interpreter that runs nox."""
     need_gpu_packages(session)
     install_workspace(session)
     record = "records/pinned-reductions-sm90-h100.json"

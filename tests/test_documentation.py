@@ -1,8 +1,11 @@
-"""Lists in the documentation agree with the code."""
+"""The root documents list what exists: hooks, distributions, sessions, files."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import pytest
 
 from bitwise_core.plugins import hookspecs
 from workspace import ROOT, distributions
@@ -36,3 +39,40 @@ def test_every_session_is_documented() -> None:
     # `tests` is the default session, and `build` is part of `install`.
     assert sessions - named == {"tests", "build"}
     assert named - sessions == set()
+
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "changelog.d").glob("*.md"))]
+SOURCE_FOLDERS = [found.folder / "src" for found in distributions()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_that_is_named_exists(page: Path) -> None:
+    """Paths have a folder; they are relative to the root, or to the `src` folder of a distribution."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`((?!\.)[\w.*-]+(?:/[\w.*-]+)*(?:/[\w*-]+\.\w+|/[\w-]+/))`|\]\(([^():#]+)(?:#[\w-]+)?\)", text)
+    roots = [ROOT, *SOURCE_FOLDERS]
+    assert [path for path in map("".join, named) if not any(any(root.glob(path)) for root in roots)] == []
+
+
+def module_of(name: str) -> tuple[Path, str] | None:
+    """The file of the module in a dotted name, and the first component after the module, "" without one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        for folder in SOURCE_FOLDERS:
+            path = folder.joinpath(*parts[:count])
+            for file in (path.with_suffix(".py"), path / "__init__.py"):
+                if file.is_file():
+                    return file, "".join(parts[count : count + 1])
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_module_that_is_named_exists(page: Path) -> None:
+    missing = []
+    for name in re.findall(r"\bbitwise_[a-z]\w*(?:\.\w+)+", page.read_text()):
+        if re.match(r"bitwise_(?:mine|toy)\b", name) or name.endswith(".py"):
+            continue
+        found = module_of(name)
+        if found is None or (found[1] and not re.search(rf"\b{found[1]}\b", found[0].read_text())):
+            missing.append(name)
+    assert missing == []

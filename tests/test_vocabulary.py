@@ -11,7 +11,7 @@ import bitwise_amd_gfx942.plugin
 import bitwise_nvidia_sm90.plugin
 import bitwise_toy.plugin
 from bitwise_conformance.suite import Suite
-from bitwise_conformance.suite.reading import read_again
+from bitwise_conformance.suite.analysis import analyse_sample
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.ir.nodes import Constant, Node
@@ -42,7 +42,7 @@ def test_every_operation_of_a_sample_is_in_the_vocabulary(suite: Suite, monkeypa
     monkeypatch.setattr(TermDomain, "floating", noted_floating)
     monkeypatch.setattr(TermDomain, "integer", noted_integer)
     for kernel in suite.kernels:
-        read_again(suite.arch(kernel.group.arch), kernel)
+        analyse_sample(suite.arch(kernel.group.arch), kernel)
     assert used
     for each in used:
         assert operation(each.name) is each

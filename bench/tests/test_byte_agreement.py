@@ -1,4 +1,4 @@
-"""Readings against the bytes of a GPU: no two kernels of one class return different bytes."""
+"""Equivalence classes against the bytes of a GPU: no class has two byte patterns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.compilation.sources import compile_source, group_buffers
-from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare, draw_pair
+from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare, draw_pair
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
 from bitwise_core.checker.analysis import Options, analyse
 from bitwise_core.plugins import registry
@@ -32,22 +32,22 @@ def case(name: str, digest: str, label: int, repeated: bool = True) -> CaseRecor
 
 def test_a_class_with_two_byte_patterns_is_reported() -> None:
     records = {record.id: record for record in (case("f/g/a", "1", 0), case("f/g/b", "2", 1), case("f/g/c", "3", 1))}
-    equal = [KernelReading("f/g/a", "1", "x"), KernelReading("f/g/b", "2", "x"), KernelReading("f/g/c", "3", "y")]
+    equal = [KernelResult("f/g/a", "1", "x"), KernelResult("f/g/b", "2", "x"), KernelResult("f/g/c", "3", "y")]
     assert compare(equal, records) == Agreement(3, 3, 0, 0, 2, 2, (("f/g/a", "f/g/b"),))
-    split = [KernelReading("f/g/a", "1", "x"), KernelReading("f/g/b", "2", "y"), KernelReading("f/g/c", "3", "z")]
+    split = [KernelResult("f/g/a", "1", "x"), KernelResult("f/g/b", "2", "y"), KernelResult("f/g/c", "3", "z")]
     assert compare(split, records) == Agreement(3, 3, 0, 0, 3, 2, ())
     assert compare(split, records).ratio == 1.5
 
 
 def test_other_texts_and_nondeterministic_bytes_are_excluded() -> None:
     records = {record.id: record for record in (case("f/g/a", "1", 0), case("f/g/b", "2", 1, repeated=False))}
-    readings = [
-        KernelReading("f/g/a", "other", "x"),
-        KernelReading("f/g/b", "2", "x"),
-        KernelReading("f/g/c", "3", "x"),
-        KernelReading("f/g/d", "4", None),
+    results = [
+        KernelResult("f/g/a", "other", "x"),
+        KernelResult("f/g/b", "2", "x"),
+        KernelResult("f/g/c", "3", "x"),
+        KernelResult("f/g/d", "4", None),
     ]
-    assert compare(readings, records) == Agreement(4, 0, 1, 3, 0, 0, ())
+    assert compare(results, records) == Agreement(4, 0, 1, 3, 0, 0, ())
 
 
 @pytest.mark.parametrize("family", families())
@@ -64,15 +64,13 @@ def test_no_class_has_two_byte_patterns(family: str, record_property: Callable[[
     if not pairs:
         pytest.skip("no kernel of the family returns the same bytes twice")
     arch = registry.default().arch("sm_90")
-    readings = []
+    results = []
     for record in pairs[0]:
         one = catalogue.by_id()[record.id]
         source, digest, _ = compile_source(one)
         found = analyse(source, arch, group_buffers(one), Options())
-        readings.append(
-            KernelReading(one.id, digest, found.signature.hex() if found.signature else None, found.unknown)
-        )
-    agreement = compare(readings, recorded().by_id())
+        results.append(KernelResult(one.id, digest, found.signature.hex() if found.signature else None, found.unknown))
+    agreement = compare(results, recorded().by_id())
     record_property(
         "agreement", f"{agreement.classes} classes, {agreement.byte_classes} byte classes, {agreement.unknown} unknown"
     )

@@ -40,7 +40,7 @@ def test_the_first_group_of_each_family(family: str) -> None:
     assert 0 < found.evaluations <= 16
 
 
-def test_tiles_and_stages_are_not_in_the_descriptor() -> None:
+def test_the_descriptor_does_not_depend_on_tiles_and_stages() -> None:
     by_group: dict[str, set[str]] = {}
     for case in cases_of("gemm"):
         what = described(case)
@@ -50,7 +50,7 @@ def test_tiles_and_stages_are_not_in_the_descriptor() -> None:
     assert len(by_group) == 4
 
 
-def test_every_descriptor_is_written_and_read() -> None:
+def test_the_text_of_every_descriptor_parses_back() -> None:
     for family in FAMILIES:
         for case in cases_of(family):
             what = described(case)

@@ -10,7 +10,7 @@ from bitwise_bench.corpus.kernels.cross_architecture import Pair, pairs
 from bitwise_bench.readings import cross_architecture
 
 DRAWS = ("normal", "special", "subnormal", "zeros", "wide", "tiny", "underflow", "nans")
-"""For every pair, if any kind of input shows a difference, one of these does."""
+"""For every pair whose bytes differ on any kind of input, they differ on one of these kinds."""
 PAIRS = pairs()
 
 

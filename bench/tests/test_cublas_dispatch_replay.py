@@ -45,7 +45,7 @@ def test_a_replay_is_compared_with_the_recorded_run(monkeypatch: pytest.MonkeyPa
     found = replace(registry.default(), profiles=(Library(),))
     monkeypatch.setattr(registry, "default", lambda: found)
     drawing = unprofiled_features.FeatureComparison(Library(), "9.0", Operands(8, "cpu", 1 << 16))
-    # Sums of two products of 16 bits are exact in fp32, in whatever order PyTorch adds them.
+    # Sums of two products of 16-bit values are exact in fp32, in every order of additions.
     rows = [
         dispatch_replay.row(drawing, 0, "gaps", gemm_query(4, 5, 2, ld_a=8)),
         dispatch_replay.row(drawing, 1, "gaps", gemm_query(4, 6, 2, ld_a=8)),

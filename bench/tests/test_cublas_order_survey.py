@@ -29,7 +29,7 @@ def scalar(k: int, *cuts: Cut) -> GEMMDesc:
         (scalar(4, Cut(count=2)), ((0, 1), (2, 3), (-1, -2))),
         (scalar(4, Cut(layout="strided", count=4, merge="halves")), ((0, 2), (1, 3), (-1, -2))),
         (scalar(4, Cut(layout="strided", count=4, merge="neighbours")), ((0, 1), (2, 3), (-1, -2))),
-        # Of eight lanes three hold anything: +0 orders nothing.
+        # Three of eight lanes hold values; a lane with +0 has no effect on the order.
         (scalar(3, Cut(layout="strided", count=8, merge="halves")), ((0, 2), (-1, 1))),
         (scalar(5, Cut(layout="strided", count=5, groups=(Group(count=2),))), ((0, 2), (-1, 4), (1, 3), (-2, -3))),
         (
@@ -54,7 +54,7 @@ def read(version: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("version", ["13.1", "12.8"])
 def test_surveyed_orders_match_the_profile(version: str) -> None:
     known, lines = profile(version, "9.0"), read(version)
-    # Nobody was answered with algorithm 35, or with slices of algorithm 56: they have no rows.
+    # The heuristic never selected algorithm 35 or slices of algorithm 56, so they have no rows.
     short = [
         case
         for case in order_survey_check.cases(lines)
@@ -101,7 +101,7 @@ def test_a_survey_is_checked_from_the_command_line(tmp_path: Path, capsys: pytes
 
 
 class Accepting:
-    """A library that has some algorithms, and accepts one configuration of each."""
+    """A library with some algorithms that accepts one configuration of each."""
 
     def __init__(self) -> None:
         self.tried: list[Configuration] = []

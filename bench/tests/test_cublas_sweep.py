@@ -59,7 +59,7 @@ def test_a_file_of_another_gpu_is_not_continued(
     assert file.read_text(encoding="utf-8").count("\n") == 1
 
 
-def test_shares_of_types(capsys: pytest.CaptureFixture[str]) -> None:
+def test_types_are_drawn_with_their_frequencies(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.share("fp16=92.5") == ("fp16", 92.5)
     for wrong in ("fp16", "fp16=0", "fp64=1", "=", "fp16=x"):
         with pytest.raises(SystemExit):
@@ -149,6 +149,6 @@ def test_sums_of_tiny_draws_underflow_in_some_rows_only(dtype: str, transposes: 
         assert float(a.double().abs().max()) < 2.0**-6
 
 
-def test_ten_draws_are_plain() -> None:
+def test_ten_draws_have_no_special_kinds() -> None:
     assert (PLAIN, KINDS[:PLAIN]) == (10, ("flat", "wide") * 5)
     assert [kind for kind in KINDS if "cancelling" in kind] == list(KINDS[-CANCELLING:])

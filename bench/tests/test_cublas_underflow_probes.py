@@ -81,7 +81,7 @@ def test_operands_do_not_depend_on_the_machine() -> None:
 
 
 class Fake:
-    """A library that has an algorithm of vectors, one of small products, one of tiles."""
+    """A library with one algorithm for vectors, one for small products and one with tiles."""
 
     def algorithms(self, base: Any) -> tuple[int, ...]:
         return (11, 13, 14, 23)

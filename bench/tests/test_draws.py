@@ -130,7 +130,7 @@ def test_distinguishing_kinds_have_their_properties(dtype: str) -> None:
     assert form.quiet_nan not in canonical(drawn["huge"], dtype)
     fields = set(((drawn["whole"] & infinity) >> np.uint64(form.mantissa)).tolist())
     highest = 2 * form.bias - 1 if form.infinite else 2 * form.bias
-    if dtype == "fp64":  # 4096 numbers do not meet all of its exponents
+    if dtype == "fp64":  # 4096 numbers do not contain all of its exponents
         assert max(fields) - min(fields) > 1900
     else:  # a number just below a power of two may be rounded to it
         assert min(fields) == 1

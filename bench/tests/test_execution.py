@@ -1,4 +1,4 @@
-"""Execution on bit patterns gives the bytes that a GPU returned: the smallest configuration of each family.
+"""Execution on bit patterns returns the bytes of a GPU, for the smallest configuration of each family.
 
 `python -m bitwise_bench.simulation.execution` compares the whole corpus with the records.
 """
@@ -23,7 +23,7 @@ REFUSED = {
     "count_then_sum": "a block reads global memory that another block of the launch writes",
     "serial_split_k": "a barrier depends on data",
 }
-"""Families of which no configuration is run, and why: blocks that wait for one another."""
+"""Families of which no configuration is executed, and why: their blocks wait for each other."""
 
 
 def recorded() -> Records:

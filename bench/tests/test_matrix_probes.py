@@ -101,10 +101,10 @@ def altered(row: MmaSpec, **changes: Any) -> MmaSpec:
 )
 def test_a_device_with_other_arithmetic_is_detected(name: str, changes: dict[str, Any]) -> None:
     row = UNITS[name]
-    _, same = probes.ask(row, exact)
+    _, same = probes.probe_row(row, exact)
     assert probes._status({name: same}) == 0
     assert (sum(same["differing"].values()), same["compared"] >= 100_000) == (0, True)
-    _, other = probes.ask(row, lambda row, given: exact(altered(row, **changes), given))
+    _, other = probes.probe_row(row, lambda row, given: exact(altered(row, **changes), given))
     differing = [answer for answer in other["directed_cases"].values() if not isinstance(answer, str)]
     assert sum(other["differing"].values()) + len(differing) > 1
     assert probes._status({name: other}) == 1
@@ -113,7 +113,7 @@ def test_a_device_with_other_arithmetic_is_detected(name: str, changes: dict[str
 def test_results_are_compared_again_and_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = UNITS["mma.sync_k8_fp32_fp16_fp16_fp32_sm_90"]
     monkeypatch.setattr(probes, "rows", lambda: [row])
-    results, said = probes.ask(row, exact)
+    results, said = probes.probe_row(row, exact)
     file, samples = tmp_path / "results.npz", tmp_path / "samples.npz"
     np.savez(file, **results)  # type: ignore[arg-type]
     assert probes.main(["--again", str(file), "--samples", str(samples), "--count", "80"]) == 0
@@ -124,14 +124,14 @@ def test_results_are_compared_again_and_sampled(tmp_path: Path, monkeypatch: pyt
     assert (a.shape, b.shape, c.shape) == ((count, 8), (count, 8), (count,))
     found = multiply_accumulate(row, a[:, None], b[:, :, None], c[:, None, None])
     assert np.array_equal(found[:, 0, 0], d)
-    assert said["operands"] == probes.ask(row, exact)[1]["operands"]
+    assert said["operands"] == probes.probe_row(row, exact)[1]["operands"]
     key = probes.key(row, "near", 8)
     np.savez(file, **{**results, key: results[key] ^ np.uint32(1)})  # type: ignore[arg-type]
     assert probes.main(["--again", str(file)]) == 1
 
 
 @pytest.mark.parametrize("row", probes.rows(), ids=lambda row: row.name)
-def test_accumulators_are_unpacked_as_they_are_packed(row: MmaSpec) -> None:
+def test_unpacking_inverts_packing_of_accumulators(row: MmaSpec) -> None:
     c = draw(row, probes.batches(row)[0][0], 3, 16, 8, row.k).c
     assert np.array_equal(unpack_accumulator(row, pack_accumulator(row, c)), c)
     assert assembly(row)[0].count("$") == assembly(row)[1].count(",") + 1

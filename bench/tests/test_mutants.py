@@ -62,7 +62,7 @@ def test_operands_are_split_outside_brackets() -> None:
     assert split_operands("{ %r1, %r2 }, [ %rd1, {%r3, %r4} ], 5") == ("{ %r1, %r2 }", "[ %rd1, {%r3, %r4} ]", "5")
 
 
-def test_statements_know_what_they_read_and_write() -> None:
+def test_registers_that_statements_read_and_write() -> None:
     statements = read_text(TEXT).statements
     assert [each.opcode for each in statements][2:6] == ["ld.global.v4.b32", "add.f32", "add.f32", "fma.rn.f32"]
     assert statements[2].defines == {"%r1", "%r2", "%r3", "%r4"}

@@ -13,7 +13,7 @@ from bitwise_core.probing.summation_tree import evaluate
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_is_revealed(name: str) -> None:
+def test_the_order_of_every_family_is_inferred(name: str) -> None:
     tree = FAMILIES[name].tree()
     found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 64, FAMILIES[name].length))
     assert (found.tree, found.unresolved) == (tree, ())

@@ -34,7 +34,7 @@ SMALL = {f"{case.kernel} {case.dtype}": case for case in proof.small_suite()}
 
 
 def some(name: str, *places: int) -> Case:
-    """A case with a few of its configurations."""
+    """A case with some of its configurations."""
     case = SMALL[name]
     return replace(case, configurations=tuple(case.configurations[place] for place in places))
 
@@ -79,7 +79,7 @@ def test_a_step_folded_at_another_position_is_found(monkeypatch: pytest.MonkeyPa
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 
 
-# The two configurations of the first move before different steps.
+# The two configurations of the first case move before different steps.
 @pytest.mark.parametrize(("name", "classes"), [("inductor_sum fp32", 3), ("column_sum fp16", 2)])
 def test_a_layout_pass_that_continues_with_the_wrong_step_is_found(
     name: str, classes: int, monkeypatch: pytest.MonkeyPatch, triton_cache: Any

@@ -26,7 +26,7 @@ RESULTS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("name", ["records.json", "records.json.gz"])
-def test_records_are_read_as_written(tmp_path: Path, name: str) -> None:
+def test_a_written_record_is_read_back(tmp_path: Path, name: str) -> None:
     save_records(tmp_path / name, {"gpu": "none"}, ("normal", "wide"), RESULTS)
     records = load_records(tmp_path / name)
     assert dict(records.environment) == {"gpu": "none"}

@@ -1,4 +1,4 @@
-"""The search for counterexamples of unproved pairs: which are tried, what is counted, and that they are found."""
+"""The search for counterexamples of unproved pairs: selection, counts, and results."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_agreeing_pairs_come_first_and_a_seed_draws_the_same() -> None:
     assert len({choose_pairs(pairs, 6, str(seed))[5][0][0].name for seed in range(10)}) > 1
 
 
-def test_pairs_of_equals_are_drawn_from_classes_of_several() -> None:
+def test_pairs_of_one_class_are_drawn_from_classes_with_several_members() -> None:
     classes = [("a", "b", "c"), ("d",), ("e", "f")]
     drawn = equal_pairs(classes, 5, "seed")
     assert drawn == equal_pairs(classes, 5, "seed")

@@ -1,4 +1,4 @@
-"""A job that crashes, hangs, fails or poisons its process costs itself alone."""
+"""A job that crashes, hangs, fails or leaves its process unusable affects no other job."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_failure_affects_only_its_job(tmp_path: Path, monkeypatch: pytest.Monk
         "five": None,
     }
     processes = [answers[name]["process"] for name in ("one", "two", "three", "four", "five")]
-    # A failure keeps the process; a crash, an unusable device context and a time-out each end it.
+    # After a failure the process continues; a crash, an unusable device context and a time-out each end it.
     assert processes[0] == processes[1]
     assert len(set(processes)) == 4
     assert os.getpid() not in processes

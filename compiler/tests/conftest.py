@@ -1,4 +1,4 @@
-"""Triton on a machine without a GPU: a driver that records launches instead of making them."""
+"""Triton without a GPU: a driver that records launches and executes none."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def without_gpu(triton_cache: Recorded) -> Iterator[Recorded]:
         )
     )
     yield triton_cache
-    # Kernels unload through the driver that loaded them.
+    # Kernels are unloaded by the driver that loaded them.
     gc.collect()
     driver._active = before

@@ -116,15 +116,15 @@ def test_autotuner_keeps_what_is_proved_equal(without_gpu: Any, checker: Checker
     assert "arange's range must be a power of 2" in reports[3].reason
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO", "WARNING", "WARNING"]
     assert kernel.best_config.all_kwargs() == {"BLOCK": 256, "num_warps": 1, "num_ctas": 1, "num_stages": 3}
-    # Two kept configurations are benchmarked, and the better is launched.
+    # The two kept configurations are benchmarked, and the faster one is launched.
     assert [launch[1] for launch in without_gpu.launches] == [(8, 1, 1), (4, 1, 1), (4, 1, 1)]
-    # Each configuration is compiled once: the autotuner finds both that it compiles in the cache.
+    # Each configuration is compiled once: the autotuner finds the two kept ones in the cache.
     assert without_gpu.compiles == [False, False, False, True, True]
 
-    [(reference, asked, every_launch, assume)] = checker.calls
-    assert asked[0] is reference
+    [(reference, requested, every_launch, assume)] = checker.calls
+    assert requested[0] is reference
     assert (every_launch, assume) == (False, ("finite",))
-    assert [one.grid for one in asked] == [(8, 1, 1), (4, 1, 1), (4, 1, 1)]
+    assert [one.grid for one in requested] == [(8, 1, 1), (4, 1, 1), (4, 1, 1)]
     assert reference.manifest_entry["args"] == [
         {"buffer": "x", "dtype": "fp32"},
         {"buffer": "y", "dtype": "fp32"},
@@ -133,7 +133,7 @@ def test_autotuner_keeps_what_is_proved_equal(without_gpu: Any, checker: Checker
     ]
 
 
-def test_tuned_configuration_serves_only_the_launch_it_was_proved_for(without_gpu: Any, checker: Checker) -> None:
+def test_a_tuned_configuration_is_used_only_for_the_launch_of_its_proof(without_gpu: Any, checker: Checker) -> None:
     kernel = autotuned(equivalence_pruner(workers=1), key=())
     launches: list[tuple[Any, ...]] = [
         (grid, X, Y, 1000, 2.0),
@@ -146,26 +146,28 @@ def test_tuned_configuration_serves_only_the_launch_it_was_proved_for(without_gp
     for place, *arguments in launches:
         for _ in range(2):
             kernel[place](*arguments)
-    # Each launch is proved once, though the tuning key is the same for all: its repetition is served from its cache.
+    # Each launch is proved once, although all have the same tuning key; a repeated launch uses its cache.
     assert len(checker.calls) == len(launches)
-    # The same memory elsewhere is the same launch.
+    # The same arguments at another address are the same launch.
     kernel[grid](Tensor(1 << 33), Tensor(1 << 34), 1000, 2.0)
     assert len(checker.calls) == len(launches)
     shared = checker.calls[3][0].manifest_entry["args"]
     assert shared[:2] == [{"buffer": "x", "dtype": "fp32"}, {"buffer": "x", "dtype": "fp32"}]
 
 
-def test_proof_for_every_launch_serves_its_specialisation(without_gpu: Any, checker: Checker) -> None:
+def test_a_proof_for_every_launch_covers_its_specialisation(without_gpu: Any, checker: Checker) -> None:
     kernel = autotuned(equivalence_pruner(every_launch=True, workers=1), key=())
     for n, factor in [(1000, 2.0), (1001, 3.0), (2000, 2.0), (1008, 2.0), (2048, 2.0)]:
         kernel[grid](X, Y, n, factor)
-    # 1000 and 1001 are no multiples of sixteen, the others are; 2000 is 125 times 16.
+    # 1000 and 1001 are not multiples of 16, the others are; 2000 is 125 times 16.
     assert [call[0].manifest_entry["args"][2] for call in checker.calls] == [{"i32": 1000}, {"i32": 2000}]
     assert [call[2] for call in checker.calls] == [True, True]
 
 
 @pytest.mark.parametrize(("reference", "kept"), [(2, [2]), ({"num_warps": 2}, [2]), ({"BLOCK": 128}, [0, 1])])
-def test_reference_may_be_another(without_gpu: Any, checker: Checker, reference: Any, kept: list[int]) -> None:
+def test_the_reference_is_selected_by_index_or_settings(
+    without_gpu: Any, checker: Checker, reference: Any, kept: list[int]
+) -> None:
     choices = configurations()
     kernel = triton.jit(double)
     predicate = equivalence_pruner(reference, function=kernel, workers=1)
@@ -202,7 +204,7 @@ def test_reference_compiled_elsewhere(without_gpu: Any, checker: Checker) -> Non
 
 
 @pytest.mark.parametrize("outcome", ["unknown", "unproved"])
-def test_undetermined_reference_is_an_error(without_gpu: Any, checker: Checker, outcome: str) -> None:
+def test_a_nondeterministic_reference_is_an_error(without_gpu: Any, checker: Checker, outcome: str) -> None:
     checker.rule = lambda reference, one: outcome if one is reference else "equal"
     kernel = autotuned(equivalence_pruner(workers=1))
     with pytest.raises(UnverifiableReferenceError, match=r"result of the reference \(BLOCK=128.*as BLOCK=128"):
@@ -217,7 +219,7 @@ def test_unproved_configurations_are_dropped(without_gpu: Any, checker: Checker)
     assert kernel.best_config.kwargs == {"BLOCK": 128}
 
 
-def test_predicate_inside_another_names_its_kernel(without_gpu: Any, checker: Checker) -> None:
+def test_a_nested_predicate_needs_its_kernel(without_gpu: Any, checker: Checker) -> None:
     inner = equivalence_pruner(function=lambda: kernel, workers=1)
 
     def predicate(choices: list[Any], named: dict[str, Any], **keywords: Any) -> list[Any]:
@@ -242,8 +244,8 @@ def test_heuristics_and_defaults_are_applied(without_gpu: Any, checker: Checker)
         prune_configs_by={"early_config_prune": equivalence_pruner(workers=1)},
     )(triton.heuristics(rules)(triton.jit(double)))
     kernel[grid](X, Y, 1000, factor=2.0)
-    [(_, asked, _, _)] = checker.calls
-    assert [(one.grid, one.block) for one in asked] == [((1, 1, 1), (64, 1, 1))] * 2
+    [(_, requested, _, _)] = checker.calls
+    assert [(one.grid, one.block) for one in requested] == [((1, 1, 1), (64, 1, 1))] * 2
     assert without_gpu.compiles == [False, False, True, True]
 
 
@@ -256,7 +258,7 @@ def set_block(args: dict[str, Any]) -> None:
     args["b"].block_shape = [64, args["BLOCK"]]
 
 
-def test_hook_that_sets_a_descriptor_is_followed(without_gpu: Any, checker: Checker) -> None:
+def test_a_pre_hook_that_sets_a_descriptor_is_applied(without_gpu: Any, checker: Checker) -> None:
     choices = [triton.Config({"BLOCK": block}, num_warps=1, pre_hook=set_block) for block in (64, 128)]
     seen: list[Any] = []
 
@@ -268,18 +270,21 @@ def test_hook_that_sets_a_descriptor_is_followed(without_gpu: Any, checker: Chec
     a = TensorDescriptor(Tensor(1 << 30, "fp16"), [64, 512], [512, 1], [1, 1])
     b = TensorDescriptor(Tensor(1 << 31, "fp16"), [64, 128], [128, 1], [1, 1])
     kernel[(1,)](a, b)
-    [(_, asked, _, _)] = checker.calls
+    [(_, requested, _, _)] = checker.calls
     maps = [
-        [entry["tensor_map"]["block"] for entry in one.manifest_entry["args"] if "tensor_map" in entry] for one in asked
+        [entry["tensor_map"]["block"] for entry in one.manifest_entry["args"] if "tensor_map" in entry]
+        for one in requested
     ]
     assert maps == [[[64, 64]] * 2] * 2
-    assert asked[0].assembly != asked[1].assembly
-    # The predicate left the caller's descriptors as they were; the launches then set them.
+    assert requested[0].assembly != requested[1].assembly
+    # The predicate did not change the caller's descriptors; the launches then set them.
     assert seen == [[1, 1], [1, 1]]
     assert without_gpu.compiles == [False, False, True, True]
 
 
-def test_hooks_that_change_tensors_differently_are_not_compared(without_gpu: Any, checker: Checker) -> None:
+def test_configurations_whose_pre_hooks_change_tensors_differently_are_not_compared(
+    without_gpu: Any, checker: Checker
+) -> None:
     def clear(args: dict[str, Any]) -> None:
         if args["BLOCK"] > 128:
             args["y"].zero_()
@@ -301,7 +306,7 @@ def test_hooks_that_change_tensors_differently_are_not_compared(without_gpu: Any
     assert "pre_hook of the configuration (BLOCK: 512" in reports[3].reason
 
 
-def test_launch_without_a_grid_needs_proofs_for_every_launch(without_gpu: Any, checker: Checker) -> None:
+def test_a_launch_without_a_grid_needs_proofs_for_every_launch(without_gpu: Any, checker: Checker) -> None:
     predicate = equivalence_pruner(function=triton.jit(double), workers=1)
     predicate(configurations(), {"x": X, "y": Y, "n": 1000, "factor": 2.0})
     assert checker.calls[0][2] is True
@@ -320,7 +325,7 @@ def test_target_must_be_known(triton_cache: Any, checker: Checker) -> None:
     assert checker.calls[0][0].target == "sm_80"
 
 
-def test_short_answer_of_the_checker_is_an_error(without_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_verdicts_of_the_checker_are_an_error(without_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         equivalence, "compare_with_reference", lambda *_, **__: [equivalence.CandidateVerdict("equal", "")]
     )

@@ -117,7 +117,7 @@ def test_assembly_is_what_the_launcher_compiles(without_gpu: Any, change: dict[s
         num_ctas=1,
     )
     assert launched.asm["ptx"] == captured.assembly
-    # The launcher found the captured kernel in the cache: one compile for both.
+    # The launcher finds the captured kernel in the cache, so both take one compile.
     assert without_gpu.compiles == [False, True]
 
 
@@ -139,7 +139,7 @@ def test_tensor_descriptors_become_tensor_maps_or_pointers() -> None:
     mapped = compile_configuration(copy_tile, arguments, {"BLOCK": 128}, grid=(1,), target="sm_90")
     first, *rest = mapped.manifest_entry["args"]
     assert first["tensor_map"]["shape"] == [64, 512]
-    # The box is what one instruction copies: 128 bytes, the span of the swizzle, of the descriptor's 256.
+    # One instruction copies a box of 128 bytes, the span of the swizzle; the descriptor's row has 256 bytes.
     assert (first["tensor_map"]["block"], first["tensor_map"]["swizzle"]) == ([64, 64], 128)
     assert [next(iter(entry)) for entry in rest] == [
         "i32",

@@ -38,7 +38,7 @@ def test_configurations_with_the_same_tree_are_equal() -> None:
     assert (found.outcome, found.scope) == ("equal", "launch")
 
 
-def test_another_order_of_the_sum_is_different_by_a_counterexample() -> None:
+def test_configurations_with_different_orders_of_a_sum_are_different() -> None:
     found = compare(row_sum, config(1), config(4), ARGUMENTS, grid=GRID)
     assert found.outcome == "different"
     assert found.divergence is not None
@@ -46,7 +46,7 @@ def test_another_order_of_the_sum_is_different_by_a_counterexample() -> None:
     assert found.counterexample is not None
 
 
-def test_without_a_search_another_order_of_the_sum_is_unproved() -> None:
+def test_without_a_search_different_orders_of_a_sum_are_unproved() -> None:
     assert compare(row_sum, config(1), config(4), ARGUMENTS, grid=GRID, search_seconds=0).outcome == "unproved"
 
 
@@ -70,7 +70,7 @@ def test_capture_raises_for_a_configuration_that_does_not_compile() -> None:
         capture(row_sum, [config(1, block=1 << 21)], ARGUMENTS, grid=GRID)
 
 
-def test_mistakes_are_sentences() -> None:
+def test_errors_name_the_mistake() -> None:
     with pytest.raises(CaptureError, match="No checker is installed for sm_12345"):
         compare(row_sum, config(1), config(1), ARGUMENTS, grid=GRID, target="sm_12345")
     with pytest.raises(CaptureError, match="the assumption 'sunshine'"):

@@ -27,7 +27,7 @@ def compiled(sample: Sample, *places: int) -> list[CompiledKernel]:
 
 @pytest.fixture(scope="module")
 def softmaxes() -> list[CompiledKernel]:
-    """One row to a program; two; one, with two warps."""
+    """Configurations with one row per program, with two rows, and with one row and two warps."""
     return compiled(softmax_rows.SAMPLE, 0, 8, 1)
 
 
@@ -104,6 +104,6 @@ def test_the_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "div.full.fp32" in text
 
 
-def test_the_demonstration_knows_its_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demonstration_rejects_unknown_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main(["--html", str(tmp_path / "page.html"), "hardmax_rows"]) == 2
     assert capsys.readouterr().err == "There is no sample 'hardmax_rows'; there are softmax_rows, masked_gemm.\n"

@@ -21,28 +21,28 @@ def bases(axis: int, rank: int, *bits: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(1 << bit if place == axis else 0 for place in range(rank)) for bit in bits)
 
 
-# One row of 1024 elements, four in a thread at first, four warps.
+# One row of 1024 elements, four per thread initially, in four warps.
 ROW = Layout(bases(1, 2, 0, 1, 9), bases(1, 2, 2, 3, 4, 5, 6), bases(1, 2, 7, 8))
-# A tile of 32 rows and 64 columns, of which columns are reduced to one row.
+# A tile of 32 rows and 64 columns whose columns are reduced to one row.
 TILE = Layout(
     ((0, 1), (0, 2), (8, 0), (16, 0)), (*bases(1, 2, 2, 3, 4, 5), (1, 0)), ((2, 0), (4, 0))
 )  # fmt: skip
 
 
-def test_a_row_in_several_warps_is_gathered_in_registers_after_the_lanes() -> None:
+def test_a_row_across_several_warps_moves_to_registers_after_the_steps_in_lanes() -> None:
     found = choose_layout(ROW, (1, 1024), 1, steps("inner_tree(:2), outer_tree(9:), inner_tree", 1024), 4)
-    # 4 + 2 + 1 sums, five shuffles, and either two trips through shared memory or one move and 2 + 1 sums.
+    # 4 + 2 + 1 sums, five shuffles, and either two steps across warps or one move and 2 + 1 sums.
     assert (found.current_cost, found.cost) == (7 + 5 * 5 + 2 * (2 * BARRIER + 8), 7 + 25 + BARRIER + 4 * (1 + 4) + 3)
     assert (found.before, found.reason) == (8, "")
     assert found.move == Layout(bases(1, 2, 0, 1), ((0, 0),) * 5, ((0, 0),) * 2)
 
 
-def test_columns_are_spread_over_lanes_and_warps() -> None:
+def test_columns_are_distributed_over_lanes_and_warps() -> None:
     found = choose_layout(TILE, (32, 64), 0, steps("outer_tree(3:), inner_tree", 32), 4)
     assert found.move is not None
     assert found.before == 2
     assert found.cost < 0.8 * found.current_cost
-    # Eight rows and 64 columns are left, on 128 threads: four values each, or fewer with rows in lanes.
+    # Eight rows and 64 columns remain, on 128 threads: four values each, or fewer with rows in lanes.
     assert found.move.registers == bases(0, 2, 0, 1)
     assert found.move.lanes == (*bases(0, 2, 2), *bases(1, 2, 0, 1, 2, 3))
     assert found.move.warps == bases(1, 2, 4, 5)
@@ -81,7 +81,7 @@ def test_a_kept_layout_has_a_reason(
     assert found.cost == found.current_cost
 
 
-def test_a_move_that_would_spill_or_takes_too_much_shared_memory_is_refused() -> None:
+def test_a_move_that_spills_or_exceeds_shared_memory_is_not_made() -> None:
     held = (*bases(1, 2, 0, 1), *bases(0, 2, 2, 3, 4, 5, 6))
     tile = Layout(held, bases(1, 2, 2, 3, 4, 5, 6), bases(0, 2, 0, 1))
     found = choose_layout(tile, (128, 128), 0, steps("inner_tree", 128), 2)
@@ -102,7 +102,7 @@ def test_a_move_that_saves_little_is_not_made() -> None:
 
 @pytest.mark.parametrize(("layout", "shape", "axis"), [(ROW, (1, 1024), 1), (TILE, (32, 64), 0)])
 @pytest.mark.parametrize("order", ["inner_tree", "outer_tree", "1, outer_tree", "3, 2, inner_tree"])
-def test_a_move_has_every_element_that_is_left(layout: Layout, shape: tuple[int, ...], axis: int, order: str) -> None:
+def test_a_move_covers_every_remaining_element(layout: Layout, shape: tuple[int, ...], axis: int, order: str) -> None:
     found = choose_layout(layout, shape, axis, steps(order, shape[axis]), 4)
     assert found.move is not None
     left = [extent >> found.before if place == axis else extent for place, extent in enumerate(shape)]
@@ -115,7 +115,7 @@ def test_a_move_has_every_element_that_is_left(layout: Layout, shape: tuple[int,
     assert not any(basis[axis] for basis in found.move.warps)
 
 
-def test_a_mark_is_read_as_it_was_written() -> None:
+def test_the_text_of_a_placeholder_parses_back() -> None:
     placeholder = Placeholder("sum", 1, steps("3, outer_tree", 16), "3, outer_tree")
     assert parse_placeholder(placeholder.text) == placeholder
     assert parse_placeholder("add.rn.f32 $0, $1, $2;") is None

@@ -61,22 +61,22 @@ amdhsa.kernels:
         ("fp32", 1e300, {"fp32": float("inf")}),
         ("fp16", 0.1, {"fp16": 0.0999755859375}),
         ("fp64", 0.1, {"fp64": 0.1}),
-        # 1.00390625 lies halfway between two bf16 numbers, 1.005859375 above it: both are cut, not rounded.
+        # 1.00390625 is halfway between two bf16 numbers, 1.005859375 is above it: both are truncated, not rounded.
         ("bf16", 1.005859375, {"bf16": 1.0}),
         ("bf16", -1.0078125, {"bf16": -1.0078125}),
     ],
 )
-def test_scalar_is_what_the_launcher_passes(kind: str, value: Any, expected: dict[str, Any]) -> None:
+def test_a_scalar_is_what_the_launcher_passes(kind: str, value: Any, expected: dict[str, Any]) -> None:
     assert manifest.scalar("x", kind, value) == expected
 
 
 @pytest.mark.parametrize(("kind", "value"), [("i32", 1 << 31), ("u8", -1), ("i8", 128), ("fp16", 65520.0)])
-def test_scalar_beyond_its_type_is_refused(kind: str, value: Any) -> None:
+def test_a_scalar_beyond_its_type_is_rejected(kind: str, value: Any) -> None:
     with pytest.raises(CaptureError, match=r"'x' is .* cannot hold"):
         manifest.scalar("x", kind, value)
 
 
-def test_constants_are_left_out_and_tuples_flattened() -> None:
+def test_constants_are_omitted_and_tuples_flattened() -> None:
     pointer = PointerStandIn(Buffer("X", "float16", offset=32))
     signature = {"x": "*kfp16", "block": "constexpr", "pair": ("i32", ("constexpr", "fp32")), "none": "*i8"}
     values = {"x": pointer, "block": 64, "pair": (7, (1, 0.5)), "none": PointerStandIn(Buffer(None, "i8"))}
@@ -124,7 +124,7 @@ def test_descriptor_without_a_tensor_map_passes_shape_and_strides_twice() -> Non
     assert manifest.manifest_arguments(kind, {"a": newer}, []) == [head, *wide, {"i1": 0}, *TAIL]
 
 
-def test_im2col_tensor_map_is_refused() -> None:
+def test_an_im2col_tensor_map_is_rejected() -> None:
     compiled = [{"swizzle": 0, "block_size": [64, 32], "is_im2col": True}]
     with pytest.raises(CaptureError, match="'a' is an im2col tensor map"):
         manifest.manifest_arguments({"a": "tensordesc<fp16[64, 128]>"}, {"a": descriptor()}, compiled)
@@ -140,7 +140,7 @@ def test_parameter_sizes_are_read_from_the_named_kernel() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[8], [8, 4, 8, 8], [8, 8, 4, 8, 8], [8, 4, 8, 8, 8, 8], [8, 4, 4, 4], [8, 4]])
-def test_parameters_that_do_not_line_up_are_refused(sizes: list[int]) -> None:
+def test_arguments_that_do_not_match_the_parameters_are_rejected(sizes: list[int]) -> None:
     arguments: list[dict[str, Any]] = [{"buffer": "X", "dtype": "fp32"}, {"i32": 4}, {"fp32": 1.0}]
     with pytest.raises(CaptureError, match="one configuration: the assembly takes"):
         manifest.check_parameters("one configuration", arguments, sizes)
@@ -155,6 +155,6 @@ def test_scratch_pointers_may_follow(sizes: list[int]) -> None:
     ("alignment", "offset", "divisible"),
     [(16, 0, True), (256, 32, True), (16, 8, False), (8, 0, False), (4, 12, False), (8, 8, False), (1, 16, False)],
 )
-def test_pointer_is_divisible_only_if_the_description_warrants_it(alignment: int, offset: int, divisible: bool) -> None:
+def test_a_pointer_is_divisible_only_if_its_description_says_so(alignment: int, offset: int, divisible: bool) -> None:
     address = pointer_address(Buffer("X", "fp32", offset=offset, alignment=alignment))
     assert (address % 16 == 0) is divisible

@@ -37,7 +37,7 @@ def test_trees(text: str, extent: int, tree: object) -> None:
     assert tree_of(Order(text), extent) == tree
 
 
-def test_steps_name_places_among_the_bits_that_are_left() -> None:
+def test_positions_of_steps_count_the_remaining_bits() -> None:
     assert Order("2, inner_tree").steps(16) == (Pair(2), Pair(0), Pair(0), Pair(0))
     assert Order("chain(2:), outer_tree").steps(16) == (Chain(2, 2), Pair(1), Pair(0))
     assert Order("inner_tree(:7), chain(7:)").chunking() == (7, 128)
@@ -56,7 +56,7 @@ def test_steps_name_places_among_the_bits_that_are_left() -> None:
         ("inner_tree(:2)", "leaves bit 2 of 4"),
     ],
 )
-def test_what_is_no_order(text: str, message: str) -> None:
+def test_invalid_orders_are_errors(text: str, message: str) -> None:
     with pytest.raises(OrderError, match=message):
         Order(text).steps(16)
 
@@ -70,12 +70,12 @@ def test_what_is_no_order(text: str, message: str) -> None:
         ("5, chain(3:), inner_tree", "folds bit 5 twice"),
     ],
 )
-def test_what_cannot_be_read_tile_by_tile(text: str, message: str) -> None:
+def test_orders_without_one_open_chain_cannot_be_chunked(text: str, message: str) -> None:
     with pytest.raises(OrderError, match=message):
         Order(text).chunking()
 
 
-def test_a_reduction_of_nothing() -> None:
+def test_a_reduction_of_no_elements_is_an_error() -> None:
     with pytest.raises(OrderError, match="A reduction of 0 elements has no order"):
         Order().steps(0)
 
@@ -108,7 +108,7 @@ def test_padding_with_negative_zero_changes_no_bits(words: list[int], text: str)
         assert found.tobytes() == expected.tobytes()
 
 
-def test_rows_are_reduced_side_by_side() -> None:
+def test_rows_are_reduced_independently() -> None:
     values = np.array([[1e8, 1, -1e8, 1], [-0.0, -0.0, -0.0, -0.0]], np.float32)
     assert evaluate(Order("inner_tree"), values).tobytes() == np.array([0.0, -0.0], np.float32).tobytes()
     assert evaluate(Order("outer_tree"), values).tobytes() == np.array([2.0, -0.0], np.float32).tobytes()
@@ -123,14 +123,14 @@ def test_rows_are_reduced_side_by_side() -> None:
         (64, 4, False, "outer_tree(4:), inner_tree"),
     ],
 )
-def test_an_open_order_is_chosen_by_extent_and_type(extent: int, itemsize: int, last: bool, text: str) -> None:
+def test_the_auto_order_is_resolved_by_extent_and_type(extent: int, itemsize: int, last: bool, text: str) -> None:
     found = Order("auto").resolved(extent, itemsize, last=last)
     assert found == Order(text)
     assert len(found.steps(extent)) == extent.bit_length() - 1
     assert Order("3, inner_tree").resolved(extent, itemsize, last=last) == Order("3, inner_tree")
 
 
-def test_an_open_order_has_no_steps_of_its_own() -> None:
+def test_the_auto_order_has_no_steps() -> None:
     with pytest.raises(OrderError, match="has no steps before a kernel is compiled"):
         Order("auto").steps(8)
     with pytest.raises(OrderError, match="combines auto with other steps"):
@@ -142,7 +142,7 @@ def test_an_open_order_has_no_steps_of_its_own() -> None:
 )
 @pytest.mark.parametrize("extent", [1, 12, 64])
 def test_a_descriptor_has_the_bits_of_its_order(text: str, extent: int) -> None:
-    """Two evaluations of one order: over bits of the index, and over the folds of the descriptor."""
+    """An order evaluated over the bits of the index and over the folds of its descriptor."""
     if extent == 1 and text != "inner_tree":
         return
     words = np.random.default_rng(extent).integers(0, 2**32, (50, extent), np.uint32) & np.uint32(0xBFFFFFFF)

@@ -47,13 +47,13 @@ def test_all_configurations_of_one_order_are_one_class(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["whole_row_sum", "whole_column_sum", "softmax", "row_dot", "layer_norm"])
 @pytest.mark.parametrize("order", ["outer_tree", "3, 1, inner_tree", "chain(4:6), outer_tree"])
-def test_any_order_of_the_bits_is_one_class(name: str, order: str) -> None:
+def test_every_order_of_the_bits_is_one_class(name: str, order: str) -> None:
     assert classes(CASES[name], order, every=3) == 1
 
 
 @pytest.mark.parametrize("name", CHUNKED)
 @pytest.mark.parametrize("order", ["inner_tree(:7), chain(7:)", "chain(7:), outer_tree"])
-def test_tiles_of_a_long_axis_are_free(name: str, order: str) -> None:
+def test_the_tile_size_of_a_long_axis_does_not_change_the_class(name: str, order: str) -> None:
     assert classes(CASES[name], order) == 1
 
 
@@ -116,7 +116,7 @@ def joined(order: Order, values: Any) -> Any:
         right = np.where(b[2] > a[2], b[0] * share, b[0])
         apart = np.maximum(left, right) - np.minimum(left, right)
         scaled = apart * (greatest / np.where(alone, one, least * count))
-        # The product is exact, and long doubles leave one rounding that counts for numbers such as these.
+        # The product is exact, and with long doubles only the final rounding matters for these numbers.
         fused = (scaled.astype(np.longdouble) * apart + (a[1] + b[1])).astype(np.float32)
         return np.stack([a[0] + b[0], np.where(alone, a[1] + b[1], fused), count])
 
@@ -173,7 +173,7 @@ def test_every_type_compiles_for_every_target(target: str) -> None:
         ({"AXIS": 2}, "Axis 2 of a pinned reduction is not one of the 2 axes"),
     ],
 )
-def test_mistakes_are_told_while_compiling(change: dict[str, object], message: str) -> None:
+def test_mistakes_are_errors_of_the_compilation(change: dict[str, object], message: str) -> None:
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
     constants: dict[str, object] = {"ORDER": "inner_tree", "AXIS": 0, "BLOCK": 64, **change}
     with pytest.raises(CaptureError) as caught:
@@ -181,7 +181,7 @@ def test_mistakes_are_told_while_compiling(change: dict[str, object], message: s
     assert message in str(caught.value) + str(caught.value.__context__.__cause__)
 
 
-def test_a_tile_smaller_than_the_chunk_is_refused() -> None:
+def test_a_tile_smaller_than_the_chunk_is_rejected() -> None:
     case = CASES["row_sum"]
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "rows": 8, "columns": 1000}
     constants: dict[str, object] = {"ROW_BLOCK": 1, "BLOCK": 64, "PIECE": 64, "TOTALS": 128}

@@ -87,7 +87,7 @@ def library_sources(target: str = "sm_90") -> list[Any]:
 def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     with pinned_reductions(order) as done:
         pinned = library_sources()
-    assert done.pinned() == 4 * len(LIBRARY)  # the maximum has no order
+    assert done.pinned() == 4 * len(LIBRARY)  # A maximum does not depend on the order.
     assert done.unpinned() == []
     found = partition(pinned, "sm_90", Options(), workers=1)
     assert (len(found.classes), found.unknown) == (1, {})
@@ -95,7 +95,7 @@ def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     assert len(free.classes) > 1
 
 
-def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any) -> None:
+def test_the_auto_order_is_resolved_once_for_all_configurations(triton_cache: Any) -> None:
     with pinned_reductions("auto") as done:
         pinned = library_sources()
     found = partition(pinned, "sm_90", Options(), workers=1)
@@ -135,7 +135,7 @@ def test_reductions_of_kernel_functions_are_the_same_late_and_early(name: str, o
     assert ([len(names) for names in found.classes], found.unknown) == ([len(every)], {})
 
 
-def test_a_sum_over_all_axes_keeps_the_order_of_its_elements(triton_cache: Any) -> None:
+def test_a_sum_over_all_axes_has_the_order_of_its_elements(triton_cache: Any) -> None:
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
     constants: dict[str, object] = {"ROWS": 16, "COLUMNS": 32}
     with pinned_reductions():
@@ -219,7 +219,7 @@ def strange(x, y, BLOCK: tl.constexpr):
     tl.store(y + 4 + tl.arange(0, 2 * BLOCK), tl.cat(value, value, can_reorder=True))
 
 
-def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> None:
+def test_unpinned_reductions_are_reported_by_source_line(triton_cache: Any) -> None:
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
     with pinned_reductions() as done:
         compile_configuration(strange, arguments, {"BLOCK": 128}, grid=(1,))
@@ -238,7 +238,7 @@ def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> 
     assert done.pinned() == 2
 
 
-def test_orders_and_versions_that_cannot_be_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_orders_and_versions_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         pytest.raises(OrderError, match="has a chain; kernels are rewritten to trees only"),
         pinned_reductions("chain"),
@@ -295,7 +295,7 @@ def test_a_sum_of_one_element_is_that_element(triton_cache: Any) -> None:
     assert done.layouts() == []
 
 
-def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
+def test_sums_of_integers_are_unchanged_or_exact(triton_cache: Any) -> None:
     plain = one_sum(plain_sum, 4, 128, 1, "i32").assembly
     with pinned_reductions() as done:
         assert one_sum(plain_sum, 4, 128, 1, "i32").assembly == plain
@@ -309,7 +309,7 @@ def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100", "gfx942"])
-def test_what_is_made_late_compiles_for_every_target(target: str, triton_cache: Any) -> None:
+def test_late_lowering_compiles_for_every_target(target: str, triton_cache: Any) -> None:
     with pinned_reductions("auto") as done:
         library_sources(target)
     signalling = "its maximum or minimum depends on the order if an operand is a signalling NaN."

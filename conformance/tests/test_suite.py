@@ -36,7 +36,7 @@ def test_a_correct_plugin_passes() -> None:
     suite = Suite(plugin, SAMPLES)
     name = "bitwise_toy.plugin"
     assert outcomes(suite) == {
-        "test_every_launch[toy1-unclaimed]": "skipped: toy1 does not claim the reading for every launch",
+        "test_every_launch[toy1-unclaimed]": "skipped: toy1 does not claim the launch-parametric analysis",
         "test_trees_evaluate_to_recorded_bytes[toy1-norm-loop.toy]": (
             "skipped: the trees of loop.toy contain operations of toy1 that only execution evaluates"
         ),
@@ -107,7 +107,7 @@ def test_an_instruction_with_other_semantics_is_detected(
     assert failing(Suite(module(opcode(name, build)), SAMPLES), changes=True) == broken
 
 
-LAW = "test_instructions_do_what_they_declare"
+LAW = "test_instructions_match_their_declarations"
 
 
 def writing_all(instruction: Instruction) -> InstructionInfo:
@@ -131,7 +131,7 @@ def writing_all(instruction: Instruction) -> InstructionInfo:
         ("end", info_from_roles(NO_DESTINATION, Effect.NONE), "end has the effect END"),
     ],
 )
-def test_an_instruction_that_does_other_than_it_declares_is_seen(name: str, describe: Describe, said: str) -> None:
+def test_an_instruction_that_differs_from_its_declaration_is_detected(name: str, describe: Describe, said: str) -> None:
     found = outcomes(Suite(module(declared(name, describe)), SAMPLES), "test_signatures_are_stable", CHANGES)
     broken = {law: why for law, why in found.items() if not why.startswith("skipped: ")}
     assert {law.split("[")[0] for law in broken} == ({LAW} if said else set())
@@ -144,7 +144,7 @@ def test_an_unmodelled_instruction_is_detected() -> None:
     found = outcomes(Suite(module(replace(TOY1, opcodes=table)), SAMPLES), "test_signatures_are_stable")
     message = found["test_every_instruction_is_modelled[toy1-norm-unrolled.toy]"]
     assert "line 9: the instruction rcp.f is not modelled" in message
-    assert "test_kernels_are_read[toy1-norm-unrolled.toy]" in found
+    assert "test_kernels_are_analysed[toy1-norm-unrolled.toy]" in found
     assert "test_every_instruction_is_modelled[toy1-matrix-two_steps.toy]" not in found
 
 
@@ -199,7 +199,7 @@ def test_nondeterministic_signatures_are_detected() -> None:
         return step
 
     broken = failing(Suite(module(opcode("rcp", unsteady)), SAMPLES))
-    assert {"test_kernels_are_read", "test_classes"} <= broken
+    assert {"test_kernels_are_analysed", "test_classes"} <= broken
 
 
 HASHED = """

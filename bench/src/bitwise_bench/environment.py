@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 
-def reading_environment() -> dict[str, str]:
+def analysis_environment() -> dict[str, str]:
     """Return the CPU and the versions of Python, NumPy and Triton."""
     return {
         "cpu": _cpu(),

@@ -19,7 +19,7 @@ from bitwise_bench.readings.overpartition_reasons import REASONS
 
 _BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
 _MODES = MappingProxyType(
-    {"launch": "the launch", "finite": "the launch, all values finite", "every launch": "every launch"}
+    {"launch": "concrete", "finite": "concrete, all values finite", "every launch": "launch-parametric"}
 )
 
 
@@ -28,8 +28,8 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-def reading(record: Mapping[str, Any]) -> str:
-    """Return equivalence classes, byte classes and Unknown kernels, by kind of reading."""
+def precision(record: Mapping[str, Any]) -> str:
+    """Return equivalence classes, byte classes and Unknown kernels, by kind of analysis."""
     rows = [
         [
             _MODES[mode],
@@ -44,8 +44,8 @@ def reading(record: Mapping[str, Any]) -> str:
         for mode, each in record["modes"].items()
     ]
     head = (
-        *("read for", "kernels", "classes / byte classes", "ratio", "families exact"),
-        *("Unknown", "nondeterministic", "classes with two byte patterns"),
+        *("analysis", "kernels", "classes / byte classes", "ratio", "families exact"),
+        *("Unknown", "nondeterministic", "classes with several byte patterns"),
     )
     environment = record["environment"]
     against = "simulated bytes" if record.get("simulated") else "the bytes of an H100"
@@ -65,7 +65,7 @@ def _exact(families: Mapping[str, Any], mode: str) -> str:
 
 
 def overpartition(record: Mapping[str, Any]) -> str:
-    """Return the families with more equivalence classes than byte classes when read for their launch, and why."""
+    """Return the families with more equivalence classes than byte classes in the concrete analysis, and why."""
     reasons = REASONS[record.get("target", "sm_90")]
     modes = [mode for mode in ("launch", "finite") if mode in record["modes"]]
     rows = [
@@ -77,7 +77,7 @@ def overpartition(record: Mapping[str, Any]) -> str:
         for family, each in record["families"].items()
         if any(each[mode]["ratio"] > 1 for mode in modes)
     ]
-    titles = {"launch": "launch", "finite": "all values finite"}
+    titles = {"launch": "concrete", "finite": "all values finite"}
     return _markdown(("family", *(titles[mode] for mode in modes), "why"), rows)
 
 
@@ -87,8 +87,8 @@ def seconds(record: Mapping[str, Any]) -> str:
         "compile": "compilation by Triton",
         "parse": "parsing",
         "audit": "contraction audit",
-        "launch": "reading for the launch",
-        "every launch": "reading for every launch",
+        "launch": "concrete analysis",
+        "every launch": "launch-parametric analysis",
     }
     sets = list(record["seconds"])
 
@@ -194,7 +194,7 @@ def pinned_proof(record: Mapping[str, Any]) -> str:
     return (
         f"Of {summary['cases']} kernels and types in {summary['configurations']} configurations, compiled{passes} for "
         f"{environment['target']}, {summary['proved']} are proved one class without a GPU; "
-        f"of the same read in the free order, {several} are several classes.{unproved}"
+        f"in the free order, {several} of them are several classes.{unproved}"
     )
 
 
@@ -214,7 +214,7 @@ def unwitnessed_pairs(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + note
 
 
-def travels(record: Mapping[str, Any]) -> str:
+def cross_device_replay(record: Mapping[str, Any]) -> str:
     """Return products locked on one GPU and replayed on another, or with another version of the library."""
     rows = [
         [
@@ -226,7 +226,13 @@ def travels(record: Mapping[str, Any]) -> str:
         ]
         for each in record["travels"]
     ]
-    head = ("locked on", "replayed on", "that library returns other bytes", "replayed: the same bytes", "other bytes")
+    head = (
+        "locked on",
+        "replayed on",
+        "the library there: other bytes",
+        "replayed: same bytes",
+        "replayed: other bytes",
+    )
     return _markdown(head, rows)
 
 
@@ -254,9 +260,9 @@ def cross_architecture(record: Mapping[str, Any]) -> str:
 
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
-        "reading": ("reading-sm90.json", reading),
+        "precision": ("reading-sm90.json", precision),
         "overpartition": ("reading-sm90.json", overpartition),
-        "reading-gfx942": ("reading-gfx942.json", reading),
+        "precision-gfx942": ("reading-gfx942.json", precision),
         "overpartition-gfx942": ("reading-gfx942.json", overpartition),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
@@ -267,7 +273,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "pinned-proof-gfx942": ("pinned-reductions-proof-gfx942.json", pinned_proof),
         "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
-        "travels": ("cublas-travels-sm90.json", travels),
+        "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "audits": ("cublas-audit-models-sm90.json", audits),
     }
 )

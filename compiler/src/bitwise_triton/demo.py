@@ -88,12 +88,12 @@ def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     names = [f"{sample.name}_{index:02d}" for index in range(len(compiled))]
     sources = [source_of(one, name) for name, one in zip(names, compiled, strict=True)]
     settings = {name: one.name for name, one in zip(names, compiled, strict=True)}
-    with progress("reading") as advance:
+    with progress("analysing") as advance:
         found = partition(sources, TARGET, Options(), workers=workers, progress=advance)
     _print_classes(found, settings, console)
     dropped = len(outcomes) - len(compiled)
     console.print(
-        f"{len(compiled)} kernels compiled in {seconds:.1f} s, read and compared in {found.seconds:.1f} s"
+        f"{len(compiled)} kernels compiled in {seconds:.1f} s, analysed and compared in {found.seconds:.1f} s"
         + (f"; {dropped} configurations do not fit {TARGET}" if dropped else ""),
         style="dim",
     )

@@ -84,11 +84,11 @@ def chosen(library: Any, seed: int, count: int, numbers: int) -> Iterator[tuple[
         key = (query.a, each.algorithm, each.stages, each.custom if each.algorithm != 66 else 0, each.reduction)
         found.setdefault(key, []).append((number, query, result))
     taken = 0
-    for turn in range(count):
+    for position in range(count):
         for shapes in found.values():
-            if turn < len(shapes) and taken < count:
+            if position < len(shapes) and taken < count:
                 taken += 1
-                yield shapes[turn]
+                yield shapes[position]
 
 
 def record(library: Any, seed: int, count: int, numbers: int) -> dict[str, Any]:

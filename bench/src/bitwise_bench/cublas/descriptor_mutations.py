@@ -89,10 +89,10 @@ def alternatives(query: GemmQuery, split: int, architecture: str = "sm_90") -> l
     matrix: list[tuple[str, dict[str, Any]]] = []
     scalar: list[tuple[str, dict[str, Any]]] = []
     if query.a not in FP8:
-        for name, walk in _WALKS.items():
-            unit = Instruction(architecture=architecture, family="mma.sync", k=walk["instruction_k"])
+        for name, k_loop in _K_LOOPS.items():
+            unit = Instruction(architecture=architecture, family="mma.sync", k=k_loop["instruction_k"])
             for cuts, sliced in _sliced(query, split):
-                matrix.append((f"{name}{sliced}", {"path": "matrix", "instruction": unit, **walk, "k_cuts": cuts}))
+                matrix.append((f"{name}{sliced}", {"path": "matrix", "instruction": unit, **k_loop, "k_cuts": cuts}))
     vector = 1 in (query.m, query.n)
     if query.a not in FP8 and (vector or query.m * query.n <= 4096):
         if split > 1:
@@ -111,7 +111,7 @@ def alternatives(query: GemmQuery, split: int, architecture: str = "sm_90") -> l
     return made
 
 
-_WALKS: dict[str, dict[str, Any]] = {
+_K_LOOPS: dict[str, dict[str, Any]] = {
     "k16": {"instruction_k": 16},
     **{
         f"k16 first {step}": {"instruction_k": 16, "k_loop_step": step, "short_iteration": "first"}

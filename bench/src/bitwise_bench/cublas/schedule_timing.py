@@ -3,8 +3,8 @@
     python -m bitwise_bench.cublas.schedule_timing --out timing.json
 
 Every schedule of a shape must return cuBLASLt's bytes; the fastest one counts. `untuned` is the launcher's default
-schedule. `plain` is a plain Triton GEMM with its fastest tile, whatever its bytes. Times are of consecutive launches in
-a CUDA graph, in microseconds.
+schedule. `plain` is a plain Triton GEMM with its fastest tile, which may return other bytes. Times are of consecutive
+launches in a CUDA graph, in microseconds.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m bitwise_bench.cublas.sweep_records sweep.jsonl --record records/cublas-sweep-sm90-h100-13.1-seed1
 
-writes the counts as JSON, and the sorted lines as a compressed file beside it.
+writes the counts as JSON, and the sorted lines as a compressed file of the same name.
 """
 
 from __future__ import annotations

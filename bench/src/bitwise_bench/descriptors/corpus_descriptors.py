@@ -70,9 +70,9 @@ def _plain(case: Case) -> Described:
     )  # fmt: skip
     step = case.constants["BK"]
     if case.family == "gemm_fp64" and desc.k % step:
-        # A multiply-add of zeros turns a -0 from underflow into +0, so the padding of k is part of the descriptor.
-        turns = {"k_loop_step": step, "iteration_permutation": tuple(range(step))}
-        desc = GEMMDesc(**{**dict(desc), **turns})
+        # A multiply-add of zeros replaces a -0 from underflow by +0, so the padding of k is part of the descriptor.
+        iterations = {"k_loop_step": step, "iteration_permutation": tuple(range(step))}
+        desc = GEMMDesc(**{**dict(desc), **iterations})
     order = case.group.split("-")[1] if case.family == "gemm_layouts" else "nn"
     return _product(case, desc, order)
 
@@ -88,8 +88,8 @@ def _fp8(case: Case) -> Described:
         changes = {"left_dtype": dtype, "right_dtype": dtype, "multiplied_as": "fp16"}
         # Four adjacent 8-bit elements of a thread become two pairs of fp16, each for one of two instructions.
         pairs = tuple(k for half in (0, 1) for k in range(32) if k % 4 // 2 == half)
-        turns = {"k_loop_step": 32, "iteration_permutation": pairs}
-        return _product(case, GEMMDesc(**{**dict(plain), **changes, **turns}), "nt")
+        iterations = {"k_loop_step": 32, "iteration_permutation": pairs}
+        return _product(case, GEMMDesc(**{**dict(plain), **changes, **iterations}), "nt")
     plain = single_pass(k, dtype, instruction, output_dtype=arrays["c"].dtype)
     cuts = (Cut(span=imprecise, start="zero"),) if imprecise > 0 else ()
     return _product(case, GEMMDesc(**{**dict(plain), "k_cuts": cuts}), "nt")

@@ -19,7 +19,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.descriptors.corpus_descriptors import FAMILIES, Described, described
 from bitwise_bench.draws.inputs import digest_of, inputs_of
-from bitwise_bench.environment import reading_environment
+from bitwise_bench.environment import analysis_environment
 from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core.numerics import Bits
 from bitwise_core.plugins.installed import evaluate
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(family, families[family], flush=True)
     if chosen.out:
         kept = {
-            "environment": {**reading_environment(), "gpu": recorded.environment["gpu"]},
+            "environment": {**analysis_environment(), "gpu": recorded.environment["gpu"]},
             "draws": list(chosen.draws or recorded.draws),
             "families": families,
         }

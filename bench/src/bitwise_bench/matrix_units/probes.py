@@ -108,15 +108,15 @@ def record(row: MmaSpec, results: dict[str, Bits]) -> dict[str, Any]:
         returned = results[key(row, kind, depth)]
         expected = multiply_accumulate(row, given.a, given.b, given.c)
         if kind == "directed_cases":
-            found["directed_cases"] = _answers(row, returned, expected)
+            found["directed_cases"] = _directed_results(row, returned, expected)
             continue
         found["differing"][f"{kind}, k {depth}"] = int((returned != expected).sum())
         found["compared"] += returned.size
     return found
 
 
-def _answers(row: MmaSpec, returned: Bits, expected: Bits) -> dict[str, Any]:
-    """Return the result of each directed case; where it differs, beside that of the row."""
+def _directed_results(row: MmaSpec, returned: Bits, expected: Bits) -> dict[str, Any]:
+    """Return the result of each directed case; where it differs, also that of the row."""
     digits = row.form("result").bits // 4
     answers: dict[str, Any] = {}
     for case, tile, ours in zip(directed_cases(row), returned, expected, strict=True):
@@ -127,7 +127,7 @@ def _answers(row: MmaSpec, returned: Bits, expected: Bits) -> dict[str, Any]:
     return answers
 
 
-def ask(row: MmaSpec, device: Device) -> tuple[dict[str, Bits], dict[str, Any]]:
+def probe_row(row: MmaSpec, device: Device) -> tuple[dict[str, Bits], dict[str, Any]]:
     """Run every batch of a row on the device; return the results and their comparison with the row."""
     results: dict[str, Bits] = {}
     digest, instructions = sha256(), set[str]()
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept: dict[str, Bits] = {}
     for row in rows():
         try:
-            results, found[row.name] = ask(row, run)
+            results, found[row.name] = probe_row(row, run)
         except Exception as error:  # the remaining rows are still probed
             found[row.name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
             print(row.name, found[row.name], flush=True)

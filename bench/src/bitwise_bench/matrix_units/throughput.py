@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bitwise_bench.command_line import command_parser
-from bitwise_bench.environment import reading_environment
+from bitwise_bench.environment import analysis_environment
 from bitwise_core.numerics import Bits, FloatFormat, operation
 from bitwise_core.numerics.mma import FusedSum, MmaSpec, multiply_accumulate
 from bitwise_core.plugins import registry
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("matrix_units.throughput", __doc__)
     parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
     chosen = parser.parse_args(arguments)
-    found: dict[str, Any] = {"environment": reading_environment(), "shape": [M, N, K], "rows": {}}
+    found: dict[str, Any] = {"environment": analysis_environment(), "shape": [M, N, K], "rows": {}}
     for name in ROWS:
         each = measure(registry.default().matrix_unit(name))
         found["rows"][name] = each

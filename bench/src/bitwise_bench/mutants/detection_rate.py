@@ -59,15 +59,15 @@ class MutantVerdict:
 def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> list[MutantVerdict]:
     """Return the verdict on a kernel and each mutant.  Raises ValueError where the kernel itself is Unknown.
 
-    A reading that takes more than ten times as long as that of the original, and 3 s, is Unknown.
+    An analysis that takes more than ten times as long as that of the original, and 3 s, is Unknown.
     """
     arch = registry.default().arch(target)
     buffers = buffer_numbers(set(kernel.launch.buffers()))
 
-    def reading(text: str) -> AnalysisResult:
+    def analysed(text: str) -> AnalysisResult:
         return analyse(Source(kernel.name, text, kernel.launch), arch, buffers, OPTIONS)
 
-    original = reading(kernel.text)
+    original = analysed(kernel.text)
     if original.signature is None:
         raise ValueError(f"{kernel.name}: {original.unknown}")
     limit = 10 * original.seconds + 3
@@ -75,16 +75,16 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
     for mutant in changed:
         try:
             with time_limit(limit):
-                read_again = reading(mutant.text)
-            result = verdict(original, read_again, OPTIONS)
-            found.append(MutantVerdict(kernel.name, mutant, result.outcome, result.reason, read_again.failed))
+                result_of_mutant = analysed(mutant.text)
+            result = verdict(original, result_of_mutant, OPTIONS)
+            found.append(MutantVerdict(kernel.name, mutant, result.outcome, result.reason, result_of_mutant.failed))
         except TimeLimitExceeded:
             found.append(
                 MutantVerdict(
                     kernel.name,
                     mutant,
                     Outcome.UNKNOWN,
-                    "the reading takes more than ten times as long as that of the original",
+                    "the analysis takes more than ten times as long as that of the original",
                 )
             )
     return found
@@ -248,10 +248,10 @@ def _write(
     survivors: list[MutantVerdict],
     failed: list[str],
 ) -> None:
-    from bitwise_bench.environment import reading_environment
+    from bitwise_bench.environment import analysis_environment
 
     content: dict[str, Any] = {
-        "environment": reading_environment(),
+        "environment": analysis_environment(),
         "settings": {"seed": chosen.seed, "kernels": chosen.kernels, "mutants": chosen.mutants},
         "table": rows,
         "not surveyed": failed,

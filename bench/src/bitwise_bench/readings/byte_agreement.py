@@ -10,8 +10,8 @@ from bitwise_bench.recorded_bytes import CaseRecord
 
 
 @dataclass(frozen=True, slots=True)
-class KernelReading:
-    """The reading of one configuration: its id, the digest of its text, and its signature or the reason of Unknown.
+class KernelResult:
+    """The analysis of one configuration: its id, the digest of its text, its signature or the reason of Unknown.
 
     `nondeterministic`: there is no signature because the kernel was proved to be nondeterministic.
     """
@@ -25,9 +25,9 @@ class KernelReading:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The equivalence classes of a set of readings and the byte classes of the same kernels.
+    """The equivalence classes of a set of results and the byte classes of the same kernels.
 
-    `compared` counts the kernels that were read and have usable recorded bytes, `unknown` those that were not read,
+    `compared` counts the kernels that were analysed and have usable recorded bytes, `unknown` those that are Unknown,
     `nondeterministic` those proved to be nondeterministic (not included in `unknown`), and `excluded` those whose text
     differs from the recorded one or whose recorded bytes are not repeatable.  `mixed` holds one pair of kernels with
     different bytes from each class that has one: every such pair is a wrong Equal.
@@ -49,9 +49,9 @@ class Agreement:
 
 
 def compare(
-    readings: Iterable[KernelReading], recorded: Mapping[str, CaseRecord], draws: Sequence[int] | None = None
+    results: Iterable[KernelResult], recorded: Mapping[str, CaseRecord], draws: Sequence[int] | None = None
 ) -> Agreement:
-    """Compare readings with the recorded bytes of kernels of the same text, for some kinds of input (default: all)."""
+    """Compare results with the recorded bytes of kernels of the same text, for some kinds of input (default: all)."""
 
     def bytes_of(record: CaseRecord) -> object:
         return record.label if draws is None else tuple(record.hashes[index] for index in draws)
@@ -59,19 +59,19 @@ def compare(
     classes: dict[tuple[str, str], list[CaseRecord]] = {}
     byte_classes: set[tuple[str, object]] = set()
     kernels = unknown = nondeterministic = excluded = compared = 0
-    for reading in readings:
+    for result in results:
         kernels += 1
-        group = reading.id.rsplit("/", 1)[0]
-        if reading.signature is None:
-            nondeterministic += reading.nondeterministic
-            unknown += not reading.nondeterministic
+        group = result.id.rsplit("/", 1)[0]
+        if result.signature is None:
+            nondeterministic += result.nondeterministic
+            unknown += not result.nondeterministic
             continue
-        record = recorded.get(reading.id)
-        if record is None or not record.usable or record.digest != reading.digest:
+        record = recorded.get(result.id)
+        if record is None or not record.usable or record.digest != result.digest:
             excluded += 1
             continue
         compared += 1
-        classes.setdefault((group, reading.signature), []).append(record)
+        classes.setdefault((group, result.signature), []).append(record)
         byte_classes.add((group, bytes_of(record)))
     mixed = []
     for members in classes.values():

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.sources import compile_source
 from bitwise_bench.draws.inputs import DRAWS
-from bitwise_bench.environment import reading_environment
+from bitwise_bench.environment import analysis_environment
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import with_surrogates
 from bitwise_core.checker.analysis import Options, Source, prepare
@@ -87,7 +87,7 @@ def compile_pair(pair: Pair) -> tuple[tuple[Source, Source], tuple[Arch, Arch]]:
 def compare_pair(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0) -> PairResult:
     """Compare the kernels of a pair and execute both on some kinds of input.
 
-    Where a Different pair has the same bytes on all of them, a counterexample is searched for up to `seconds`.
+    If an unproved pair has the same bytes on all of them, a counterexample is searched for up to `seconds`.
     """
     sources, arches = compile_pair(pair)
     found = compare(*sources, arches, Options())
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     print(summary)
     if chosen.out:
-        record = {"environment": reading_environment(), "draws": len(DRAWS), "summary": summary, "pairs": entries}
+        record = {"environment": analysis_environment(), "draws": len(DRAWS), "summary": summary, "pairs": entries}
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     return 1 if wrong else 0
 

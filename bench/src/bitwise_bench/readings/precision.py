@@ -2,8 +2,8 @@
 
     python -m bitwise_bench.readings.precision --out records/reading-sm90.json
 
-Every kernel is compiled and read for its launch, with and without the assumption that all values are finite, and for
-every launch.  Times are wall-clock seconds of one process on one core.
+Every kernel is compiled and analysed for its launch, with and without the assumption that all values are finite, and
+for every launch.  Times are wall-clock seconds of one process on one core.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.sources import compile_source, group_buffers
 from bitwise_bench.corpus.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
 from bitwise_bench.draws.inputs import NOT_FINITE
-from bitwise_bench.environment import reading_environment
-from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare
+from bitwise_bench.environment import analysis_environment
+from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare
 from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, analyse
@@ -38,7 +38,7 @@ MODES: Mapping[str, Options] = {
     "finite": Options(assume=frozenset({FINITE})),
     "every launch": Options(every_launch=True),
 }
-"""The options of each reading."""
+"""The options of each analysis."""
 
 ROW_FAMILIES = (
     "row_",
@@ -53,13 +53,13 @@ ROW_FAMILIES = (
 
 
 def modes_of(target: str) -> tuple[str, ...]:
-    """Return the readings that an architecture supports."""
+    """Return the analyses that an architecture supports."""
     arch = registry.default().arch(target)
     return tuple(mode for mode, options in MODES.items() if arch.every_launch is not None or not options.every_launch)
 
 
 def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
-    """Compile and read one configuration: digest, signatures or reasons of Unknown by mode, and seconds by step."""
+    """Compile and analyse one configuration: digest, signatures or reasons of Unknown by mode, and seconds by step."""
     source, digest, compile_seconds = compile_source(case)
     arch = registry.default().arch(case.target)
     modes = modes_of(case.target) if modes is None else tuple(modes)
@@ -75,7 +75,7 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
         start = time.perf_counter()
         if arch.audit_contraction is not None:
             audit = arch.audit_contraction(module, source.text, source.launch.entry)
-            arch = replace(arch, audit_contraction=lambda *_: audit)  # every reading takes what was found once
+            arch = replace(arch, audit_contraction=lambda *_: audit)  # all analyses share one audit
         seconds["audit"] = time.perf_counter() - start
     except (AssemblyError, Unsupported) as error:
         result["unknown"] = {mode: str(error) for mode in modes}
@@ -161,12 +161,12 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, records: Recor
         found: str | None = result["signatures"].get(mode)
         return f"{found} {result['scalars']}" if found and mode == "every launch" else found
 
-    readings = [
-        KernelReading(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["nondeterministic"])
+    of_mode = [
+        KernelResult(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["nondeterministic"])
         for r in results
     ]
     finite = [index for index, kind in enumerate(records.draws) if kind not in NOT_FINITE]
-    return compare(readings, records.by_id(), finite if mode == "finite" else None)
+    return compare(of_mode, records.by_id(), finite if mode == "finite" else None)
 
 
 def draws_run(records: Records) -> dict[str, int]:
@@ -187,7 +187,7 @@ def summarise(
     """Return the record: agreement by mode and family, reasons of Unknown, and times."""
     families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
     summary: dict[str, Any] = {
-        "environment": reading_environment(),
+        "environment": analysis_environment(),
         "target": target,
         "simulated": "simulated" in records.environment,
         "draws": draws_run(records),
@@ -223,7 +223,7 @@ def _plain(agreement: Agreement) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure; the exit status is 1 where a class read for its launch has two byte patterns."""
+    """Measure; the exit status is 1 where a class of the concrete analysis has two byte patterns."""
     parser = command_parser("readings.precision", __doc__)
     parser.add_argument(
         "--records", type=Path, default=Path("records/bytes-sm90-h100-triton-3.6.0.json"), help="the recorded bytes"

@@ -24,7 +24,7 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.text_digest import normalised_digest
-from bitwise_bench.environment import reading_environment
+from bitwise_bench.environment import analysis_environment
 from bitwise_bench.recorded_bytes import CaseRecord, load_records
 from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.analysis import Options, Source
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.out is not None:
         stated = {key: settings[key] for key in ("pairs", "agreeing", "equals", "seconds", "seed")}
         stated |= {"minutes": chosen.minutes, "families": chosen.families, "processes": chosen.processes}
-        content = {"environment": reading_environment(), "settings": stated, **found}
+        content = {"environment": analysis_environment(), "settings": stated, **found}
         chosen.out.write_text(json.dumps(content, indent=1) + "\n")
     return 1 if found["groups"]["failed"] or found["equals"]["distinguished"] else 0
 

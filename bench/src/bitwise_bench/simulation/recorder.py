@@ -22,7 +22,7 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.draws.inputs import DRAWS
-from bitwise_bench.environment import reading_environment
+from bitwise_bench.environment import analysis_environment
 from bitwise_bench.recorded_bytes import save_records
 from bitwise_bench.simulation import gfx942_surrogates
 from bitwise_bench.simulation.execution import outputs, size
@@ -34,7 +34,7 @@ ORDER = (*FIRST, *(kind for kind in DRAWS if kind not in FIRST))
 """All kinds of input; those that distinguish most kernels come first."""
 
 FEWEST = 6
-"""The number of kinds on which every kernel is executed, whatever the time."""
+"""The number of kinds on which every kernel is executed, regardless of the time limit."""
 
 _BATCH = 6
 _BATCH_SECONDS = 20.0
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     more: dict[str, Mapping[str, Any]] = {}
 
     def save() -> None:
-        environment = {**reading_environment(), "simulated": "bit patterns, with surrogates for approximations"}
+        environment = {**analysis_environment(), "simulated": "bit patterns, with surrogates for approximations"}
         environment |= {"architecture": chosen.target, "machine": platform.machine()}
         answers = complete_groups(first, more, groups)
         results = [

@@ -163,7 +163,7 @@ def _cost(places: Sequence[str], kept: int) -> int:
 
 
 def _moves(layout: Layout, others: int, count: int, kept: int) -> Iterator[_Target]:
-    """Targets for the last `count` steps beside `others` elements: first steps in registers, the rest in lanes."""
+    """Targets for the last `count` steps and `others` elements of other axes: first in registers, then in lanes."""
     yield _Target(("register",) * count, kept, None)
     room = 1 << (len(layout.lanes) + len(layout.warps))
     for lanes in range(min(count, len(layout.lanes)) + 1):

@@ -1,4 +1,4 @@
-"""The conformance suite of plugins.  A plugin runs it by one test module, with its samples beside it:
+"""The conformance suite of plugins.  A plugin runs it by one test module, with a folder of samples next to it:
 
     from pathlib import Path
 
@@ -25,7 +25,7 @@ from bitwise_conformance.suite.component_laws import (  # noqa: E402
     test_matrix_unit_vectors,
     test_profiles_decline_unknown_configurations,
 )
-from bitwise_conformance.suite.declaration_laws import test_instructions_do_what_they_declare  # noqa: E402
+from bitwise_conformance.suite.declaration_laws import test_instructions_match_their_declarations  # noqa: E402
 from bitwise_conformance.suite.mutation_laws import test_changed_kernels_are_not_equal  # noqa: E402
 from bitwise_conformance.suite.parsing_laws import (  # noqa: E402
     test_damaged_texts_are_rejected,
@@ -40,7 +40,7 @@ from bitwise_conformance.suite.semantics_laws import (  # noqa: E402
     test_bytes,
     test_classes,
     test_every_launch,
-    test_kernels_are_read,
+    test_kernels_are_analysed,
     test_listed_changes,
     test_signatures_are_stable,
     test_trees,
@@ -58,8 +58,8 @@ __all__ = [
     "test_every_instruction_is_modelled",
     "test_every_launch",
     "test_group_files_are_valid",
-    "test_instructions_do_what_they_declare",
-    "test_kernels_are_read",
+    "test_instructions_match_their_declarations",
+    "test_kernels_are_analysed",
     "test_known_failures_name_cases",
     "test_launchers_match_the_evaluation",
     "test_listed_changes",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from bitwise_conformance.suite.reading import OPTIONS, reading, tree
+from bitwise_conformance.suite.analysis import OPTIONS, analysis, tree
 from bitwise_conformance.suite.samples import Group, Kernel, SampleError
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.checker.verdicts import Outcome, verdict
@@ -26,11 +26,11 @@ def proposal(suite: Suite, group: Group) -> dict[str, object]:
     """Return the content of expected.json if the plugin is correct.  Raises SampleError where a kernel is Unknown."""
     classes: list[list[str]] = []
     for file in group.launches:
-        found = reading(suite, Kernel(group, file))
+        found = analysis(suite, Kernel(group, file))
         if found.unknown is not None:
-            raise SampleError(f"{group.folder / file}: the plugin cannot read it: {found.unknown}")
+            raise SampleError(f"{group.folder / file}: the plugin cannot analyse it: {found.unknown}")
         for each in classes:
-            if verdict(found, reading(suite, Kernel(group, each[0])), OPTIONS).outcome is Outcome.EQUAL:
+            if verdict(found, analysis(suite, Kernel(group, each[0])), OPTIONS).outcome is Outcome.EQUAL:
                 each.append(file)
                 break
         else:
@@ -42,7 +42,7 @@ def proposal(suite: Suite, group: Group) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the files; the exit status is 2 where a group cannot be read."""
+    """Write the files; the exit status is 2 where a group cannot be analysed."""
     parser = argparse.ArgumentParser(prog="bitwise_conformance.suite", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("plugin", help="the module that the plugin's entry point names")
     parser.add_argument("samples", type=Path, help="the folder of samples")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_conformance.suite import cases
+from bitwise_conformance.suite.analysis import OPTIONS
 from bitwise_conformance.suite.cases import over
 from bitwise_conformance.suite.declared import observed
-from bitwise_conformance.suite.reading import OPTIONS
 from bitwise_conformance.suite.samples import Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.checker.analysis import prepare
@@ -22,7 +22,7 @@ from bitwise_core.execution.simulation import simulate
         "add a kernel",
     )
 )
-def test_instructions_do_what_they_declare(suite: Suite, kernel: Kernel) -> None:
+def test_instructions_match_their_declarations(suite: Suite, kernel: Kernel) -> None:
     """While a sample runs, each step reads and writes the declared registers and goes where its effects say."""
     arch, group = suite.arch(kernel.group.arch), kernel.group
     ready, found = observed(prepare(group.source(kernel.file), arch, OPTIONS))

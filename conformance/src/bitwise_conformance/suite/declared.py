@@ -1,4 +1,4 @@
-"""A program whose steps are held to what their opcodes declare: registers, memory accesses and control flow."""
+"""A program whose steps are checked against their declarations: registers, memory accesses and control flow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EFFECTS: Mapping[type, Effect] = {
 
 
 class RegisterRecorder(dict[str, Value]):
-    """A register file that notes which of its keys are written, and which are read before that."""
+    """A register file that records which keys are written, and which are read before they are written."""
 
     def __init__(self, registers: Mapping[str, Value]) -> None:
         super().__init__(registers)
@@ -80,7 +80,7 @@ _ACCESSES: Mapping[str, Effect] = {
 
 
 class MemoryRecorder:
-    """A memory that notes the effects of the methods that are called."""
+    """A memory that records the effects of the called methods."""
 
     def __init__(self, memory: object) -> None:
         self._memory = memory
@@ -93,7 +93,7 @@ class MemoryRecorder:
 
 @dataclass
 class Observed:
-    """What was seen to differ from the declarations, and how often each opcode ran and wrote a register."""
+    """Observed differences from the declarations, and how often each opcode ran and wrote a register."""
 
     wrong: dict[str, None] = field(default_factory=dict)
     ran: Counter[str] = field(default_factory=Counter)
@@ -107,10 +107,10 @@ class Observed:
         return [*self.wrong, *idle]
 
 
-def observed(ready: PreparedLaunch) -> tuple[PreparedLaunch, Observed]:
-    """The launch with every step observed, and what is seen as it runs."""
+def observed(launch: PreparedLaunch) -> tuple[PreparedLaunch, Observed]:
+    """The launch with every step observed, and the record of the observations."""
     found = Observed()
-    return replace(ready, program=_observed(ready.program, ready.arch, found)), found
+    return replace(launch, program=_observed(launch.program, launch.arch, found)), found
 
 
 def _observed(program: Program, arch: Arch, found: Observed) -> Program:
@@ -124,7 +124,7 @@ def _observed(program: Program, arch: Arch, found: Observed) -> Program:
 
 
 def _live_after(program: Program, storage: Callable[[str], str]) -> list[frozenset[str]]:
-    """For each instruction, the storage that may be read after it before it is written."""
+    """For each instruction, the storage that is live after it."""
     count = len(program.steps)
     reads = [frozenset(map(storage, info.reads)) for info in program.infos]
     writes = [frozenset(map(storage, info.writes)) for info in program.infos]
@@ -151,7 +151,7 @@ def _observing(
         found.wrong[f"line {instruction.line}: {instruction.opcode} {what}"] = None
 
     def run(machine: Machine) -> Control | None:
-        # Where some lanes are off, a write keeps what they hold.
+        # A write keeps the values of inactive lanes.
         may_read = reads if machine.mask is None and machine.condition is None else reads | writes
         recorder = RegisterRecorder(machine.registers)
         machine.registers = recorder
@@ -174,7 +174,7 @@ def _observing(
                 wrong(f"declares to write {each}, which is read later, and does not")
         effects = _effect(control) | memories[0].effects | memories[1].effects
         if Effect.STORE in effects and (machine.condition is not None or instruction.guard is not None):
-            effects &= ~Effect.LOAD  # under a condition over data a store reads what it may leave unchanged
+            effects &= ~Effect.LOAD  # a conditional store may read the bytes that it keeps
         for effect in effects & ~info.effects:
             wrong(f"has the effect {effect.name}, which it does not declare")
         if writes and not isinstance(control, Blocked):

@@ -9,9 +9,9 @@ from itertools import islice
 import numpy as np
 
 from bitwise_conformance.suite import cases
+from bitwise_conformance.suite.analysis import OPTIONS, analyse_source, analysis, run, with_module
 from bitwise_conformance.suite.cases import over
 from bitwise_conformance.suite.mutations import mutations_of
-from bitwise_conformance.suite.reading import OPTIONS, read_source, reading, run, with_module
 from bitwise_conformance.suite.samples import Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
@@ -40,8 +40,8 @@ def test_changed_kernels_are_not_equal(suite: Suite, kernel: Kernel) -> None:
     for what, module in _effective_mutations(arch, kernel):
         count += 1
         source = replace(kernel.group.source(kernel.file), text=what)
-        found = read_source(with_module(arch, module), kernel.group, source)
-        if verdict(reading(suite, kernel), found, OPTIONS).outcome is Outcome.EQUAL:
+        found = analyse_source(with_module(arch, module), kernel.group, source)
+        if verdict(analysis(suite, kernel), found, OPTIONS).outcome is Outcome.EQUAL:
             equal.append(what)
     assert equal == [], "these mutations change the bytes and are Equal"
     assert count, "no mutation changes the bytes of the recorded runs; add a run with other inputs"

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from bitwise_conformance.suite.reading import signatures
+from bitwise_conformance.suite.analysis import signatures
 from bitwise_conformance.suite.suite import Suite
 
 

@@ -11,17 +11,17 @@ from itertools import combinations
 import pytest
 
 from bitwise_conformance.suite import cases
-from bitwise_conformance.suite.cases import over
-from bitwise_conformance.suite.reading import (
+from bitwise_conformance.suite.analysis import (
     EVERY_LAUNCH,
     OPTIONS,
-    read_again,
-    read_source,
-    reading,
+    analyse_sample,
+    analyse_source,
+    analysis,
     run,
     signatures,
     tree,
 )
+from bitwise_conformance.suite.cases import over
 from bitwise_conformance.suite.samples import Change, Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.values import place_of, value_of
@@ -32,12 +32,12 @@ from bitwise_core.numerics import Unevaluable
 
 
 @over(cases.kernels)
-def test_kernels_are_read(suite: Suite, kernel: Kernel) -> None:
-    """A sample is read for its launch, and two readings give the same signature."""
+def test_kernels_are_analysed(suite: Suite, kernel: Kernel) -> None:
+    """X"""
     arch = suite.arch(kernel.group.arch)
-    found = reading(suite, kernel)
+    found = analysis(suite, kernel)
     assert found.unknown is None
-    assert read_again(arch, kernel).signature == found.signature, "two readings give different signatures"
+    assert analyse_sample(arch, kernel).signature == found.signature, "two analyses give different signatures"
 
 
 @over(cases.once)
@@ -61,7 +61,7 @@ def test_signatures_are_stable(suite: Suite, whole: Suite) -> None:
 def test_classes(suite: Suite, group: Group) -> None:
     """Kernels of one class are proved equal; the canonical forms of kernels of two classes differ."""
     numbers = {file: number for number, files in enumerate(group.expected.classes) for file in files}
-    found = {file: reading(suite, Kernel(group, file)) for file in group.launches}
+    found = {file: analysis(suite, Kernel(group, file)) for file in group.launches}
     assert _wrong(found, numbers, OPTIONS) == []
 
 
@@ -76,7 +76,7 @@ def _wrong(found: dict[str, AnalysisResult], numbers: dict[str, int], options: O
 
 @over(
     cases.claimed(
-        "the reading for every launch",
+        "the launch-parametric analysis",
         lambda arch: arch.every_launch is not None,
         lambda kernel: any(kernel.file in files for files in kernel.group.expected.every_launch),
         "list kernels under every_launch in an expected.json",
@@ -86,21 +86,22 @@ def test_every_launch(suite: Suite, kernel: Kernel) -> None:
     """Kernels are Equal for every launch exactly within their class, and then Equal for their own launch too."""
     arch, group = suite.arch(kernel.group.arch), kernel.group
     numbers = {file: number for number, files in enumerate(group.expected.every_launch) for file in files}
-    here = read_again(arch, kernel, EVERY_LAUNCH)
+    here = analyse_sample(arch, kernel, EVERY_LAUNCH)
     assert here.unknown is None
     for file, number in numbers.items():
         equal = (
-            verdict(here, read_again(arch, Kernel(group, file), EVERY_LAUNCH), EVERY_LAUNCH).outcome is Outcome.EQUAL
+            verdict(here, analyse_sample(arch, Kernel(group, file), EVERY_LAUNCH), EVERY_LAUNCH).outcome
+            is Outcome.EQUAL
         )
         assert equal == (number == numbers[kernel.file]), f"{kernel.file} and {file} for every launch"
         if equal:
-            at_its_own = verdict(reading(suite, kernel), reading(suite, Kernel(group, file)), OPTIONS)
+            at_its_own = verdict(analysis(suite, kernel), analysis(suite, Kernel(group, file)), OPTIONS)
             assert at_its_own.outcome is Outcome.EQUAL, f"{kernel.file} and {file} at their launch"
 
 
 @over(
     cases.claimed(
-        "the reading of kernels",
+        "the analysis of kernels",
         lambda arch: True,
         lambda kernel: kernel.file in kernel.group.expected.trees,
         "add a tree to an expected.json",
@@ -164,7 +165,7 @@ def test_bytes(suite: Suite, kernel: Kernel) -> None:
 
 @over(
     cases.claimed(
-        "the reading of kernels",
+        "the analysis of kernels",
         lambda arch: True,
         lambda kernel: any(each.kernel == kernel.file for each in kernel.group.expected.different),
         "list a change of the result of a kernel under `different` in an expected.json",
@@ -184,5 +185,5 @@ def _outcome(suite: Suite, kernel: Kernel, change: Change) -> Outcome:
     assert change.before in text, f"{kernel.file} does not contain {change.before!r}"
     changed = Source(kernel.file, text.replace(change.before, change.after, 1), kernel.group.launches[kernel.file])
     return verdict(
-        reading(suite, kernel), read_source(suite.arch(kernel.group.arch), kernel.group, changed), OPTIONS
+        analysis(suite, kernel), analyse_source(suite.arch(kernel.group.arch), kernel.group, changed), OPTIONS
     ).outcome

@@ -25,8 +25,8 @@ class Suite:
 
     plugin: ModuleType
     samples: Path
-    readings: dict[Kernel, AnalysisResult] = field(default_factory=dict, repr=False, compare=False)
-    """Cached readings of the samples for their launches."""
+    analyses: dict[Kernel, AnalysisResult] = field(default_factory=dict, repr=False, compare=False)
+    """Cached analyses of the samples for their launches."""
 
     @cached_property
     def _hooks(self) -> Any:

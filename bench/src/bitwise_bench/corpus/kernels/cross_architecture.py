@@ -185,7 +185,7 @@ def _elementwise_pairs() -> Iterator[Pair]:
     yield _elementwise("power", "unproved", name="power")
     yield _elementwise("logarithm", "unproved", name="logarithm")
     yield _elementwise("inverse_root", "unproved", name="inverse_root")
-    # Execution on bit patterns does not distinguish NaN payloads, so no input is a witness.
+    # Execution on bit patterns does not distinguish NaN payloads, so no input is a counterexample.
     yield _elementwise("bits", "unproved", out="i32", name="bits-of-a-product", same_bytes=True)
     yield _elementwise("loaded_bits", "equal", out="i32")
     yield _elementwise("integers", "equal", dtype="i32", out="i32")

@@ -1,4 +1,4 @@
-"""Readings, trees and runs of samples."""
+"""Analyses, trees and runs of samples."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.ir.nodes import Node
 
 OPTIONS = Options(audit_contraction=False)
-"""Samples are read without the contraction audit, since the suite does not concern the assembler."""
+"""Samples are analysed without the contraction audit, since the suite does not concern the assembler."""
 
 EVERY_LAUNCH = Options(every_launch=True, audit_contraction=False)
 
 
-def reading(suite: Suite, kernel: Kernel) -> AnalysisResult:
-    """Return the reading of a sample for its launch, cached in the suite."""
-    if kernel not in suite.readings:
-        suite.readings[kernel] = read_again(suite.arch(kernel.group.arch), kernel)
-    return suite.readings[kernel]
+def analysis(suite: Suite, kernel: Kernel) -> AnalysisResult:
+    """Return the analysis of a sample for its launch, cached in the suite."""
+    if kernel not in suite.analyses:
+        suite.analyses[kernel] = analyse_sample(suite.arch(kernel.group.arch), kernel)
+    return suite.analyses[kernel]
 
 
-def read_again(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> AnalysisResult:
-    """Return a new reading of a sample."""
-    return read_source(arch, kernel.group, kernel.group.source(kernel.file), options)
+def analyse_sample(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> AnalysisResult:
+    """Return a new analysis of a sample."""
+    return analyse_source(arch, kernel.group, kernel.group.source(kernel.file), options)
 
 
-def read_source(arch: Arch, group: Group, source: Source, options: Options = OPTIONS) -> AnalysisResult:
-    """Return the reading of a kernel that is launched on the buffers of a group."""
+def analyse_source(arch: Arch, group: Group, source: Source, options: Options = OPTIONS) -> AnalysisResult:
+    """Return the analysis of a kernel that is launched on the buffers of a group."""
     return analyse(source, arch, group.buffers, options)
 
 
 def signatures(suite: Suite) -> dict[str, str]:
-    """Return the signatures of the samples that can be read, by id."""
-    found = {each.id: read_again(suite.arch(each.group.arch), each).signature for each in suite.kernels}
+    """Return the signatures of the samples that are not Unknown, by id."""
+    found = {each.id: analyse_sample(suite.arch(each.group.arch), each).signature for each in suite.kernels}
     return {name: signature.hex() for name, signature in found.items() if signature is not None}
 
 

@@ -1,4 +1,4 @@
-"""The README's examples of pinned reductions, run as they are written."""
+"""The Python examples of the README, executed unchanged: comparison of configurations and pinned reductions."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -21,6 +21,7 @@ import triton.language as tl  # noqa: E402
 
 from bitwise_core.checker.analysis import Options  # noqa: E402
 from bitwise_core.checker.partition import partition  # noqa: E402
+from bitwise_core.checker.verdicts import Outcome  # noqa: E402
 from bitwise_triton import Buffer, compile_configuration  # noqa: E402
 from bitwise_triton.equivalence import source_of  # noqa: E402
 from bitwise_triton.reductions import pinned_reductions  # noqa: E402
@@ -29,10 +30,10 @@ from bitwise_triton.reductions.kernels import functions  # noqa: E402
 FOLDER = Path(__file__).parents[1]
 
 
-def examples(page: Path) -> list[str]:
-    """The Python examples of a page that import pinned reductions."""
+def examples(page: Path, word: str = "bitwise_triton.reductions") -> list[str]:
+    """The Python examples of a page that contain `word`."""
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [block for block in blocks if "bitwise_triton.reductions" in block]
+    return [block for block in blocks if word in block]
 
 
 @triton.jit
@@ -62,7 +63,8 @@ def test_both_pages_have_the_same_examples() -> None:
     page = FOLDER.parent / "README.md"
     if not page.is_file():
         pytest.skip("needs the repository's README")
-    assert examples(page) == examples(FOLDER / "README.md")
+    for word in ("bitwise_triton.reductions", "capture, compare, partition", "equivalence_pruner"):
+        assert examples(page, word) == examples(FOLDER / "README.md", word) != []
 
 
 def test_the_docstrings_have_the_examples_of_the_pages() -> None:
@@ -71,20 +73,42 @@ def test_the_docstrings_have_the_examples_of_the_pages() -> None:
     assert textwrap.indent(around[around.index("with ") :], "    ") in (inspect.getdoc(pinned_reductions) or "")
 
 
-@pytest.fixture
-def row_sum(tmp_path: Path) -> Any:
-    """The kernel of the example."""
-    path = tmp_path / "example.py"
-    path.write_text(examples(FOLDER / "README.md")[0])
+def executed(text: str, folder: Path) -> Any:
+    """The module that executes an example from a file, since Triton reads the source of its kernels."""
+    path = folder / "example.py"
+    path.write_text(text)
     specification = importlib.util.spec_from_file_location("example", path)
     assert specification is not None
     assert specification.loader is not None
     example = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(example)
-    return example.row_sum
+    return example
 
 
-def test_the_kernel_of_the_example_is_one_class(row_sum: Any, triton_cache: Any) -> None:
+def test_the_configurations_of_the_example_are_compared(
+    tmp_path: Path, triton_cache: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (text,) = examples(FOLDER / "README.md", "capture, compare, partition")
+    example = executed(text, tmp_path)
+    assert example.verdict.outcome is Outcome.DIFFERENT
+    assert example.verdict.counterexample is not None
+    assert example.classes == ((0,), (1,), (2,))
+    assert found_files(tmp_path / "kernels") == ["manifest.json", *(f"row_sum_00{index}.ptx" for index in range(3))]
+
+
+def found_files(folder: Path) -> list[str]:
+    """The names of the files of a folder, sorted."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def row_sum(tmp_path: Path) -> Any:
+    """The kernel of the example."""
+    return executed(examples(FOLDER / "README.md")[0], tmp_path).row_sum
+
+
+def test_the_configurations_of_the_example_kernel_are_one_class(row_sum: Any, triton_cache: Any) -> None:
     assert classes(row_sum, (256, 512)) == 1
 
 
@@ -95,7 +119,9 @@ def test_it_is_one_class_for_both_vendors_with_and_without_padding(row_sum: Any,
     assert classes(plain_sum, (256,), ("sm_90", "gfx942"), 256) > 1
 
 
-def test_what_the_example_launches_is_one_class(triton_cache: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_kernel_that_the_example_launches_is_one_class(
+    triton_cache: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert classes(plain_sum, (256,)) > 1
     found: list[int] = []
     exec(examples(FOLDER / "README.md")[1], {"launch": lambda: found.append(classes(plain_sum, (256,)))})
