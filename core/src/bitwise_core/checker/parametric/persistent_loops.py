@@ -205,7 +205,7 @@ class PersistentIteration:
         predicate = self.path[matching[0]] if len(matching) == 1 else None
         bound = predicate.single if isinstance(predicate, Predicate) else None
         if bound is None:
-            raise self.fail("no branch before it tests whether the first iteration is executed")
+            raise self.fail("no branch tests whether the first iteration is executed")
         bound = tighten(bound)
         replacement = [(m, c) for m, c in bound.terms.items() if self.block_index in m]
         if [m for m, _ in replacement] != [(self.block_index,)] or not np.all(
