@@ -130,8 +130,10 @@ class SmallSums:
     @property
     def statement(self) -> str:
         """The condition in words."""
-        return f"{self.accumulator} is a sum of products that starts from zero, and the magnitudes of all products "
-        "sum to less than 2**31"
+        return (
+            f"{self.accumulator} is a sum of products that starts from zero, "
+            "and the magnitudes of all products sum to less than 2**31"
+        )
 
     def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
         """See Condition."""
