@@ -43,8 +43,7 @@ def modules_of(distribution: Distribution) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize("distribution", PACKAGES, ids=[each.name for each in PACKAGES])
 def test_there_is_no_import_cycle(distribution: Distribution) -> None:
     found = cycle(import_graph(modules_of(distribution)))
-    assert not found, "import cycle: " + " -> ".join(found) + "; move shared code into a module below them, or "
-    "merge the modules"
+    assert not found, "import cycle: " + " -> ".join(found) + "; move shared code below these modules, or merge them"
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_training_step_is_reproduced(
         f"{name}: {sentence}"
         for name in ("bf16 8 16", "fp16 12 24")
         for sentence in (
-            "9 products of 7 problems ran as locked, 0 as the library runs them here",
-            "7 of these problems leave the last values of k out, as the library did",
+            "9 products of 7 problems ran from the lock, 0 ran in this machine's library",
+            "7 of these problems leave the last values of k out, as the locked library did",
         )
     ]

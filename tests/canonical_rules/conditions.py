@@ -14,7 +14,7 @@ from canonical_rules.patterns import Bindings, Family, Pattern
 Assumption: TypeAlias = Literal["finite", "bounded"]
 ASSUMPTIONS: dict[Assumption, str] = {
     "finite": assumptions.ASSUMPTIONS[assumptions.FINITE],
-    "bounded": "no score is as low as the number that stands for a masked one",
+    "bounded": "every score is greater than the number that represents a masked score",
 }
 """The assumptions of conditional verdicts."""
 
@@ -61,9 +61,10 @@ _BY_WIDTH = {16: "fp16", 32: "fp32", 64: "fp64"}
 
 @dataclass(frozen=True, slots=True)
 class ZeroProducts:
-    """Every product of a matrix step is a zero: one factor is a known zero, the other, unless assumed, known finite.
+    """Every product of a matrix step is a zero: one factor is a constant zero and the other a finite constant.
 
-    The accumulator is known not to be -0, in the format of its width.
+    Without `other_finite` the other factor may be any value, for rules that assume finite values.  The accumulator is
+    proved not to be -0, in the format of its width.
     """
 
     accumulator: str
@@ -74,8 +75,8 @@ class ZeroProducts:
     @property
     def statement(self) -> str:
         """The condition in words."""
-        other = "and the other a finite constant" if self.other_finite else "whatever the other is"
-        return f"{self.accumulator} is never minus zero, and of every pair of factors one is a constant zero, {other}"
+        other = "and the other a finite constant" if self.other_finite else "the other is any value"
+        return f"{self.accumulator} is never minus zero, and one factor of every pair is a constant zero, {other}"
 
     def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
         """See Condition."""
@@ -117,9 +118,9 @@ class ZeroFactors:
 
 @dataclass(frozen=True, slots=True)
 class SmallSums:
-    """All products of integer steps that start from zero are below 2**31 together, in size: nothing is ever clamped.
+    """The magnitudes of all products of integer steps from zero sum to less than 2**31, so nothing is clamped.
 
-    `largest` is the greatest size of a product, `accumulator` and `left` name the step's parts.
+    `largest` is the largest magnitude of a product; `accumulator` and `left` are the variables of the step.
     """
 
     accumulator: str
@@ -130,7 +131,8 @@ class SmallSums:
     def statement(self) -> str:
         """The condition in words."""
         return (
-            f"{self.accumulator} is a sum of products from zero on, and all products are below 2**31 together in size"
+            f"{self.accumulator} is a sum of products that starts from zero, "
+            "and the magnitudes of all products sum to less than 2**31"
         )
 
     def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
@@ -155,8 +157,8 @@ def _is_zero(node: Node, form: FloatFormat) -> bool:
 class Rule:
     """`left` equals `right`, in every family, where the condition holds and the assumption, if any, is made.
 
-    `rewrites` says that `right` is the canonical form of `left`; otherwise the rule gives a freedom of order.
-    `evidence` is "proved", or "measured" where hardware was asked.
+    `rewrites` says that `right` is the canonical form of `left`; otherwise the rule says that the order of operands
+    is irrelevant.  `evidence` is "proved", or "measured" for a rule that rests on measurements of hardware.
     """
 
     name: str
@@ -174,8 +176,8 @@ class Rule:
     def apply(self, node: Node, known: Known | None = None) -> Node | None:
         """Return the other side if `left` matches this node and the condition is proved, otherwise None.
 
-        It is for the caller to have made the assumption, and to see that no user of the node sees NaN patterns.
-        `known` keeps facts from call to call.
+        The caller must have made the assumption and must ensure that no user of the node depends on NaN patterns.
+        `known` caches facts between calls.
         """
         for family in self.families:
             bindings = self.left.match(family, node)
@@ -186,6 +188,6 @@ class Rule:
         return None
 
 
-def stated(name: str, left: str, right: str, families: tuple[Family, ...], reason: str, **more: object) -> Rule:
+def make_rule(name: str, left: str, right: str, families: tuple[Family, ...], reason: str, **more: object) -> Rule:
     """Return a rule from the text of its sides; `more` are the other fields of `Rule`."""
     return Rule(name, reason, Pattern(left), Pattern(right), families, **more)  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ def _infer(node: Node, form: FloatFormat, below: list[Facts]) -> Facts:
         meaning = node.meaning
         rule = _OF_APPROXIMATION if not meaning.evaluable else _OF_VERB
         found = rule.get(meaning.verb, _nothing)(node, meaning, below)
-        # A flushed result is zero or normal, whatever the operation; a conversion flushes the 32-bit format only.
+        # A flushed result is zero or normal, for every operation; a conversion flushes the 32-bit format only.
         flushed = "ftz" in meaning.modifiers and (meaning.verb != "convert" or form.name == "fp32")
         if "sat" in meaning.modifiers:
             found = replace(found, never_negative=True, never_nan=True)
@@ -148,9 +148,9 @@ def _nothing(node: Operation, meaning: numerics.Operation, below: list[Facts]) -
 
 
 def _of_sum(node: Operation, meaning: numerics.Operation, below: list[Facts]) -> Facts:
-    """Sums do not underflow: one is zero only if it is exact, and then -0 only from two -0, unless rounded down.
+    """Sums do not underflow: a zero sum is exact, and is -0 only for two operands -0, unless rounded down.
 
-    Flushing breaks that: a negative subnormal sum becomes -0.
+    This does not hold under flushing: a negative subnormal sum becomes -0.
     """
     left, right = below
     not_down = meaning.rounding != "rd"
@@ -168,9 +168,9 @@ def _of_product(node: Operation, meaning: numerics.Operation, below: list[Facts]
 
 
 def _of_fused(node: Operation, meaning: numerics.Operation, below: list[Facts]) -> Facts:
-    """A fused sum underflows to -0 from tiny negative sums, unless its terms are multiples of what the format holds.
+    """A tiny negative fused sum underflows to -0, unless its terms are multiples of the format's smallest number.
 
-    Neither does it where both terms are not negative.
+    It is never -0 where both terms are never negative.
     """
     left, right, addend = below
     product = node.operands[0] is node.operands[1] or (left.never_negative and right.never_negative)
@@ -194,9 +194,9 @@ def _of_negation(node: Operation, meaning: numerics.Operation, below: list[Facts
 
 
 def _of_maximum(node: Operation, meaning: numerics.Operation, below: list[Facts]) -> Facts:
-    """The result is an operand; one operand that is not negative keeps the others out.
+    """The result is an operand; if one operand is never negative, the result is not negative.
 
-    Where NaN is dropped, that operand must not be NaN.
+    Where a NaN operand is dropped, that operand must never be NaN.
     """
     left, right = below
     propagates = "nan" in meaning.modifiers

@@ -7,7 +7,7 @@ other effect.
 from __future__ import annotations
 
 from bitwise_core.numerics import FLOAT_FORMATS
-from canonical_rules.conditions import stated
+from canonical_rules.conditions import make_rule
 from canonical_rules.patterns import Family
 
 _GUARD = "div(+1, sub(-inf, m))"
@@ -25,60 +25,61 @@ def _families(*roundings: str) -> tuple[Family, ...]:
 _EVERY = _families("rn", "rz", "ru", "rd")
 
 GUARDS = (
-    stated(
+    make_rule(
         "padding_is_guarded",
         "sub(-inf, m)",
         f"add(-inf, {_GUARD})",
         _EVERY[:1],
-        "-inf less a number or +inf is -inf.",
+        "-inf minus a number or +inf is -inf.",
     ),
-    stated(
-        "guard_leaves_a_sum",
+    make_rule(
+        "guard_moves_out_of_a_sum",
         f"sum(add(x, {_GUARD}), y)",
         f"add(sum(x, y), {_GUARD})",
         _EVERY,
         "A NaN makes every sum NaN, and -0 changes none.",
     ),
-    stated(
-        "guard_leaves_a_product",
+    make_rule(
+        "guard_moves_out_of_a_product",
         f"mul(add(x, {_GUARD}), y)",
         f"add(mul(x, y), {_GUARD})",
         _EVERY,
         "A NaN makes every product NaN, and -0 changes no sum.",
     ),
-    stated(
-        "guard_leaves_a_fused_product",
+    make_rule(
+        "guard_moves_out_of_a_fused_product",
         f"fma(add(x, {_GUARD}), y, z)",
         f"add(fma(x, y, z), {_GUARD})",
         _EVERY,
         "A NaN makes every fused product NaN, and -0 changes no sum.",
     ),
-    stated(
-        "guard_leaves_a_fused_sum",
+    make_rule(
+        "guard_moves_out_of_a_fused_sum",
         f"fma(x, y, add(z, {_GUARD}))",
         f"add(fma(x, y, z), {_GUARD})",
         _EVERY,
         "A NaN makes every fused product NaN, and -0 changes no sum.",
     ),
-    stated(
-        "guard_counts_once",
+    make_rule(
+        "guard_is_idempotent",
         f"add(add(x, {_GUARD}), {_GUARD})",
         f"add(x, {_GUARD})",
         _EVERY[:1],
-        "After one guard there is nothing left to change.",
+        "A second guard has no effect.",
     ),
-    stated(
-        "guard_decides_beside_itself_in_a_sum",
+    make_rule(
+        "guard_of_the_condition_is_redundant_in_a_sum",
         f"sum(add(x, {_GUARD}), choose(lt(add(y, {_GUARD}), k), a, b))",
         f"sum(add(x, {_GUARD}), choose(lt(y, k), a, b))",
         _EVERY,
-        "Where a comparison sees the NaN of a guard, the sum is NaN by the same guard, whatever was chosen.",
+        "Where the guard makes the compared value NaN, the same guard makes the sum NaN, so the choice has no effect.",
     ),
-    stated(
-        "guard_decides_beside_itself_in_a_fused_product",
+    make_rule(
+        "guard_of_the_condition_is_redundant_in_a_fused_product",
         f"fma(add(x, {_GUARD}), z, choose(lt(add(y, {_GUARD}), k), a, b))",
         f"fma(add(x, {_GUARD}), z, choose(lt(y, k), a, b))",
         _EVERY,
-        "Where a comparison sees the NaN of a guard, the result is NaN by the same guard, whatever was chosen.",
+        "Where the guard makes the compared value NaN, the same guard makes the result NaN, so the choice has no "
+        "effect.",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canonical_rules.conditions import SmallSums, ZeroFactors, stated
+from canonical_rules.conditions import SmallSums, ZeroFactors, make_rule
 from canonical_rules.patterns import Family
 
 _LARGEST = {"s8": 128, "u8": 255}
@@ -19,7 +19,7 @@ _UNITS = {
 }
 
 INTEGER_STEPS = (
-    stated(
+    make_rule(
         "integer_steps_commute",
         "matrix(matrix(c, a*, b*), d*, e*)",
         "matrix(matrix(c, d*, e*), a*, b*)",
@@ -27,7 +27,7 @@ INTEGER_STEPS = (
         "Products of bytes and their sums are exact modulo 2**32.",
         rewrites=False,
     ),
-    stated(
+    make_rule(
         "integer_step_of_zeros",
         "matrix(c, a*, b*)",
         "c",
@@ -36,12 +36,12 @@ INTEGER_STEPS = (
         condition=ZeroFactors("b*"),
     ),
     *(
-        stated(
+        make_rule(
             f"integer_step_not_clamped_{left}_{right}",
             "clamped(c, a*, b*)",
             "matrix(c, a*, b*)",
             (unit,),
-            "No partial sum leaves the range to which a step's result is clamped.",
+            "Every partial sum is within the range to which a step's result is clamped.",
             condition=SmallSums("c", "a*", _LARGEST[left] * _LARGEST[right]),
         )
         for (left, right), unit in _UNITS.items()

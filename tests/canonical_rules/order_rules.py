@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canonical_rules.conditions import Requires, Rule, stated
+from canonical_rules.conditions import Requires, Rule, make_rule
 from canonical_rules.families import EXTREMA, choosing, integers, named, rings
 
 
@@ -12,7 +12,7 @@ def extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
     plain, propagating = choosing(verb, ""), choosing(verb, ".nan")
     every = choosing(verb, *EXTREMA)
     return (
-        stated(
+        make_rule(
             f"{verb}_commutes",
             "max(x, y)",
             "max(y, x)",
@@ -20,7 +20,7 @@ def extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
             "Numbers, with -0 below +0, are totally ordered, and NaN is treated alike on both sides.",
             rewrites=False,
         ),
-        stated(
+        make_rule(
             f"{verb}_associates",
             "max(max(x, y), z)",
             "max(x, max(y, z))",
@@ -29,7 +29,7 @@ def extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
             rewrites=False,
             refuted=() if verb == "min" else named("add.rn.fp32", "mul.rn.fp32"),
         ),
-        stated(
+        make_rule(
             f"{verb}_idempotent",
             "max(x, x)",
             "x",
@@ -38,7 +38,7 @@ def extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
             up_to_nan=True,
             refuted=choosing(verb, ".ftz"),
         ),
-        stated(
+        make_rule(
             f"{verb}_nan_neutral",
             f"max(x, {neutral})",
             "x",
@@ -47,29 +47,29 @@ def extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
             up_to_nan=True,
             refuted=plain,
         ),
-        stated(
+        make_rule(
             f"{verb}_neutral",
             f"max(x, {neutral})",
             "x",
             plain,
-            f"{neutral} is on the far side of every number; it would take the place of a NaN.",
+            f"{neutral} is never selected over a number, but would replace a NaN.",
             condition=Requires("x", ("never_nan",)),
         ),
-        stated(
+        make_rule(
             f"{verb}_neutral_twice",
             f"max(max(x, {neutral}), {neutral})",
             f"max(x, {neutral})",
             every,
-            f"One {neutral} is enough: it stands for the case in which all else is NaN.",
+            f"One {neutral} is enough: it is the result where all other operands are NaN.",
         ),
-        stated(
+        make_rule(
             f"{verb}_neutral_outward",
             f"max(max(x, {neutral}), y)",
             f"max(max(x, y), {neutral})",
             every,
             f"Order does not matter, so {neutral} may come last.",
         ),
-        stated(
+        make_rule(
             f"{verb}_neutral_absorbed",
             f"max(max(x, y), {neutral})",
             "max(x, y)",
@@ -82,7 +82,7 @@ def extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
 
 _SET_VERBS = ("add", "mul", "and", "or", "xor", "min", "max")
 INTEGERS = (
-    stated(
+    make_rule(
         "integers_associate",
         "op(op(x, y), z)",
         "op(x, op(y, z))",
@@ -91,7 +91,7 @@ INTEGERS = (
         rewrites=False,
         refuted=named("sub.b32", "mulhi.u32"),
     ),
-    stated(
+    make_rule(
         "integers_commute",
         "op(x, y)",
         "op(y, x)",
@@ -103,28 +103,28 @@ INTEGERS = (
 )
 
 LINEAR = (
-    stated(
+    make_rule(
         "integer_sub_is_add",
         "sub(x, y)",
         "add(x, neg(y))",
         rings(),
         "Arithmetic modulo a power of two is a ring.",
     ),
-    stated(
+    make_rule(
         "integer_mul_distributes",
         "mul(add(x, y), z)",
         "add(mul(x, z), mul(y, z))",
         rings(),
         "Arithmetic modulo a power of two is a ring.",
     ),
-    stated(
+    make_rule(
         "integer_shl_distributes",
         "shl(add(x, y), z)",
         "add(shl(x, z), shl(y, z))",
         rings("z"),
         "A shift to the left is a product with a power of two, or with zero.",
     ),
-    stated(
+    make_rule(
         "integer_neg_distributes",
         "neg(add(x, y))",
         "add(neg(x), neg(y))",

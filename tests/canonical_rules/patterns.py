@@ -27,8 +27,8 @@ _TOKEN = re.compile(r"\s*([A-Za-z]\w*\*?|[+-]\w+|[(),])")
 class Family:
     """One instance of a rule: the operation of each word, and the format of its numbers and of its result.
 
-    `format` is None for integers.  `bits` is the width of the variables, but for those that `narrow` names with
-    the format that they are in instead.
+    `format` is None for integers.  `bits` is the width of the variables, except for those in `narrow`, which maps
+    them to their formats.
     """
 
     name: str

@@ -9,7 +9,7 @@ NaN patterns (`numeric.Operation.sees_nan_patterns`), and not under slices, conc
 from __future__ import annotations
 
 from bitwise_core.numerics import FLOAT_FORMATS
-from canonical_rules.conditions import ASSUMPTIONS, Requires, Rule, ZeroProducts, stated
+from canonical_rules.conditions import ASSUMPTIONS, Requires, Rule, ZeroProducts, make_rule
 from canonical_rules.families import BF16_IN_FP32, from_integers, of_widenings, to_integers, widened
 from canonical_rules.guard_rules import GUARDS
 from canonical_rules.integer_step_rules import INTEGER_STEPS
@@ -20,7 +20,7 @@ from canonical_rules.sum_rules import PRODUCTS, SUMS, ZERO_FACTORS
 __all__ = ["ASSUMPTIONS", "RULES", "Requires", "Rule", "ZeroProducts", "rule"]
 
 _CONVERSIONS = (
-    stated(
+    make_rule(
         "narrow_of_widened",
         "narrow(widen(x))",
         "x",
@@ -28,7 +28,7 @@ _CONVERSIONS = (
         "Widening is exact, and a number that the narrow format holds is not rounded.",
         up_to_nan=True,
     ),
-    stated(
+    make_rule(
         "widened_bf16_is_its_bits",
         "widen(x)",
         "concat(zero16, x)",
@@ -36,7 +36,7 @@ _CONVERSIONS = (
         "bf16 is the upper half of fp32: subnormal numbers and infinities too.",
         up_to_nan=True,
     ),
-    stated(
+    make_rule(
         "widened_neg",
         "widen(neg_narrow(x))",
         "neg(widen(x))",
@@ -44,7 +44,7 @@ _CONVERSIONS = (
         "Widening keeps signs and sizes.",
         up_to_nan=True,
     ),
-    stated(
+    make_rule(
         "abs_of_widened",
         "abs(widen(x))",
         "widen(abs_narrow(x))",
@@ -52,7 +52,7 @@ _CONVERSIONS = (
         "Widening keeps signs and sizes.",
     ),
     *(
-        stated(
+        make_rule(
             f"{verb}_of_widened",
             f"{verb}(widen(x), widen(y))",
             f"widen({verb}_narrow(x, y))",
@@ -61,21 +61,21 @@ _CONVERSIONS = (
         )
         for verb in ("max", "min", "max_nan", "min_nan")
     ),
-    stated(
+    make_rule(
         "narrow_integer_is_widened_first",
         "convert(x)",
         "convert_wide(widen(x))",
         from_integers(),
         "An integer with its sign or zeros in front is the same number.",
     ),
-    stated(
+    make_rule(
         "narrow_number_is_widened_before_it_is_an_integer",
         "convert(x)",
         "convert_wide(widen(x))",
         to_integers(),
         "Widening is exact, infinities are clamped as large numbers are, and NaN gives one integer for both.",
     ),
-    stated(
+    make_rule(
         "narrow_of_bf16_bits",
         "narrow(concat(zero16, x))",
         "x",
@@ -89,7 +89,7 @@ _MATRIX_FAMILIES = tuple(
     Family(name, {"matrix": f"matrix.{name}"}, name, FLOAT_FORMATS[name].bits) for name in ("fp16", "tf32")
 )
 _MATRIX = (
-    stated(
+    make_rule(
         "matrix_step_of_zeros",
         "matrix(c, a*, b*)",
         "c",
@@ -99,7 +99,7 @@ _MATRIX = (
         up_to_nan=True,
         evidence="measured",
     ),
-    stated(
+    make_rule(
         "matrix_step_of_zeros_and_finite_numbers",
         "matrix(c, a*, b*)",
         "c",

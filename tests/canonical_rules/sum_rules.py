@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from canonical_rules.conditions import Requires, stated
+from canonical_rules.conditions import Requires, make_rule
 from canonical_rules.families import ALL, NOT_DOWN, SYMMETRIC, rounded, signs, widening
 
 SUMS = (
-    stated(
+    make_rule(
         "add_minus_zero",
         "add(x, -0)",
         "x",
@@ -15,16 +15,16 @@ SUMS = (
         up_to_nan=True,
         refuted=rounded(("rd",)) + rounded(("rn",), flush=True),
     ),
-    stated(
+    make_rule(
         "add_minus_zero_flushed",
         "add(x, -0)",
         "x",
         rounded(NOT_DOWN, flush=True),
-        "As add_minus_zero, for numbers that flushing leaves alone.",
+        "As add_minus_zero, for numbers that flushing does not change.",
         condition=Requires("x", ("never_subnormal",)),
         up_to_nan=True,
     ),
-    stated(
+    make_rule(
         "add_plus_zero",
         "add(x, +0)",
         "x",
@@ -34,16 +34,16 @@ SUMS = (
         up_to_nan=True,
         refuted=rounded(("rn",), flush=True),
     ),
-    stated(
+    make_rule(
         "add_plus_zero_flushed",
         "add(x, +0)",
         "x",
         rounded(NOT_DOWN, flush=True),
-        "As add_plus_zero, for numbers that flushing leaves alone.",
+        "As add_plus_zero, for numbers that flushing does not change.",
         condition=Requires("x", ("never_minus_zero", "never_subnormal")),
         up_to_nan=True,
     ),
-    stated(
+    make_rule(
         "add_plus_zero_down",
         "add(x, +0)",
         "x",
@@ -52,29 +52,29 @@ SUMS = (
         up_to_nan=True,
         refuted=rounded(("rn", "rz", "ru")),
     ),
-    stated(
+    make_rule(
         "add_plus_zero_outward",
         "add(add(x, +0), y)",
         "add(add(x, y), +0)",
         rounded(ALL),
-        "+0 only turns -0 into +0, and a sum is -0 only if both operands are: sums do not underflow.",
+        "Adding +0 only changes -0 to +0, and a sum is -0 only if both operands are: sums do not underflow.",
         refuted=rounded(("rn", "rz", "ru"), flush=True),
     ),
-    stated(
+    make_rule(
         "add_plus_zero_twice",
         "add(add(x, +0), +0)",
         "add(x, +0)",
         rounded(ALL) + rounded(ALL, flush=True),
-        "After one +0 there is nothing left to change.",
+        "A second +0 has no effect.",
     ),
-    stated(
+    make_rule(
         "sub_is_add",
         "sub(x, y)",
         "add(x, neg(y))",
         rounded(ALL) + rounded(ALL, flush=True),
         "IEEE 754 defines the difference as this sum; flushing keeps signs.",
     ),
-    stated(
+    make_rule(
         "add_commutes",
         "add(x, y)",
         "add(y, x)",
@@ -85,24 +85,24 @@ SUMS = (
 )
 
 PRODUCTS = (
-    stated(
+    make_rule(
         "neg_neg",
         "neg(neg(x))",
         "x",
         signs(),
-        "Turning the sign twice turns it back.",
+        "Two negations cancel.",
         up_to_nan=True,
     ),
-    stated(
+    make_rule(
         "mul_neg",
         "mul(neg(x), y)",
         "neg(mul(x, y))",
         rounded(SYMMETRIC) + rounded(SYMMETRIC, flush=True),
-        "A rounding that does not see the sign treats a product and its negative alike.",
+        "A rounding that is independent of the sign rounds a product and its negative symmetrically.",
         up_to_nan=True,
         refuted=rounded(("ru", "rd")),
     ),
-    stated(
+    make_rule(
         "mul_one",
         "mul(x, +1)",
         "x",
@@ -111,16 +111,16 @@ PRODUCTS = (
         up_to_nan=True,
         refuted=rounded(("rn",), flush=True),
     ),
-    stated(
+    make_rule(
         "mul_one_flushed",
         "mul(x, +1)",
         "x",
         rounded(ALL, flush=True),
-        "As mul_one, for numbers that flushing leaves alone.",
+        "As mul_one, for numbers that flushing does not change.",
         condition=Requires("x", ("never_subnormal",)),
         up_to_nan=True,
     ),
-    stated(
+    make_rule(
         "mul_minus_one",
         "mul(x, -1)",
         "neg(x)",
@@ -129,14 +129,14 @@ PRODUCTS = (
         up_to_nan=True,
         refuted=rounded(("rn",), flush=True),
     ),
-    stated(
+    make_rule(
         "fma_signs_cancel",
         "fma(neg(x), neg(y), z)",
         "fma(x, y, z)",
         rounded(ALL) + rounded(ALL, flush=True),
         "The exact product is the same.",
     ),
-    stated(
+    make_rule(
         "fma_sign_moves",
         "fma(neg(x), y, z)",
         "fma(x, neg(y), z)",
@@ -144,14 +144,14 @@ PRODUCTS = (
         "The exact product is the same.",
         rewrites=False,
     ),
-    stated(
+    make_rule(
         "fma_of_zeros",
         "fma(+0, +0, z)",
         "add(z, +0)",
         rounded(ALL) + rounded(ALL, flush=True),
         "The product is +0.",
     ),
-    stated(
+    make_rule(
         "fma_of_exact_product",
         "fma(widen(x), widen(y), z)",
         "add(mul(widen(x), widen(y)), z)",
@@ -159,7 +159,7 @@ PRODUCTS = (
         "The wide format holds the product of two narrow numbers, so nothing is rounded in between.",
         refuted=widening("bf16", "fp32", ("rn",), "x", "y"),
     ),
-    stated(
+    make_rule(
         "mul_commutes",
         "mul(x, y)",
         "mul(y, x)",
@@ -167,7 +167,7 @@ PRODUCTS = (
         "The exact product is commutative.",
         rewrites=False,
     ),
-    stated(
+    make_rule(
         "fma_factors_commute",
         "fma(x, y, z)",
         "fma(y, x, z)",
@@ -179,7 +179,7 @@ PRODUCTS = (
 
 
 ZERO_FACTORS = (
-    stated(
+    make_rule(
         "product_with_zero",
         "mul(x, +0)",
         "+0",
@@ -188,7 +188,7 @@ ZERO_FACTORS = (
         condition=Requires("x", ("never_negative",)),
         assumption="finite",
     ),
-    stated(
+    make_rule(
         "sum_with_zero_product",
         "add(mul(x, +0), y)",
         "y",
@@ -197,7 +197,7 @@ ZERO_FACTORS = (
         condition=Requires("y", ("never_minus_zero",)),
         assumption="finite",
     ),
-    stated(
+    make_rule(
         "fma_with_zero_product",
         "fma(x, +0, y)",
         "y",
@@ -206,7 +206,7 @@ ZERO_FACTORS = (
         condition=Requires("y", ("never_minus_zero",)),
         assumption="finite",
     ),
-    stated(
+    make_rule(
         "fma_with_plus_zero_product",
         "fma(x, +0, y)",
         "add(y, +0)",
@@ -215,16 +215,16 @@ ZERO_FACTORS = (
         condition=Requires("x", ("never_negative",)),
         assumption="finite",
     ),
-    stated(
-        "fma_with_zero_times_own_opposite",
+    make_rule(
+        "fma_with_zero_times_negation",
         "fma(sub(+0, y), +0, y)",
         "add(y, +0)",
         rounded(("rn", "rz")),
-        "The product is +0, or a zero while y is none.",
+        "The product is +0, or it is a zero and y is not.",
         assumption="finite",
     ),
-    stated(
-        "size_of_zero_product",
+    make_rule(
+        "magnitude_of_zero_product",
         "abs(mul(x, +0))",
         "+0",
         rounded(ALL) + rounded(ALL, flush=True),

@@ -210,7 +210,7 @@ def _select(names: Iterable[str] | None) -> list[EntryPoint]:
 
 
 def _load_plugin(entry_point: EntryPoint) -> Plugin:
-    """Import one plugin and call its hooks.  Raises whatever is wrong with it."""
+    """Import one plugin and call its hooks.  Raises any exception of the plugin, and TypeError for a wrong result."""
     module = entry_point.load()
     # A manager for each plugin: a hook that raises stops the other plugins' hooks of a shared one.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
