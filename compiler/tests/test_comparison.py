@@ -73,7 +73,7 @@ def test_capture_raises_for_a_configuration_that_does_not_compile() -> None:
 def test_errors_name_the_mistake() -> None:
     with pytest.raises(CaptureError, match="No checker is installed for sm_12345"):
         compare(row_sum, config(1), config(1), ARGUMENTS, grid=GRID, target="sm_12345")
-    with pytest.raises(CaptureError, match="the assumption 'sunshine'"):
+    with pytest.raises(CaptureError, match="unknown assumption 'sunshine'"):
         partition(row_sum, [config(1)], ARGUMENTS, grid=GRID, assume=["sunshine"])
     with pytest.raises(CaptureError, match="lacks a value for parameter 'columns'"):
         compare(row_sum, config(1), config(1), {"x": ARGUMENTS["x"], "y": ARGUMENTS["y"]}, grid=GRID)

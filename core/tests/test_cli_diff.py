@@ -254,5 +254,5 @@ def test_a_fault_of_the_program_is_no_verdict(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(diff_command, "compare", broken)
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx")])
     assert (done.exit_code, done.stdout) == (2, "")
-    sentence = "bitwise: a fault of this program, and of no input (ZeroDivisionError: oh); please report it"
+    sentence = "bitwise: internal error (ZeroDivisionError: oh); please report it"
     assert done.stderr.splitlines()[-1] == sentence

@@ -43,7 +43,7 @@ def as_errors() -> Iterator[None]:
     except Exception as error:
         # Left to Python, this would end with the status that says that two kernels differ.
         traceback.print_exc()
-        _fail([f"a fault of this program, and of no input ({type(error).__name__}: {error}); please report it"])
+        _fail([f"internal error ({type(error).__name__}: {error}); please report it"])
 
 
 def _fail(sentences: Iterable[str]) -> None:
