@@ -228,3 +228,26 @@ def test_a_known_number_next_to_widened_bf16_of_other_lanes_stays_known(moved: s
     both = moved + "add.f32 %r8, %r6, 0f3F800000;"
     assert hashes(PLACES + BF16 + MIXED + both + "st.global.b32 [%d7], %r8;", shared=ROOM) == expected
     assert hashes(PLACES + BF16 + MIXED + both + "st.global.b32 [%d7], %r6;", shared=ROOM) != expected
+
+
+WAIT = ".func wait() { bar.sync 0; ret; }\n"
+
+
+def test_a_barrier_in_a_function_that_the_whole_block_calls() -> None:
+    body = "st.shared.b32 [%d9], %r0; call wait, (); ld.shared.b32 %r3, [%d11];"
+    found = stored(PLACES + body + store("%r3", 32), threads=64, before=WAIT, shared=ROOM)
+    assert found == [thread ^ 32 for thread in range(64)]
+
+
+@pytest.mark.parametrize("writer", ["LOW", "HIGH"])
+def test_a_barrier_in_a_function_that_a_part_of_the_block_calls(writer: str) -> None:
+    write, read = "st.global.b32 [%d0], 7;", "ld.global.b32 %r3, [%d0]; st.global.b32 [%d7], %r3;"
+    low, high = (write, read) if writer == "LOW" else (read, write)
+    body = f"""
+        setp.lt.u32 %p1, %r0, 32; @%p1 bra LOW;
+        call wait, (); {high} bra DONE;
+        LOW: call wait, (); {low}
+        DONE: mov.b32 %r2, 0;
+    """
+    with pytest.raises(Unsupported, match="a barrier for the whole block is in a function or region that only some"):
+        hashes(PLACES + body, threads=64, before=WAIT, shared=ROOM)

@@ -52,8 +52,12 @@ class LaneGroup:
 class Executor:
     """One run of a program, of a device function, or of one side of a branch on data."""
 
-    def __init__(self, program: Program, machine: Machine, budget: list[int], depth: int = 0) -> None:
+    def __init__(
+        self, program: Program, machine: Machine, budget: list[int], depth: int = 0, outside: Array | None = None
+    ) -> None:
         self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
+        self.outside = outside
+        """Lanes that have not exited and do not run this part of the program, shape (blocks, threads); None: no lane."""
 
     def start(self, pc: int = 0, stop: int | None = None) -> None:
         """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
@@ -160,7 +164,8 @@ class Executor:
         elif isinstance(control, SkippableRegion):
             first = pc + 1 if control.start is None else control.start
             if control.target != first:
-                Executor(self.program, machine, self.budget, self.depth + 1).start(first, control.target)
+                outside = self._lanes_outside(group, alive)
+                Executor(self.program, machine, self.budget, self.depth + 1, outside).start(first, control.target)
             control.forget(machine)
             group.pc = control.target
         elif isinstance(control, Exit | Return):
@@ -169,10 +174,15 @@ class Executor:
             groups.remove(group)
             alive = self._remove_lanes(alive, group.mask, groups)
         elif isinstance(control, Call):
-            self._call(control, group)
+            self._call(control, group, self._lanes_outside(group, alive))
         elif isinstance(control, Barrier):
             if machine.condition is not None:
                 raise Unsupported("a barrier depends on data", self._line(pc))
+            if control.count is None and self.outside is not None:
+                present = machine.active((machine.blocks, machine.threads)).any(axis=1)
+                if (self.outside.any(axis=1) & present).any():
+                    reason = "a barrier for the whole block is in a function or region that only some of its threads run"
+                    raise Unsupported(reason, self._line(pc))
             group.pc = pc + 1
             group.waiting = control
             self._release_barriers(groups, alive)
@@ -252,7 +262,17 @@ class Executor:
         machine.mask = group.mask
         group.pc = reconvergence
 
-    def _call(self, control: Call, group: LaneGroup) -> None:
+    def _lanes_outside(self, group: LaneGroup, alive: Array | None) -> Array | None:
+        """The lanes that have not exited and are not in the group."""
+        if group.mask is None:
+            return self.outside
+        full = (self.machine.blocks, self.machine.threads)
+        others = ~np.broadcast_to(group.mask, full)
+        if alive is not None:
+            others = others & alive
+        return others if self.outside is None else others | self.outside
+
+    def _call(self, control: Call, group: LaneGroup, outside: Array | None) -> None:
         machine = self.machine
         function = self.program.functions.get(control.function)
         if function is None:
@@ -262,7 +282,7 @@ class Executor:
         machine.parameters = dict(
             zip((parameter.name for parameter in function.kernel.parameters), control.arguments, strict=True)
         )
-        Executor(function, machine, self.budget, self.depth + 1).start()
+        Executor(function, machine, self.budget, self.depth + 1, outside).start()
         returned = [machine.parameters.get(each.name) for each in function.kernel.returns]
         machine.registers, machine.parameters = caller, parameters
         machine.mask = group.mask
@@ -322,6 +342,8 @@ class Executor:
                 for races in machine.races.of_blocks(ready):
                     races.barrier(warps)
                 everyone = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
+                if self.outside is not None:
+                    everyone = everyone | self.outside
                 if not (everyone & ~(present & ready[:, None])).any():
                     machine.epoch += 1
 
