@@ -15,6 +15,7 @@ import numpy as np
 from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
+from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -196,11 +197,14 @@ class Session:
     """Analyses of kernels with the same buffers and options.
 
     `buffers` maps the name of each buffer to its number, the same for all kernels that are compared.  The summaries of
-    the most recent large grids are cached for comparisons.  A session must be used by one thread at a time.
+    the most recent large grids are cached for comparisons.  `collector` is paused during the analysis of a launch.  A
+    session must be used by one thread at a time.
     """
 
-    def __init__(self, buffers: Mapping[str, int], options: Options) -> None:
-        self.buffers, self.options = buffers, options
+    def __init__(
+        self, buffers: Mapping[str, int], options: Options, collector: CollectorPause = PROCESS_COLLECTOR
+    ) -> None:
+        self.buffers, self.options, self.collector = buffers, options, collector
         self._summaries: OrderedDict[Hashable, GridSummary] = OrderedDict()
 
     def analyse(self, source: Source, arch: Arch) -> AnalysisResult:
@@ -218,7 +222,8 @@ class Session:
             if self.options.every_launch:
                 self._analyse_every_launch(source, arch, partial_result)
             else:
-                self._analyse_launch(source, arch, partial_result)
+                with self.collector:
+                    self._analyse_launch(source, arch, partial_result)
         except NotSymmetric as error:
             return stopped(
                 "the grid is too large to be executed in full, and its blocks are not proved to be translations of "

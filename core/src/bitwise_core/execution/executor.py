@@ -181,7 +181,9 @@ class Executor:
             if control.count is None and self.outside is not None:
                 present = machine.active((machine.blocks, machine.threads)).any(axis=1)
                 if (self.outside.any(axis=1) & present).any():
-                    reason = "a barrier for the whole block is in a function or region that only some of its threads run"
+                    reason = (
+                        "a barrier for the whole block is in a function or region that only some of its threads run"
+                    )
                     raise Unsupported(reason, self._line(pc))
             group.pc = pc + 1
             group.waiting = control

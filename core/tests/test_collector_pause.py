@@ -1,0 +1,47 @@
+"""The garbage collector is paused while any analysis runs, and is then as it was."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from bitwise_core.checker.collector_pause import CollectorPause
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    before = gc.isenabled()
+    yield
+    (gc.enable if before else gc.disable)()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_after_the_last_of_several_threads(enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+    pause, barrier = CollectorPause(), Barrier(4)
+
+    def analysis(_: int) -> bool:
+        with pause:
+            barrier.wait()
+            paused = not gc.isenabled()
+            barrier.wait()
+        return paused
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(analysis, range(4))) == [True] * 4
+    assert gc.isenabled() is enabled
+
+
+def test_an_error_ends_the_pause() -> None:
+    gc.enable()
+    pause = CollectorPause()
+    with pytest.raises(ValueError, match="an error"), pause:
+        raise ValueError("an error")
+    assert gc.isenabled()
+    with pause, pause:
+        assert not gc.isenabled()
+    assert gc.isenabled()
