@@ -57,7 +57,7 @@ class Executor:
     ) -> None:
         self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
         self.outside = outside
-        """Lanes that have not exited and do not run this part of the program, shape (blocks, threads); None: no lane."""
+        """Lanes that have not exited and do not run this part of the program, (blocks, threads); None: no lane."""
 
     def start(self, pc: int = 0, stop: int | None = None) -> None:
         """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
