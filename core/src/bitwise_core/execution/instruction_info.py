@@ -41,6 +41,10 @@ class Effect(Flag):
     INTEGER = auto()
     """Pure integer arithmetic: the written registers depend only on the registers read."""
 
+    def overlaps(self, other: Effect) -> bool:
+        """Return whether the two have an effect in common.  Unlike `&`, this builds no new Effect."""
+        return self._value_ & other._value_ != 0
+
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:

@@ -56,7 +56,7 @@ def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, 
     while stack:
         caller = stack.pop()
         for instruction, info in zip(caller.instructions, infos_of(caller, arch.opcodes), strict=True):
-            if Effect.CALL not in info.effects:
+            if not info.effects.overlaps(Effect.CALL):
                 continue
             for operand in instruction.operands:
                 name = operand.name if isinstance(operand, Symbol) else ""
@@ -86,7 +86,7 @@ def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[
 
 def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
     following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
-    if not effects & _CONTROL_TRANSFER:
+    if not effects.overlaps(_CONTROL_TRANSFER):
         return (following,)
     guarded = kernel.instructions[index].guard is not None
     if Effect.END in effects:

@@ -11,6 +11,8 @@ from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
 Identity: TypeAlias = tuple[object, ...]
 
+_CONTROL_TRANSFER = Effect.BRANCH | Effect.END
+
 
 class ReachingDefinitions:
     """The definitions of a kernel that reach a use in the same basic block."""
@@ -25,7 +27,7 @@ class ReachingDefinitions:
             if index in leaders:
                 start = index
             self.start.append(start)
-            if info.effects & (Effect.BRANCH | Effect.END):
+            if info.effects.overlaps(_CONTROL_TRANSFER):
                 start = index + 1
 
     def defining_instruction(self, name: str, before: int) -> int:

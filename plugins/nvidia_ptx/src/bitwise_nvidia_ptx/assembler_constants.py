@@ -39,7 +39,7 @@ def _classified_registers(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozens
             continue
         read = info.reads - info.writes
         symbols = any(not isinstance(each, Immediate) and not registers_of(each) for each in instruction.operands[1:])
-        run_time = info.effects & _RUN_TIME or info.accumulation is not None
+        run_time = info.effects.overlaps(_RUN_TIME) or info.accumulation is not None
         if run_time or symbols or not SPECIAL_REGISTERS.isdisjoint(read):
             found.update(info.writes)
         edges.append((info.writes, read))

@@ -25,13 +25,14 @@ class Scope:
     belong to the function, are shared by its blocks, and grow with each declaration.
     """
 
-    __slots__ = ("cache", "families", "named", "number", "parent", "registers", "root", "taken")
+    __slots__ = ("ambiguous", "cache", "families", "named", "number", "parent", "registers", "root", "taken")
 
     def __init__(self, parent: Scope | None, number: int, registers: dict[str, int], taken: set[str]) -> None:
         self.parent, self.number, self.registers, self.taken = parent, number, registers, taken
         self.root: Scope = self if parent is None else parent.root
         self.named: dict[str, Operand] = {}
         self.families: dict[str, Family] = {}
+        self.ambiguous = False  # whether a family's prefix ends in a digit: %r12 may be %r1<n> at 2 or %r<n> at 12
         self.cache: dict[str, Operand] = {}
 
     def _check_new(self, name: str, known: Container[str]) -> None:
@@ -85,6 +86,7 @@ class Scope:
         if unique[-1].isdigit() or unique in self.registers:
             unique += "$$"
         self.families[prefix] = (count, unique, width, lanes)
+        self.ambiguous = self.ambiguous or prefix[-1].isdigit()
         if lanes == 1:
             self.registers[unique] = width
 
@@ -119,7 +121,7 @@ class Scope:
         if not self.families or (trailing := _TRAILING.search(name)) is None:
             return found
         digits = trailing[0]
-        for length in range(1, len(digits) + 1):
+        for length in range(1 if self.ambiguous else len(digits), len(digits) + 1):
             index = digits[len(digits) - length :]
             if length > 1 and index[0] == "0":
                 continue

@@ -208,7 +208,7 @@ class _IterationState:
             }
         else:
             read = self.dependences(info.reads)
-            if info.effects & (Effect.CROSS_LANE | Effect.STORE):
+            if info.effects.overlaps(Effect.CROSS_LANE | Effect.STORE):
                 read = _in_other_threads(read)
             if Effect.STORE in info.effects:
                 self.shared |= read

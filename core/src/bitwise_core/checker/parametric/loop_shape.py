@@ -47,7 +47,7 @@ def find_loops(program: Program) -> Mapping[int, Loop]:
     for index, own in jumps.items():
         if len(own) != 1 or (target := next(iter(own))) > index:
             continue
-        if instructions[index].guard is None or any(each.effects & _LEAVING for each in infos[target:index]):
+        if instructions[index].guard is None or any(each.effects.overlaps(_LEAVING) for each in infos[target:index]):
             continue
         if any(target < place <= index for place in targets):
             continue
