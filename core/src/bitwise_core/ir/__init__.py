@@ -1,3 +1,44 @@
 """Dependence trees (expression DAGs): the operations that compute a value from the initial content of memory."""
 
 from __future__ import annotations
+
+from bitwise_core.ir.evaluation import evaluate, evaluate_many
+from bitwise_core.ir.nodes import (
+    Concat,
+    Constant,
+    Gather,
+    Load,
+    Matrix,
+    Node,
+    OpaqueOperation,
+    Operation,
+    Select,
+    Slice,
+    TreeError,
+    Undefined,
+    descendants,
+)
+from bitwise_core.ir.svg import to_svg
+from bitwise_core.ir.text import read, render, write
+
+__all__ = [
+    "Concat",
+    "Constant",
+    "Gather",
+    "Load",
+    "Matrix",
+    "Node",
+    "OpaqueOperation",
+    "Operation",
+    "Select",
+    "Slice",
+    "TreeError",
+    "Undefined",
+    "descendants",
+    "evaluate",
+    "evaluate_many",
+    "read",
+    "render",
+    "to_svg",
+    "write",
+]
