@@ -79,6 +79,22 @@ class InstructionInfo:
     nondeterminism: str | None = None
     nondeterministic_result: str | None = None
 
+    def extended(
+        self,
+        reads: frozenset[str] = frozenset(),
+        writes: frozenset[str] = frozenset(),
+        effects: Effect = Effect.NONE,
+    ) -> InstructionInfo:
+        """Return this info with these reads, writes and effects in addition."""
+        return InstructionInfo(
+            self.reads | reads,
+            self.writes | writes,
+            self.effects if effects is Effect.NONE else self.effects | effects,
+            self.accumulation,
+            self.nondeterminism,
+            self.nondeterministic_result,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Operands:
@@ -144,5 +160,5 @@ def with_guard(info: InstructionInfo, instruction: Instruction) -> InstructionIn
     if SINK in info.writes or SINK in info.reads:
         info = replace(info, reads=info.reads - {SINK}, writes=info.writes - {SINK})
     if instruction.guard is not None:
-        info = replace(info, reads=info.reads | info.writes | {instruction.guard.register})
+        info = info.extended(reads=info.writes | {instruction.guard.register})
     return info

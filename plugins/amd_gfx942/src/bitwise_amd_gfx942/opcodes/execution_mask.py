@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -175,7 +174,7 @@ def vector_opcode(
     def describe(instruction: Instruction) -> InstructionInfo:
         info = inner(instruction)
         cross_lane = Effect.CROSS_LANE if form(instruction.opcode).encoding.endswith("dpp") else Effect.NONE
-        return replace(info, reads=info.reads | info.writes | EXECUTION_MASK, effects=info.effects | cross_lane)
+        return info.extended(reads=info.writes | EXECUTION_MASK, effects=cross_lane)
 
     def register(builder: Builder) -> Builder:
         def build(instruction: Instruction, context: Context) -> Step:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bitwise_core.assembly.module import Instruction, Register, Vector
 from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands
 
@@ -24,6 +22,6 @@ def with_implicit(
 
     def describe(instruction: Instruction) -> InstructionInfo:
         info = operands.info(instruction, effects)
-        return replace(info, reads=info.reads | reads, writes=info.writes | writes)
+        return info.extended(reads, writes)
 
     return describe
