@@ -232,7 +232,7 @@ class ParametricExecutor(Executor):
         merged = dict(before)
         (left, entered_left), (right, entered_right) = sides
         row = self.domain.coordinates.loop_rows + NO_ITERATION
-        for name in left.keys() | right.keys():
+        for name in dict.fromkeys((*left, *right)):  # not a set: its order would depend on the hash seed
             first, second = left.get(name), right.get(name)
             if first is second and first is not None:
                 merged[name] = first
