@@ -74,7 +74,7 @@ def demo(session: nox.Session) -> None:
     """Compile the configurations of sample kernels and partition them; no GPU is needed."""
     install_workspace(session)
     install_triton(session)
-    session.run("python", "-m", "bitwise_triton.demo", *session.posargs)
+    session.run("python", "-m", "bitwise_bench.demo", *session.posargs)
 
 
 @nox.session

@@ -1,9 +1,8 @@
-"""Verdicts behind autotune pruning, and the demonstration: real compiles, analysed without a GPU."""
+"""Verdicts behind autotune pruning: real compiles, analysed without a GPU."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from bitwise_core.checker.analysis import Options  # noqa: E402
 from bitwise_core.checker.comparison import find_element, session_of, trace_element  # noqa: E402
 from bitwise_core.checker.expression_trees import build_tree  # noqa: E402
 from bitwise_core.plugins.registry import default  # noqa: E402
-from bitwise_triton import CaptureError, CompiledKernel, capture, demo  # noqa: E402
+from bitwise_triton import CaptureError, CompiledKernel, capture  # noqa: E402
 from bitwise_triton.equivalence import compare_with_reference, source_of  # noqa: E402
 from bitwise_triton.samples import Sample, masked_gemm, softmax_rows  # noqa: E402
 
@@ -90,20 +89,3 @@ def test_the_tree_of_a_matrix_product_is_the_chain_of_its_steps() -> None:
                 assert places == [("A", 2 * (3 * K + k), 16), ("B", 2 * (k * N + 5), 16)]
             else:
                 assert [(n.kind, n.value) for n in (left, right)] == [("constant", 0)] * 2  # type: ignore[attr-defined]
-
-
-def test_the_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.html"
-    assert demo.main(["--html", str(page), "softmax_rows"]) == 0
-    shown = capsys.readouterr().out
-    assert "24 kernels compiled in" in shown
-    assert "ROW_BLOCK=1|2|4, BLOCK=1024|2048, num_warps=1" in shown
-    text = page.read_text()
-    assert text.count('<tr><td><span class="chip') == 24 + 4
-    assert "How Y[0] is computed" in text
-    assert "div.full.fp32" in text
-
-
-def test_the_demonstration_rejects_unknown_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo.main(["--html", str(tmp_path / "page.html"), "hardmax_rows"]) == 2
-    assert capsys.readouterr().err == "There is no sample 'hardmax_rows'; there are softmax_rows, masked_gemm.\n"

@@ -1,10 +1,9 @@
-"""The vocabulary of operations: names, properties of the records, operations of an architecture, the reference page."""
+"""The vocabulary of operations: names, properties of the records, operations of an architecture."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import BitSupport, UnknownInstruction, named
-from bitwise_core.numerics import Operation, UnknownOperation, declare, operation, reference, storage, vocabulary
+from bitwise_core.numerics import Operation, UnknownOperation, declare, operation, storage, vocabulary
 from bitwise_core.numerics.verbs import FLOAT_VERBS, INTEGER_VERBS
 
 NAMES = [name for name in vocabulary() if operation(name).evaluable and not operation(name).architecture]
@@ -116,10 +115,6 @@ def test_an_architecture_provides_functions_for_known_names_only() -> None:
         BitSupport({"ex2.aprox.fp32": np.negative})
     with pytest.raises(ValueError, match="is evaluated by the vocabulary"):
         BitSupport({"add.rn.fp32": np.add})
-
-
-def test_the_reference_page_is_current() -> None:
-    assert (Path(__file__).parents[1] / "OPERATIONS.md").read_text() == reference.page()
 
 
 # -- integers, against plain Python -----------------------------------------------------------------------------------

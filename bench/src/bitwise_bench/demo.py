@@ -1,6 +1,6 @@
 """Demonstration: compile real tuning spaces without a GPU, and partition them into bitwise equivalence classes.
 
-python -m bitwise_triton.demo [--html FILE] [--workers N] [SAMPLE ...]
+python -m bitwise_bench.demo [--html FILE] [--workers N] [SAMPLE ...]
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None] | None
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration. The exit status is 0, or 2 if a requirement is missing."""
-    parser = argparse.ArgumentParser(prog="python -m bitwise_triton.demo", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m bitwise_bench.demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--html", type=Path, default=Path("bitwise-demo.html"), help="where to write the page")
     parser.add_argument("--workers", type=int, default=None, help="processes; by default one for each core")
     parser.add_argument("samples", nargs="*", help="which samples; by default all of them")

@@ -1,4 +1,4 @@
-"""The reference page of operations, to write with `python -m bitwise_core.numerics.reference > core/OPERATIONS.md`."""
+"""The reference page of operations, to write with `python -m bitwise_bench.operations_page > core/OPERATIONS.md`."""
 
 from __future__ import annotations
 
