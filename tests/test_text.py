@@ -62,7 +62,7 @@ def test_no_file_mentions_what_is_forbidden() -> None:
     "line",
     [
         "see /home/me/x",
-        "in /work/main",
+        "in /work/me/x",
         '.file 1 "/tmp/v/k.py"',
         "../shared/x",
         "issue 12",

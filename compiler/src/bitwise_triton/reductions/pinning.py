@@ -26,9 +26,9 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 class PinningReport:
     """What `pinned_reductions` did, by kernel in the order of compilation.
 
-    `kernels` has the outcome of each reduction that the kernel itself does not pin. `lowered` has every reduction that
-    was lowered after layout assignment, with its order and layout. A kernel from Triton's cache is not compiled again
-    and not listed.
+    `kernels` lists the outcome of each reduction that the kernel itself does not pin. `lowered` lists every reduction
+    that was lowered after layout assignment, with its order and layout. A kernel from Triton's cache is not compiled
+    again and not listed.
     """
 
     order: Order | None
