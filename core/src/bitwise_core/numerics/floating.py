@@ -11,7 +11,7 @@ from bitwise_core.numerics.formats import FloatFormat
 from bitwise_core.numerics.softfloat import Rounding, Unpacked, join, magnitude_of, nan_of, sign_of, unpack
 from bitwise_core.numerics.word_arithmetic import Bits, Booleans, Integers
 
-ARITHMETIC: dict[str, int] = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, "sqrt": 1, "rcp": 1}
+ARITHMETIC: dict[str, int] = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, "fnma": 3, "sqrt": 1, "rcp": 1}
 """Rounded operations and their numbers of operands."""
 
 COMPARISONS: tuple[str, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -45,6 +45,8 @@ def _exact(verb: str, numbers: tuple[Unpacked, ...], rounding: Rounding, form: F
         return softfloat.multiply(first, others[0])
     if verb == "fma":
         return softfloat.multiply_add(first, others[0], others[1], rounding, form.precision)
+    if verb == "fnma":
+        return softfloat.multiply_add(softfloat.negate(first), others[0], others[1], rounding, form.precision)
     if verb == "div":
         return softfloat.divide(first, others[0])
     return softfloat.square_root(first)
@@ -123,6 +125,12 @@ def change_sign(verb: str, form: FloatFormat, mode: Mode, operand: Bits) -> Bits
     sign = sign_of(operand, form)
     sign = ~sign if verb == "neg" else np.zeros_like(sign)
     return join(sign, magnitude_of(operand, form), nan_of(operand, form), form)
+
+
+def guard(form: FloatFormat, operand: Bits, difference: Bits) -> Bits:
+    """Evaluate `guard`: the operand, or the canonical NaN where the difference is NaN."""
+    nan = nan_of(operand, form) | nan_of(difference, form)
+    return join(sign_of(operand, form), magnitude_of(operand, form), nan, form)
 
 
 def compare(verb: str, form: FloatFormat, mode: Mode, left: Bits, right: Bits) -> Booleans:

@@ -85,7 +85,7 @@ def _class(verb: str) -> Callable[[FloatFormat, tuple[str | None, ...]], Functio
 
 
 _ARITHMETIC_TEXT = {
-    "add": "a + b", "sub": "a - b", "mul": "a * b", "div": "a / b", "fma": "a * b + c with one rounding",
+    "add": "a + b", "sub": "a - b", "mul": "a * b", "div": "a / b", "fma": "a * b + c with one rounding", "fnma": "c - a * b with one rounding",
     "sqrt": "the square root", "rcp": "1 / a",
 }  # fmt: skip
 _COMPARISON_TEXT = {
@@ -98,7 +98,7 @@ FLOAT_VERBS: tuple[Verb, ...] = (
             verb, NUMBERS, ("",) * arity,
             _ARITHMETIC_TEXT[verb] + ("; `atomic` marks the sum of a memory unit" if verb == "add" else ""),
             _rounded(verb), modifiers=(ROUNDINGS, FTZ, CLAMPS, *((("atomic",),) if verb == "add" else ())),
-            required=True, commutative=verb in ("add", "mul", "fma"),
+            required=True, commutative=verb in ("add", "mul", "fma", "fnma"),
         )
         for verb, arity in ARITHMETIC.items()
     ),
@@ -111,6 +111,7 @@ FLOAT_VERBS: tuple[Verb, ...] = (
     ),
     Verb("neg", NUMBERS, ("",), "the sign flipped", _sign("neg"), modifiers=(FTZ,)),
     Verb("abs", NUMBERS, ("",), "the sign cleared", _sign("abs"), modifiers=(FTZ,)),
+    Verb("guard", NUMBERS, ("", ""), "a, or NaN where b is NaN", lambda form, given: partial(floating.guard, form)),
     *(
         Verb(
             verb + unordered, NUMBERS, ("", ""),

@@ -1,0 +1,1 @@
+"""Canonical rules as data: patterns, facts, rules, and the table that the checker executes."""

@@ -1,0 +1,97 @@
+"""Rules of conversions between formats."""
+
+from __future__ import annotations
+
+from bitwise_core.ir.rules.rule import NEAREST_OR_ZERO, Rule, over, pairs
+
+_WIDENINGS = (("fp16", "fp32"), ("fp32", "fp64"))
+_NARROW_INTEGERS = (("s8", "s32"), ("s16", "s32"), ("u8", "u32"), ("u16", "u32"))
+
+CONVERSIONS = (
+    Rule(
+        "narrow_of_widened",
+        "convert.{r}.{n}.{w}(convert.{w}.{n}(x))",
+        "x",
+        pairs("n", "w", *_WIDENINGS, ("bf16", "fp32"), r=NEAREST_OR_ZERO),
+        "Widening is exact, and a number that the narrow format holds is not rounded.",
+        keeps="number",
+    ),
+    Rule(
+        "narrow_of_bf16_bits",
+        "convert.{r}.bf16.fp32(concat(0x0000, x))",
+        "x",
+        over(r=NEAREST_OR_ZERO),
+        "The value is a bf16 number already, so nothing is rounded.",
+        formats={"x": "bf16"},
+        keeps="number",
+    ),
+    Rule(
+        "widened_neg",
+        "convert.{w}.{n}(neg.{n}(x))",
+        "neg.{w}(convert.{w}.{n}(x))",
+        pairs("n", "w", *_WIDENINGS),
+        "Widening keeps signs and magnitudes.",
+    ),
+    Rule(
+        "abs_of_widened",
+        "abs.fp32(convert.fp32.fp16(x))",
+        "convert.fp32.fp16(abs.fp16(x))",
+        over(),
+        "Widening keeps signs and magnitudes.",
+    ),
+    Rule(
+        "sign_of_widened_bf16",
+        "{op}.fp32(concat(0x0000, x))",
+        "concat(0x0000, {op}.bf16(x))",
+        over(op=("neg", "abs")),
+        "A bf16 is the upper half of the fp32 of the same number.",
+        formats={"x": "bf16"},
+        keeps="number",
+    ),
+    Rule(
+        "narrow_integer_is_widened_first",
+        "convert.{r}{t}.{s}(x)",
+        "convert.{r}{t}.{w}(convert.b32.{s}(x))",
+        pairs("s", "w", *_NARROW_INTEGERS, t=("fp32", "fp64"), r="rn.")
+        + pairs("s", "w", *_NARROW_INTEGERS, t=("fp16", "bf16"), r=("rn.", "rz.", "rd.", "ru.")),
+        "An integer with its sign or zeros in front is the same number.",
+    ),
+    Rule(
+        "narrow_number_is_widened_before_it_is_an_integer",
+        "convert.{r}.{t}.{n}(x)",
+        "convert.{r}.{t}.fp32(convert.fp32.{n}(x))",
+        over(
+            r=("rni", "rzi", "rmi", "rpi"),
+            t=("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"),
+            n=("fp16", "bf16"),
+        ),
+        "Widening is exact, infinities are clamped as large numbers are, and NaN gives one integer for both.",
+    ),
+    Rule(
+        "sign_extension_twice",
+        "convert.{w}.{m}(convert.{mb}.{s}(x))",
+        "convert.{w}.{s}(x)",
+        tuple(
+            {**each, "mb": each["m"].replace("s", "b")}
+            for each in pairs("s", "m", ("s8", "s16"), ("s8", "s32"), ("s16", "s32"), w="b64")
+            + pairs("s", "m", ("s8", "s16"), w="b32")
+        ),
+        "The sign bit is copied in one step or in two.",
+    ),
+    Rule(
+        "bf16_rounded_by_integers",
+        "slice.16.16(add.b32(add.b32(x, and.b32(shr.u32(x, 0x10), 0x1)), 0x7fff))",
+        "convert.rn.bf16.fp32(x)",
+        over(),
+        "The sum carries into the high half exactly where rounding to nearest even rounds up; the pattern after that of "
+        "the largest number is that of infinity.",
+        where={"x": ("not_nan",)},
+    ),
+    Rule(
+        "bf16_rounded_by_integers_with_selected_nan",
+        "select(ord.fp32(x, x), slice.16.16(add.b32(add.b32(x, and.b32(shr.u32(x, 0x10), 0x1)), 0x7fff)), 0x7fff)",
+        "convert.rn.bf16.fp32(x)",
+        over(),
+        "The sum carries into the high half exactly where rounding to nearest even rounds up; NaN is selected.",
+    ),
+)

@@ -1,0 +1,140 @@
+"""Rules of maxima and minima, also where they are written as selects."""
+
+from __future__ import annotations
+
+from bitwise_core.ir.rules.rule import IEEE, Rule, over, pairs
+
+_PLAIN = pairs("op", "neutral", ("max", "-inf"), ("min", "+inf"), f=IEEE)
+_PROPAGATING = pairs("op", "neutral", ("max.nan", "-inf"), ("min.nan", "+inf"), f=IEEE)
+_EVERY = over(op=("max", "min", "max.nan", "min.nan"), f=IEEE)
+
+EXTREMA = (
+    Rule(
+        "extremum_idempotent",
+        "{op}.{f}(x, x)",
+        "x",
+        _EVERY,
+        "The result is one of its operands.",
+        keeps="number",
+        refuted=over(op=("max.ftz", "min.ftz"), f="fp32"),
+    ),
+    Rule(
+        "extremum_neutral",
+        "{op}.{f}(x, {neutral})",
+        "x",
+        _PROPAGATING,
+        "The infinity is on the far side of every number, and a NaN stays.",
+        keeps="number",
+        refuted=_PLAIN,
+    ),
+    Rule(
+        "extremum_neutral_number",
+        "{op}.{f}(x, {neutral})",
+        "x",
+        _PLAIN,
+        "The infinity is never selected over a number, but would replace a NaN.",
+        where={"x": ("not_nan",)},
+        keeps="number",
+    ),
+    Rule(
+        "extremum_neutral_finite",
+        "{op}.{f}(x, {neutral})",
+        "x",
+        _PLAIN,
+        "The infinity is never selected over a number.",
+        keeps="number",
+        assumes="finite",
+    ),
+    Rule(
+        "extremum_neutral_absorbed",
+        "{op}.{f}({op}.{f}(x, y), {neutral})",
+        "{op}.{f}(x, y)",
+        _PLAIN,
+        "Where one operand is not NaN, the infinity is never the result.",
+        where={"y": ("not_nan",)},
+    ),
+    Rule(
+        "extremum_of_widened",
+        "{op}.fp32(convert.fp32.fp16(x), convert.fp32.fp16(y))",
+        "convert.fp32.fp16({op}.fp16(x, y))",
+        over(op=("max", "min", "max.nan", "min.nan")),
+        "Widening keeps the order of numbers, zeros too, and NaN.",
+    ),
+    Rule(
+        "extremum_of_widened_bf16",
+        "{op}.fp32(concat(0x0000, x), concat(0x0000, y))",
+        "concat(0x0000, {op}.bf16(x, y))",
+        over(op=("max", "min", "max.nan", "min.nan")),
+        "A bf16 is the upper half of the fp32 of the same number.",
+        formats={"x": "bf16", "y": "bf16"},
+        keeps="number",
+    ),
+)
+
+_GREATER = {"y": ("not_nan", "not_minus_zero")}
+SELECTED_EXTREMA = (
+    Rule(
+        "maximum_selected",
+        "select(lt.{f}(y, x), x, y)",
+        "max.{f}(x, y)",
+        over(f=IEEE),
+        "Where x is NaN or not above y, y is the greater number; two zeros give y, which is then +0.",
+        where=_GREATER,
+        keeps="number",
+    ),
+    Rule(
+        "maximum_selected_unless_equal",
+        "select(le.{f}(y, x), x, y)",
+        "max.{f}(x, y)",
+        over(f=IEEE),
+        "Where x is NaN or below y, y is the greater number; two zeros give x, which is then +0.",
+        where={"x": ("not_minus_zero",), "y": ("not_nan",)},
+        keeps="number",
+    ),
+    Rule(
+        "maximum_selected_with_nan",
+        "select(lt.{f}(x, y), y, x)",
+        "max.nan.{f}(x, y)",
+        over(f=IEEE),
+        "Where x is NaN, it is selected; two zeros give x, which is then +0, or y is not a zero.",
+        where={"y": ("not_nan",), "x": ("not_minus_zero",)},
+        keeps="number",
+    ),
+    Rule(
+        "maximum_with_nonzero_selected_with_nan",
+        "select(lt.{f}(x, y), y, x)",
+        "max.nan.{f}(x, y)",
+        over(f=IEEE),
+        "Where x is NaN, it is selected, and there are no two zeros.",
+        where={"y": ("not_nan", "not_zero")},
+        keeps="number",
+    ),
+    Rule(
+        "minimum_selected",
+        "select(lt.{f}(x, y), x, y)",
+        "min.{f}(x, y)",
+        over(f=IEEE),
+        "Where x is NaN or not below y, y is the lesser number, and there are no two zeros.",
+        where={"y": ("not_nan", "not_zero")},
+        keeps="number",
+    ),
+    Rule(
+        "minimum_selected_with_nan",
+        "select(lt.{f}(y, x), y, x)",
+        "min.nan.{f}(x, y)",
+        over(f=IEEE),
+        "Where x is NaN, it is selected, and there are no two zeros.",
+        where={"y": ("not_nan", "not_zero")},
+        keeps="number",
+    ),
+    Rule(
+        "extremum_with_selected_nan",
+        "select(ord.{f}(x, y), {op}.{f}(x, y), {nan})",
+        "{op}.nan.{f}(x, y)",
+        pairs(
+            "f", "nan", ("fp32", "0x7fc00000"), ("fp16", "0x7e00"), ("fp64", "0x7ff8000000000000"), op=("max", "min")
+        ),
+        "Where an operand is NaN, both sides are.",
+        keeps="number",
+    ),
+)

@@ -1,0 +1,41 @@
+"""Rules of selects and predicates."""
+
+from __future__ import annotations
+
+from bitwise_core.ir.rules.rule import Rule, over
+
+_WIDTHS = over(w=("1", "8", "16", "32", "64"))
+_BOTH = {"x": "b{w}", "y": "b{w}"}
+
+SELECTIONS = (
+    Rule("not_not", "not.b1(not.b1(p))", "p", over(), "Two negations cancel."),
+    Rule(
+        "select_not",
+        "select(not.b1(p), x, y)",
+        "select(p, y, x)",
+        _WIDTHS,
+        "One is selected or the other.",
+        formats=_BOTH,
+    ),
+    Rule("select_true", "select(0x1, x, y)", "x", _WIDTHS, "The predicate is true.", formats=_BOTH),
+    Rule("select_false", "select(0x0, x, y)", "y", _WIDTHS, "The predicate is false.", formats=_BOTH),
+    Rule("select_same", "select(p, x, x)", "x", _WIDTHS, "Either side is x.", formats={"x": "b{w}"}),
+    Rule("and_true", "and.b1(p, 0x1)", "p", over(), "True is the neutral element."),
+    Rule("and_false", "and.b1(p, 0x0)", "0x0", over(), "False decides the conjunction."),
+    Rule("or_false", "or.b1(p, 0x0)", "p", over(), "False is the neutral element."),
+    Rule("or_true", "or.b1(p, 0x1)", "0x1", over(), "True decides the disjunction."),
+    Rule(
+        "select_of_slices",
+        "select(p, slice.{low}.{w}(x), slice.{low}.{w}(y))",
+        "slice.{low}.{w}(select(p, x, y))",
+        tuple(
+            each
+            for each in over(low=("0", "8", "16", "24", "32", "48"), w=("8", "16", "32"), whole=("16", "32", "64"))
+            if int(each["low"]) + int(each["w"]) <= int(each["whole"])
+            and int(each["low"]) % int(each["w"]) == 0
+            and each["w"] != each["whole"]
+        ),
+        "A select of bits selects the same bits.",
+        formats={"x": "b{whole}", "y": "b{whole}"},
+    ),
+)

@@ -1,0 +1,43 @@
+"""Commutative and associative operations, and what the order of operands does not affect."""
+
+from __future__ import annotations
+
+from bitwise_core.ir.rules.rule import IEEE, Parameters, Rule, over
+from bitwise_core.numerics import operation, vocabulary
+
+_INTEGER_SETS = over(op=("add", "mul", "and", "or", "xor"), t=("b8", "b16", "b32", "b64"))
+_PREDICATES = over(op=("and", "or", "xor"), t="b1")
+_EXTREMA = over(op=("max", "min"), t=(*IEEE, *(f"{s}{w}" for s in "su" for w in (8, 16, 32, 64))))
+_PROPAGATING = over(op=("max.nan", "min.nan"), t=IEEE)
+
+
+def _commutative(arity: int) -> tuple[Parameters, ...]:
+    """Return the operations of the vocabulary that are declared commutative."""
+    found = (operation(name) for name in vocabulary() if "@" not in name)
+    return tuple({"op": each.name} for each in found if each.commutative and each.arity == arity and each.evaluable)
+
+
+SYMMETRIES = (
+    Rule(
+        "commutes",
+        "{op}(x, y)",
+        "{op}(y, x)",
+        _commutative(2),
+        "The exact result does not depend on the order, and zeros and NaNs are treated alike on both sides.",
+    ),
+    Rule(
+        "factors_commute",
+        "{op}(x, y, z)",
+        "{op}(y, x, z)",
+        _commutative(3),
+        "The product, distance or sum of the first two operands does not depend on their order.",
+    ),
+    Rule(
+        "associates",
+        "{op}.{t}({op}.{t}(x, y), z)",
+        "{op}.{t}(x, {op}.{t}(y, z))",
+        _INTEGER_SETS + _PREDICATES + _EXTREMA + _PROPAGATING,
+        "Arithmetic modulo a power of two is a ring, bits form a lattice, and numbers, with -0 below +0, are ordered.",
+        refuted=over(op=("add.rn", "mul.rn"), t=IEEE),
+    ),
+)

@@ -1,0 +1,37 @@
+"""The table of canonical rules: everything that the checker uses to identify two computations.
+
+A rule whose obligation was not discharged cannot be loaded: `proofs.json` holds the proof of each instance by the digest
+of its statement, and `load` rejects a rule whose statement has no proof.
+"""
+
+from __future__ import annotations
+
+from bitwise_core.ir.rules.conversions import CONVERSIONS
+from bitwise_core.ir.rules.extrema import EXTREMA, SELECTED_EXTREMA
+from bitwise_core.ir.rules.guards import GUARDS
+from bitwise_core.ir.rules.inferences import INFERENCES
+from bitwise_core.ir.rules.integers import LINEAR, MASKS
+from bitwise_core.ir.rules.products import FUSED_PRODUCTS, PRODUCTS, QUOTIENTS, ZERO_FACTORS
+from bitwise_core.ir.rules.rule import Rule
+from bitwise_core.ir.rules.selections import SELECTIONS
+from bitwise_core.ir.rules.sums import SIGNS, SUMS
+from bitwise_core.ir.rules.symmetries import SYMMETRIES
+
+RULES: tuple[Rule, ...] = (
+    *SYMMETRIES,
+    *SUMS,
+    *SIGNS,
+    *PRODUCTS,
+    *FUSED_PRODUCTS,
+    *ZERO_FACTORS,
+    *QUOTIENTS,
+    *EXTREMA,
+    *SELECTED_EXTREMA,
+    *CONVERSIONS,
+    *SELECTIONS,
+    *GUARDS,
+    *LINEAR,
+    *MASKS,
+)
+
+__all__ = ["INFERENCES", "RULES"]
