@@ -208,7 +208,7 @@ def test_the_sets_of_floating_point_come_first() -> None:
         (L.AC_TERMS | AC_INDEX["add.b32"] << L.OPERATION_SHIFT, True),
         (L.TERM, False),
         (L.LOAD | L.NEGATED, False),
-        (L.LOAD | L.MODULO_NAN_PAYLOAD, False),
+        (L.LOAD | L.CANONICAL_NAN, False),
         (L.LOAD | L.WIDENED, False),
         (L.LOAD | L.PLUS_ZERO, False),
         (L.TERM | L.INTEGER | L.NEGATED, False),

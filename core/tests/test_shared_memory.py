@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bitwise_core.execution.memory.shared_memory import COUNT_SHIFT, PART_SHIFT, join, join_by_lane, join_uniform
+from bitwise_core.execution.memory.shared_memory import join, join_by_lane, join_uniform, part_code
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
@@ -19,7 +19,7 @@ def cell(kind: str, part: int, count: int, granule: int) -> tuple[Array, Array]:
     """Return the cell with number `part` of a value of this kind in `count` cells."""
     lanes = np.arange(8, dtype=np.uint64).reshape(SHAPE)
     words = np.stack([lanes * np.uint64(977), lanes * np.uint64(977)])
-    code = part << PART_SHIFT | (count.bit_length() - 1) << COUNT_SHIFT
+    code = part_code(part, count)
     if kind == "constant":
         return (words >> np.uint64(1)) % np.uint64(256**granule), np.full(SHAPE, L.CONST | L.NOT_NEGATIVE, np.uint32)
     if kind in ("load", "other load"):

@@ -10,7 +10,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     IDENTITY_WORDS,
-    MODULO_NAN_PAYLOAD_WORDS,
+    MARK_WORDS,
     NEGATED_WORDS,
     PLUS_ZERO_WORDS,
     exact_hash,
@@ -46,7 +46,7 @@ def test_a_difference_is_not_its_negation() -> None:
 
 @pytest.mark.parametrize(
     ("flag", "change"),
-    [(L.NEGATED, NEGATED_WORDS), (L.PLUS_ZERO, PLUS_ZERO_WORDS), (L.MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)],
+    [(L.NEGATED, NEGATED_WORDS), (L.PLUS_ZERO, PLUS_ZERO_WORDS), *MARK_WORDS.items()],
 )
 def test_commuting_operands_are_distinguished_by_their_flags(flag: int, change: Array) -> None:
     left, right = agreeing_hashes(change)
@@ -82,10 +82,10 @@ def test_combinations_of_flags_have_distinct_hashes() -> None:
         0,
         L.NEGATED,
         L.PLUS_ZERO,
-        L.MODULO_NAN_PAYLOAD,
         L.NEGATED | L.PLUS_ZERO,
-        L.NEGATED | L.MODULO_NAN_PAYLOAD,
-        L.PLUS_ZERO | L.MODULO_NAN_PAYLOAD,
+        *MARK_WORDS,
+        *(L.NEGATED | mark for mark in MARK_WORDS),
+        *(L.PLUS_ZERO | mark for mark in MARK_WORDS),
     )
     hashes = [exact_hash(SymbolicVector(32, words, L.TERM | flag)) for flag in flags]
     for index, one in enumerate(hashes):

@@ -19,7 +19,7 @@ from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPau
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
-from bitwise_core.execution.buffers import element_types
+from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
     WorkLimitExceeded,
@@ -342,7 +342,7 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
     outputs = checked_outputs(memory, scratch)
     if not options.cross_architecture:
         return outputs
-    floating = {buffers[name]: each.format for name, each in element_types([ready.launch]).items() if name in buffers}
+    floating = formats_of_buffers(ready.launch, buffers)
     return {
         number: _mark_architecture_nans(each, floating.get(number), ready.arch.name) for number, each in outputs.items()
     }

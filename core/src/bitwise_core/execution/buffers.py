@@ -65,6 +65,12 @@ def element_types(launches: Iterable[Launch]) -> dict[str, ElementType]:
     return found
 
 
+def formats_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, FloatFormat]:
+    """Return the floating-point format of the elements of each buffer that has one, by the buffer's number."""
+    found = {buffers[name]: each.format for name, each in element_types([launch]).items() if name in buffers}
+    return {number: form for number, form in found.items() if form is not None}
+
+
 def buffer_bytes(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Return the bytes of each array, on one axis."""
     return {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import Launch, ManifestError
@@ -87,11 +88,12 @@ def run_blocks(
     """
     numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     scratch: frozenset[int] = frozenset()
+    formats = formats_of_buffers(prepared.launch, buffers)
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
         memory = GlobalMemory(domain)
-        memory.watched = watched
+        memory.watched, memory.formats = watched, formats
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 

@@ -45,9 +45,8 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         for operand, places in ((left, [0, 2]), (right, [0, 1])):
             value = machine.read_bits(operand, 32)
             holders = (first + np.array(places)).reshape(-1, 1)
-            vectors.append(
-                operand_vectors(machine, [extract(value, 0, 16), extract(value, 16, 16)], holders.repeat(2, axis=1))
-            )
+            elements = [extract(value, 0, 16), extract(value, 16, 16)]
+            vectors.append(operand_vectors(machine, elements, MAC.left, holders.repeat(2, axis=1)))
         old = machine.read_bits(accumulator, 32)
         machine.write(
             destination, accumulate(machine, _STEP, old, vectors[0], vectors[1], 2 * wave + row, 2 * wave + column)

@@ -26,6 +26,7 @@ from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
+from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import fragment_vectors
 from bitwise_nvidia_ptx.opcodes.matrix_sync import (
     ELEMENT_BITS,
@@ -98,6 +99,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     family = FAMILY if f"{result} {left} k{k}" in SAME_STEPS else "wgmma"
     name = step_name(family, k, result, left, right, result, context.arch.name)
     bits = ELEMENT_BITS[left]
+    forms = [FORMATS.get(each, each) for each in (left, right)]
     size = bits // 8
     out = 16 if result == "f16" else 32
     line = instruction.line
@@ -108,11 +110,11 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     def step(machine: Machine) -> None:
         groups = _groups(machine, line)
         rows = (
-            _register_rows(machine, registers_in(a), bits, groups)
+            _register_rows(machine, registers_in(a), bits, forms[0], groups)
             if in_registers
-            else _tile_rows(machine, a, 64, k, size, not trans_a, groups)
+            else _tile_rows(machine, a, 64, k, size, forms[0], not trans_a, groups)
         )
-        columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
+        columns = _tile_rows(machine, b, n, k, size, forms[1], not trans_b, groups)
         old = _accumulator(machine, registers_in(destination), out, n, scale_d, groups)
         row_index = _rows_from_registers(len(groups)) if in_registers else _rows_from_tiles(len(groups))
         left_vectors = rows[0].concatenated(rows[1:]).take(row_index)
@@ -139,7 +141,7 @@ def _groups(machine: Machine, line: int) -> list[int]:
 
 
 def _tile_rows(
-    machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]
+    machine: Machine, operand: Operand, rows: int, k: int, size: int, form: str, k_major: bool, groups: list[int]
 ) -> list[OperandVectors]:
     """Return, for each warpgroup, the operand vectors of its tile.  Raises Unsupported."""
     value = machine.known(machine.read_bits(operand, 64))
@@ -148,7 +150,7 @@ def _tile_rows(
     result = []
     for group in groups:
         number = _uniform_descriptor(machine, value, group)
-        result.append(_tile(machine, number, rows, k, size, k_major, group))
+        result.append(_tile(machine, number, rows, k, size, form, k_major, group))
     return result
 
 
@@ -162,10 +164,12 @@ def _uniform_descriptor(machine: Machine, value: Array, group: int) -> int:
     return int(part.flat[0])
 
 
-def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_major: bool, group: int) -> OperandVectors:
+def _tile(
+    machine: Machine, descriptor: int, rows: int, k: int, size: int, form: str, k_major: bool, group: int
+) -> OperandVectors:
     shared = machine.shared
     cache: dict[object, tuple[int, OperandVectors]] = machine.extra.setdefault("tiles", {})
-    key = (descriptor, rows, k, size, k_major)
+    key = (descriptor, rows, k, size, form, k_major)
     version = shared.version
     address = tile_addresses(descriptor, rows, k, size, k_major).reshape(1, -1)
     cells = shared.cells(address, None)
@@ -180,7 +184,7 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     blocks = value.words.shape[1]
     flags = value.flags if isinstance(value.flags, int) else value.flags.reshape(value.flags.shape[0], rows, k)
     words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
-    result = machine.domain.operand_vectors(SymbolicVector(size * 8, words, flags))
+    result = machine.domain.operand_vectors(SymbolicVector(size * 8, words, flags), form)
     if len(cache) > 64:
         cache.clear()
     cache[key] = (version, result)
@@ -188,13 +192,13 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
 
 
 def _register_rows(
-    machine: Machine, registers: Sequence[Operand], bits: int, groups: list[int]
+    machine: Machine, registers: Sequence[Operand], bits: int, form: str, groups: list[int]
 ) -> list[OperandVectors]:
     """Return the operand vectors of A's fragment in registers: for each half, eight per warp of the warpgroups."""
     values = [machine.read_bits(each, 32) for each in registers]
     first = np.array(groups)[:, None] * _WARPGROUP // 4
     chosen = (first + np.arange(_WARPGROUP // 4)).ravel()
-    return [half.take(chosen) for half in fragment_vectors(machine, values, bits, 2)]
+    return [half.take(chosen) for half in fragment_vectors(machine, values, bits, form, 2)]
 
 
 @cache

@@ -151,9 +151,9 @@ class AddressDomain:
                 buffers = np.unique(first >> np.uint64(POINTER_SHIFT))
                 self.pointers.update(int(each) for each in buffers if each)
 
-    def operand_vectors(self, elements: L.SymbolicVector) -> mma_steps.OperandVectors:
+    def operand_vectors(self, elements: L.SymbolicVector, form: str) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
-        return mma_steps.hashed_vectors(elements, _CONTEXT)
+        return mma_steps.hashed_vectors(elements, form, _CONTEXT)
 
     def mma_step(
         self,

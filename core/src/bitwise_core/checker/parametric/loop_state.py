@@ -15,7 +15,7 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import full_hash
+from bitwise_core.execution.values.term_hash import exact_hash
 
 INERT = frozenset({"copies", "fragments", "tiles", "scratch", "constants", "local"})
 """The keys of `Machine.extra` whose state does not write shared memory asynchronously, or is handled here."""
@@ -25,7 +25,7 @@ def hash_of(value: Value) -> tuple[hashing.Words, int]:
     """The hash of a value, and the union of the sticky flags of its lanes."""
     lanes = as_symbolic_vector(value)
     flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(lanes.flags)), axis=None))
-    return full_hash(lanes), flags & L.STICKY
+    return exact_hash(lanes), flags & L.STICKY
 
 
 @dataclass(frozen=True, slots=True)

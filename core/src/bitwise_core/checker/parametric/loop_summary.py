@@ -31,11 +31,11 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.race_detector import RaceDetectors
-from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import full_hash, poison
+from bitwise_core.execution.values.term_hash import exact_hash, poison
 from bitwise_core.numerics import modular
 
 INSTANCES = 6
@@ -118,7 +118,11 @@ def accumulator_symbol(bits: int, flags: int) -> SymbolicVector:
 
 
 class NotPreserved(Exception):
-    """Iterations do not preserve a property of the initial value of an accumulator."""
+    """Iterations do not preserve properties of initial values: pairs of an accumulator and a flag."""
+
+    def __init__(self, properties: Sequence[tuple[str, int]]) -> None:
+        super().__init__(properties)
+        self.properties = properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +216,20 @@ class Fold:
         rows = self.rows
         if not all(_equal_rows(first, rows[MATRIX_STEP], second, 0) for first, second in pairwise(hashes)):
             return False
-        symbol = full_hash(accumulator_symbol(L.width(recorded.values[name][0]), 0))
+        symbol = exact_hash(accumulator_symbol(L.width(recorded.values[name][0]), recorded.flags[name]))
         return _equal_rows(hashes[0], rows[BEYOND], symbol, 0)
+
+
+_PRESERVED = (L.NOT_MINUS_ZERO, L.CANONICAL_NAN)
+"""The properties that the symbol of an accumulator may have."""
+
+
+def _has_property(value: Value, flag: int) -> bool:
+    """Whether a value is known not to be -0, or to have the canonical NaN of its width for every NaN."""
+    lanes = as_symbolic_vector(value)
+    if flag == L.CANONICAL_NAN:
+        return nan_marks.has_ieee_nans(lanes)
+    return bool(np.all(np.bitwise_and(lanes.flags, flag)))
 
 
 def _inherited_flags(values: list[Value]) -> Array:
@@ -244,7 +260,8 @@ class LoopSummary:
         self.integers, self.instructions, self.fail = body.integers, body.instructions, body.fail
         self.rows = [self.integers.coordinates.loop_rows + index for index in range(INSTANCES)]
         self.row_count = self.integers.coordinates.rows
-        self.preserve_flags, self.whole_history = True, False
+        self.not_preserved: set[tuple[str, int]] = set()
+        self.whole_history = False
 
     def summarise(self) -> Polynomial | None:
         """Set the machine to the state after the loop.  Raises Unsupported.
@@ -262,7 +279,7 @@ class LoopSummary:
                 machine.shared, machine.races, machine.extra = shared, races, dict(extra)
                 machine.registers, machine.asynchronous_reads = dict(registers), reading
                 if isinstance(error, NotPreserved):
-                    self.preserve_flags = False
+                    self.not_preserved.update(error.properties)
                 elif self.whole_history or not self._has_reset_counter():
                     raise
                 else:
@@ -571,18 +588,22 @@ class LoopSummary:
             for name in others:
                 if name in machine.registers:
                     recorded.live_out[name].append(machine.registers[name])
-        for name, values in recorded.values.items():
-            if flags[name] and not all(
-                np.all(np.bitwise_and(as_symbolic_vector(value).flags, flags[name])) for value in values
-            ):
-                raise NotPreserved
+        lost = [
+            (name, flag)
+            for name, values in recorded.values.items()
+            for flag in _PRESERVED
+            if flags[name] & flag and not all(_has_property(value, flag) for value in values)
+        ]
+        if lost:
+            raise NotPreserved(lost)
         return recorded
 
     def _property(self, machine: Machine, name: str, entry: LoopState) -> int:
-        if not self.preserve_flags or name not in entry.registers:
+        if name not in entry.registers:
             return 0
-        flags = as_symbolic_vector(entry.registers[name]).flags
-        return L.NOT_MINUS_ZERO if np.all(np.bitwise_and(flags, L.NOT_MINUS_ZERO)) else 0
+        start = entry.registers[name]
+        held = (flag for flag in _PRESERVED if (name, flag) not in self.not_preserved and _has_property(start, flag))
+        return sum(held)
 
     def _stored(self) -> list[object]:
         return list(cast(ParametricMemory, cast(object, self.machine.memory)).stored)

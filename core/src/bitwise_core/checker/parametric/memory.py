@@ -14,12 +14,11 @@ from bitwise_core.checker.parametric.values import ParametricInteger, Selection,
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
-from bitwise_core.execution.memory.outputs import stored_hash
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import full_hash
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash
 from bitwise_core.numerics import Operation
 
 COPIED_BITS = 16
@@ -184,7 +183,7 @@ class ParametricMemory:
         operation: str,
         line: int,
     ) -> None:
-        hashed, flags_of_value = stored_hash(value)
+        hashed, flags_of_value = exact_hash(value), value.flags
         flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(flags_of_value)), axis=None))
         if flags & L.STICKY:
             raise Unsupported("a stored value depends on an undefined value", line)

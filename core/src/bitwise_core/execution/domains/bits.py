@@ -132,7 +132,7 @@ class BitsDomain:
             L.blend(known, chosen, undefined_lanes(chosen.bits, L.sticky_flags(condition, chosen)))
         )
 
-    def operand_vectors(self, elements: SymbolicVector) -> OperandVectors:
+    def operand_vectors(self, elements: SymbolicVector, form: str) -> OperandVectors:
         """See `Domain.operand_vectors`."""
         _require_known_or_sticky(elements)
         flags = elements.flags

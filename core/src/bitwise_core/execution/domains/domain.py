@@ -54,8 +54,11 @@ class Domain(Protocol):
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """Return the initial content of global memory at addresses that depend on data."""
 
-    def operand_vectors(self, elements: SymbolicVector) -> OperandVectors:
-        """Return the operand vectors of a matrix step along the last axis of elements of shape (blocks, vectors, k)."""
+    def operand_vectors(self, elements: SymbolicVector, form: str) -> OperandVectors:
+        """Return the operand vectors of a matrix step along the last axis of elements of shape (blocks, vectors, k).
+
+        `form` is the name of the elements' format.
+        """
 
     def mma_step(
         self, step: MmaStep, accumulator: SymbolicVector, left: OperandVectors, right: OperandVectors

@@ -13,16 +13,24 @@ import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import mma_steps, nan_guards
+from bitwise_core.execution.values import mma_steps, nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import ArgMinMax, fold_infinity_comparison
 from bitwise_core.execution.values.constant_folding import fold_constants
-from bitwise_core.execution.values.float_rules import RULES, negated
+from bitwise_core.execution.values.float_rules import RULES, negated, sign_cleared, sign_flipped
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
 from bitwise_core.execution.values.minmax import extremum
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, part_ends
+from bitwise_core.execution.values.packing import (
+    as_symbolic_vector,
+    blend_values,
+    concat,
+    extract,
+    high_half,
+    low_half_of_canonical,
+    part_ends,
+)
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import WIDENING, nan_bits, term
 from bitwise_core.execution.values.zero_signs import ZeroSigns
@@ -54,6 +62,26 @@ class TermDomain:
         """See `Domain.floating`."""
         if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
             return operation.function(*operands)
+        return nan_marks.with_result_nans(
+            self._floating(operation, self._operands(operation, operands), properties), operation
+        )
+
+    def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        """Return operands of floating-point formats, with a term of its exact bits for a value marked by another one."""
+        for form in info.operands:
+            if nan_marks.foreign_marks(form.name):
+                break
+        else:
+            return operands
+        return [
+            nan_marks.as_operand(each, form.name, self.context)
+            if isinstance(each, SymbolicVector) and nan_marks.foreign_marks(form.name)
+            else each
+            for each, form in zip(operands, info.operands, strict=True)
+        ]
+
+    def _floating(self, operation: Operation, operands: Sequence[Value], properties: int) -> Value:
+        """Apply a floating-point operation; the marks of the result's NaNs have no meaning yet."""
         halves = self._on_high_halves(operation, operands)
         if halves is not None:
             return halves
@@ -145,22 +173,22 @@ class TermDomain:
         Return None for other operations and operands.
         """
         if info in _NARROW_TO_HIGH_HALF:
-            half = _high_half(operands[0]) if isinstance(operands[0], PackedVector) else None
-            return (
-                None
-                if half is None
-                else L.as_array_if_constant(L.with_flags(as_symbolic_vector(half), L.MODULO_NAN_PAYLOAD))
-            )
+            half = high_half(operands[0]) if isinstance(operands[0], PackedVector) else None
+            if half is None:
+                return None
+            return L.as_array_if_constant(nan_marks.as_operand(as_symbolic_vector(half), "bf16", self.context))
         if info.verb not in ("max", "min", "neg", "abs") or info.result.name != "fp32" or info.architecture:
             return None
         if not any(isinstance(operand, PackedVector) for operand in operands):
             return None
-        halves = [_high_half(operand) for operand in operands]
+        halves = [high_half(operand) for operand in operands]
         if any(half is None for half in halves):
             return None
         narrow = operation(info.name.replace("fp32", "bf16"))
         inner = self.floating(narrow, [half for half in halves if half is not None])
-        return concat([np.zeros((1, 1), dtype=np.uint16), inner])
+        if self.context.finite:
+            return concat([np.zeros((1, 1), dtype=np.uint16), inner])
+        return concat([low_half_of_canonical(inner), inner])
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
@@ -174,7 +202,14 @@ class TermDomain:
             inner, narrow = operands[0].sign_extension_of
             return self.integer(_sign_extension(narrow, operation.bits), [inner])
         values = [as_symbolic_vector(operand) for operand in operands]
-        result = linear_form(operation, values)
+        if operation.is_comparison and operation.is_float:
+            values = [
+                nan_marks.as_operand(value, form.name, self.context)
+                for value, form in zip(values, operation.operands, strict=True)
+            ]
+        result = self._sign_bit_changed(operation, operands, values)
+        if result is None:
+            result = linear_form(operation, values)
         if result is not None:
             self.context.note(operation.name, result, values, commutes=operation.commutative)
         if result is None and operation.associative and operation.name in AC_INDEX:
@@ -206,6 +241,20 @@ class TermDomain:
                 nan_guards.record_comparison(operation, values, folded)
         return folded
 
+    def _sign_bit_changed(
+        self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
+    ) -> SymbolicVector | None:
+        """Return the exclusive or with the sign bit, or the and with its complement; None for another operation."""
+        if info.verb not in ("xor", "and") or info.bits not in (16, 32, 64):
+            return None
+        sign = 1 << (info.bits - 1)
+        change, mask = (sign_flipped, sign) if info.verb == "xor" else (sign_cleared, sign - 1)
+        for place in (0, 1):
+            given = operands[1 - place]
+            if isinstance(given, np.ndarray) and given.size == 1 and int(given.reshape(())[()]) == mask:
+                return change(values[place], self.context)
+        return None
+
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
         if isinstance(predicate, np.ndarray):
@@ -227,11 +276,13 @@ class TermDomain:
         if inverted is not False:
             condition = L.without_flags(condition, L.NEGATED)
             left, right = L.blend(inverted, right, left), L.blend(inverted, left, right)
+        left, right = nan_marks.as_selected(left, right, self.context)
         kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
             left.flags, right.flags
         )
         if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
             kept = kept | L.INTEGER
+        kept = kept | (left.flags & L.NAN_MARK)
         result = term(left.bits, "select", [condition, left, right], kept, recorder=self.recorder)
         winner = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
         if winner is not None:
@@ -269,9 +320,9 @@ class TermDomain:
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
-    def operand_vectors(self, elements: SymbolicVector) -> mma_steps.OperandVectors:
+    def operand_vectors(self, elements: SymbolicVector, form: str) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
-        return mma_steps.hashed_vectors(elements, self.context, self.zero_signs)
+        return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs)
 
     def record_equal_except_zero_sign(self, value: Value, other: Value) -> None:
         """Record that two values of 16 bits are equal except for the sign of a zero.
@@ -333,6 +384,8 @@ _NARROW_TO_HIGH_HALF = (operation("convert.rn.bf16.fp32"), operation("convert.rz
 @cache
 def _reads_nan_bits(info: Operation) -> bool:
     """Return whether the result of a floating-point operation may depend on the payload of a NaN operand."""
+    if "signalling" in info.modifiers:
+        return True
     if info.verb != "convert" or isinstance(info.result, IntegerFormat):
         return any(form.name == "tf32" for form in (info.result, *info.operands))
     rounds = info.rounding in ("rn", "rz") or (not info.modifiers and info.result.name.startswith("fp"))
@@ -350,23 +403,6 @@ def _is_sign_extension(info: Operation) -> bool:
 def _sign_extension(narrow: str, bits: int) -> Operation:
     """Return the extension of a signed format to `bits` bits."""
     return operation(f"convert.b{bits}.{narrow}")
-
-
-def _high_half(value: Value) -> Value | None:
-    """Return the bf16 of which a value is the widening, or None."""
-    if isinstance(value, np.ndarray):
-        return None if (value & np.uint32(0xFFFF)).any() else (value >> np.uint32(16)).astype(np.uint16)
-    if isinstance(value, SymbolicVector) or len(value.parts) != 2:
-        return None
-    low, high = value.parts
-    if L.width(low) != 16:
-        return None
-    if isinstance(low, np.ndarray):
-        return None if low.any() else high
-    poisoned = (low.flags & L.POISON) != 0
-    if not np.all(np.logical_or(L.equals_constant(low, 0), poisoned)):
-        return None
-    return L.with_flags(as_symbolic_vector(high), np.where(poisoned, np.uint32(L.POISON), np.uint32(0)))
 
 
 def _common_not_minus_zero(left: L.Flags, right: L.Flags) -> L.Flags:

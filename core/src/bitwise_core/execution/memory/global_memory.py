@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,10 @@ from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.packing import as_symbolic_vector, holds_canonical_nans
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import full_hash, term
-from bitwise_core.numerics import Operation
+from bitwise_core.execution.values.term_hash import exact_hash, term
+from bitwise_core.numerics import FloatFormat, Operation
 
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
@@ -45,7 +45,7 @@ def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) 
 
 def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
     """Return the elements of a stored value with their byte offsets."""
-    if isinstance(value, PackedVector):
+    if isinstance(value, PackedVector) and not holds_canonical_nans(value):
         result: list[tuple[int, SymbolicVector]] = []
         offset = 0
         for part in value.parts:
@@ -149,7 +149,7 @@ def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active
         ]
     )[order]
     if (high - low > 1).any():
-        hashes = full_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
+        hashes = exact_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
         if StoredElements(address, thread, epoch, hashes).after(row, high[place] - 1).any():
             raise Unsupported("two threads store different values at one address (a race)", load.line)
     taken = high[hit] - 1
@@ -187,6 +187,8 @@ class GlobalMemory:
         self.gathered: dict[int, int] = {}
         self.scattered: list[ScatteredAtomics] = []
         self.loaded_buffers: set[int] = set()
+        self.formats: Mapping[int, FloatFormat] = {}
+        """The floating-point format of the elements of each buffer that has one."""
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""

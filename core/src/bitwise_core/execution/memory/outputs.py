@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from bitwise_core.execution.memory.global_memory import (
     is_order_independent,
     range_pairs,
 )
-from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import full_hash
-from bitwise_core.numerics import Operation, operation
+from bitwise_core.execution.values.term_hash import exact_hash
+from bitwise_core.numerics import FloatFormat, Operation, operation
 
 _LOADS_PER_BATCH = 1 << 14
 """The number of loaded elements that are compared with stores in one step."""
@@ -101,15 +101,34 @@ def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, 
     words, flag_rows = [], []
     for event in events:
         assert event.value is not None
-        hashed, flags = stored_hash(event.value)
+        hashed, flags = exact_hash(event.value), event.value.flags
         words.append(np.broadcast_to(hashed, (2, 1, event.address.size))[:, 0])
         flag_rows.append(np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags[0], event.address.shape))
     return address, thread, size, np.concatenate(words, axis=1), np.concatenate(flag_rows), line, epoch
 
 
-def stored_hash(value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
-    """Return the hash and the flags by which a stored element is compared."""
-    return full_hash(value), value.flags
+def _without_own_nans(events: list[Access], form: FloatFormat | None) -> list[Access]:
+    """Return stores to a buffer with NaNs of its elements' format counted as one value.
+
+    Elements of another width are compared bit by bit, and all of them if a store may overwrite a part of an element.
+    """
+    if form is None or any(event.bits < form.bits for event in events):
+        return events
+    foreign = nan_marks.foreign_marks(form.name)
+    return [
+        event
+        if event.value is None or event.bits != form.bits
+        else replace(event, value=nan_marks.without_marks_but(event.value, foreign))
+        for event in events
+    ]
+
+
+def _of_format(output: Output, form: FloatFormat | None) -> Output:
+    """Return the content of a buffer, whose hashes depend on the format in which NaNs are counted as one value."""
+    if form is None:
+        return output
+    words = output.words + hashing.constant(f"elements of {form.name}")[:, :, 0]
+    return replace(output, words=hashing.mix(words))
 
 
 def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access]:
@@ -159,7 +178,8 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
     result: dict[int, Output] = {}
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
-        events = final_events(memory, buffer)
+        form = memory.formats.get(buffer)
+        events = _without_own_nans(final_events(memory, buffer), form)
         stored = _StoredRows.of(_split_elements(events))
         if stored.overlap():
             # A copied element that was overwritten by a computed one has been split into halves, the computed one not.
@@ -170,8 +190,9 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             last = _last_stores(memory, buffer, whole)
             stored = _StoredRows.of(_split_elements(_select_elements(events, whole.order[last])))
         last = _last_stores(memory, buffer, stored)
-        result[buffer] = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
-                                stored.line[last], stored.thread[last])  # fmt: skip
+        found = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
+                       stored.line[last], stored.thread[last])  # fmt: skip
+        result[buffer] = _of_format(found, form)
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(

@@ -20,8 +20,9 @@ from bitwise_core.execution.values.term_hash import term
 
 SHARED_LIMIT = 1 << 20
 """An upper bound of the size of shared memory in bytes."""
-PART_SHIFT, COUNT_SHIFT = 24, 28
-PART_CODE = 0x7F000000
+PART_SHIFT = 24
+PART_CODE = 0x1F000000
+"""The bits of a cell's flags that say which part of a term it holds: 0 for none, else `part_code`."""
 _WITHOUT_PART_CODE = ~PART_CODE & 0xFFFFFFFF
 
 
@@ -33,15 +34,19 @@ class FinerGranule(Exception):
         self.granule = granule
 
 
+def part_code(part: int, count: int) -> int:
+    """Return the flags of a cell that holds a part of a term of `count` cells, a power of two of at most 16."""
+    return (count + part) << PART_SHIFT
+
+
 def _split_vector(value: SymbolicVector, count: int, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
     if count == 1:
         return [(value.words, value.flags)]
     flags = value.flags
-    log = count.bit_length() - 1
     result: list[tuple[hashing.Words, L.Flags]] = []
     form = flags & L.FORM if isinstance(flags, int) else flags & np.uint32(L.FORM)
     for part in range(count):
-        code = part << PART_SHIFT | log << COUNT_SHIFT
+        code = part_code(part, count)
         if isinstance(form, int):
             if form in (L.LOAD, L.CONST):
                 cell = extract_vector(value, part * granule * 8, granule * 8)
@@ -97,7 +102,6 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
     count = len(cells)
     bits = count * granule * 8
     first_words, first_flags = cells[0]
-    log = count.bit_length() - 1
     known = np.ones(first_flags.shape, dtype=bool)
     load, whole = known.copy(), known.copy()
     sticky: Array | np.uint32 = np.uint32(0)
@@ -107,7 +111,7 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
         plain = (flags & np.uint32(PART_CODE)) == 0
         known &= (form == L.CONST) & plain
         load &= (form == L.LOAD) & plain & (words[0] == first_words[0] + np.uint64(part * granule))
-        code = np.uint32(part << PART_SHIFT | log << COUNT_SHIFT)
+        code = np.uint32(part_code(part, count))
         whole &= (flags == ((first_flags & np.uint32(_WITHOUT_PART_CODE)) | code)) & (words == first_words).all(axis=0)
         sticky = sticky | (flags & np.uint32(L.STICKY))
         if bits <= 64:
@@ -134,7 +138,7 @@ def join_uniform(
 ) -> Value | None:
     """Return the result of `join_by_lane` if the lanes of each cell have the same flags and one kind; else None."""
     count = len(cells)
-    bits, log = count * granule * 8, count.bit_length() - 1
+    bits = count * granule * 8
     cell_flags = []
     for _, flags in cells:
         first = flags.flat[0]
@@ -147,7 +151,7 @@ def join_uniform(
     first_words = cells[0][0]
     unmarked = cell_flags[0] & _WITHOUT_PART_CODE
     kept = unmarked | sticky
-    if cell_flags == [unmarked | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
+    if cell_flags == [unmarked | part_code(part, count) for part in range(count)]:
         if bits <= 64 and all((words == first_words).all() for words, _ in cells[1:]):
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept))
         return None
@@ -182,7 +186,9 @@ def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Reco
     for each in np.unique(code):
         if each == 0:
             continue
-        part, log = (int(each) >> PART_SHIFT) & 15, int(each) >> COUNT_SHIFT
+        number = int(each) >> PART_SHIFT
+        log = number.bit_length() - 1
+        part = number - (1 << log)
         whole = SymbolicVector(bits << log, words, value.flags)
         sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [whole], exact=True, recorder=recorder)
         result = as_symbolic_vector(blend_values(code == each, sliced, result))
@@ -239,7 +245,7 @@ class SharedMemory:
         for part, (words, flags) in enumerate(split(value, self.granule)):
             found, properties = self._get(cells + part if part else cells)
             same = (found == words).all(axis=0)
-            same &= (properties ^ flags) & np.uint32(L.VALUE) == 0
+            same &= (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK) == 0
             if not (same if mask is None else same | ~mask).all():
                 return False
         return True

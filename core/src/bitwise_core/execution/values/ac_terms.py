@@ -44,7 +44,7 @@ def member_hashes(name: str, index: int, value: SymbolicVector) -> tuple[hashing
     floats = is_float(name)
     hash_of = full_hash if floats else exact_hash
     own = L.AC_TERMS | index << L.OPERATION_SHIFT
-    pattern = L.FORM | 255 << L.OPERATION_SHIFT
+    pattern = (L.NUMBER_FORM if floats else L.FORM) | 255 << L.OPERATION_SHIFT
     if isinstance(value_flags, int):
         if value_flags & pattern == own:
             return value.words, value_flags & (L.ABSORBED | L.INHERITED)

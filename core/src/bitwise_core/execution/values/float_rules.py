@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.execution.term_recorder import SAME, TermContext
-from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX
 from bitwise_core.execution.values.constant_folding import fold_constants, rounded_to_half
@@ -24,6 +24,8 @@ from bitwise_core.numerics import Operation, operation
 
 _NEAREST_OR_ZERO = ("rn", "rz")
 _INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
+_MAGNITUDE = {16: "abs.fp16", 32: "abs.fp32", 64: "abs.fp64"}
+"""The name of a magnitude by its width: the sign bit is the highest one in every format."""
 _ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
 
 
@@ -41,7 +43,7 @@ def _add(info: Operation, values: list[SymbolicVector], bits: int, context: Term
             result = L.blend(_is_infinity(zero, bits), zero, result)
             result = L.blend(_is_absorbed_zero(zero, other), other, result)
         result = L.blend(L.equals_constant(zero, 0), L.plus_zero(other), result)
-        result = L.blend(L.equals_constant(zero, 1 << (bits - 1)), L.with_flags(other, L.MODULO_NAN_PAYLOAD), result)
+        result = L.blend(L.equals_constant(zero, 1 << (bits - 1)), other, result)
     return result
 
 
@@ -57,7 +59,9 @@ def negated(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     """Return the value with its sign flipped."""
     plus_zero = L.nonempty(L.has_flag(value, L.PLUS_ZERO))
     if plus_zero is not False:
-        closed = SymbolicVector(value.bits, full_hash(value), L.TERM | L.sticky_flags(value))
+        closed = SymbolicVector(
+            value.bits, full_hash(value), L.TERM | L.sticky_flags(value) | (value.flags & L.NAN_MARK)
+        )
         context.note(SAME, closed, [value])
         value = L.blend(plus_zero, closed, value)
     cleared = L.clear_flags(value.flags, L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
@@ -69,22 +73,38 @@ def negated(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     return result
 
 
+def sign_flipped(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """Return the value with its sign bit flipped, that of a NaN included."""
+    found = negated(value, context)
+    return SymbolicVector(found.bits, found.words, nan_marks.flipped_sign_mark(found.flags))
+
+
+def sign_cleared(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """Return the value with its sign bit cleared, that of a NaN included."""
+    found = _magnitude_bits(value, context)
+    flags = L.clear_flags(found.flags, L.NAN_MARK) | (value.flags & (L.CANONICAL_NAN | L.CANONICAL_BF16_NAN))
+    return SymbolicVector(found.bits, found.words, flags)
+
+
 def _negate(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector:
-    return L.with_flags(negated(values[0], context), L.MODULO_NAN_PAYLOAD)
+    return negated(values[0], context)
 
 
 def _absolute(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector:
-    value = values[0]
+    return _magnitude_bits(values[0], context)
+
+
+def _magnitude_bits(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """Return the value with its sign bit cleared, except for the marks of NaNs."""
+    bits = value.bits
     inner = SymbolicVector(bits, unsigned_hash(value), L.TERM | L.sticky_flags(value))
     context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
-    result = term(bits, info.name, [inner], recorder=context.recorder)
+    result = term(bits, _MAGNITUDE[bits], [inner], recorder=context.recorder)
     result = L.with_flags(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
-    held = L.nonempty(_fits_half(value)) if info.name == "abs.fp32" else False
+    held = L.nonempty(_fits_half(value)) if bits == 32 else False
     if held is not False:
-        result = L.blend(
-            held, _widen(_absolute(operation("abs.fp16"), [_as_half(value)], 16, context), context), result
-        )
-    return L.blend(L.has_flag(value, L.NOT_NEGATIVE), L.with_flags(value, L.MODULO_NAN_PAYLOAD), result)
+        result = L.blend(held, _widen(_magnitude_bits(_as_half(value), context), context), result)
+    return L.blend(L.has_flag(value, L.NOT_NEGATIVE), value, result)
 
 
 def _multiply(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
@@ -104,7 +124,7 @@ def _multiply(info: Operation, values: list[SymbolicVector], bits: int, context:
     one = _ONE.get(info.result.name)
     if one is not None:
         for unit, other in (values, values[::-1]):
-            result = L.blend(L.equals_constant(unit, one), L.with_flags(other, L.MODULO_NAN_PAYLOAD), result)
+            result = L.blend(L.equals_constant(unit, one), other, result)
             result = L.blend(L.equals_constant(unit, one | 1 << (bits - 1)), negated(other, context), result)
     return result
 
@@ -197,7 +217,7 @@ def _minmax(info: Operation, values: list[SymbolicVector], bits: int, context: T
         return None
     left, right = values
     if left is right:
-        return L.with_flags(left, L.MODULO_NAN_PAYLOAD)
+        return left
     keeps = ".nan." not in info.name and not context.finite
     held: bool | Array = False
     if info.name.endswith(".fp32") and np.any((left.flags | right.flags) & L.WIDENED):
@@ -219,7 +239,7 @@ def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: 
         held = L.nonempty(_fits_half(value))
         if held is False:
             return None
-        narrow = L.with_flags(_as_half(value), L.MODULO_NAN_PAYLOAD)
+        narrow = _as_half(value)
         return (
             narrow if np.all(held) else L.blend(held, narrow, term(bits, info.name, values, recorder=context.recorder))
         )

@@ -14,7 +14,6 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.numerics import operation
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-_FLOAT = {16: "fp16", 32: "fp32", 64: "fp64"}
 
 
 def combine(machine: Machine, verb: str, left: Value, right: Value, bits: int) -> Value:
@@ -78,9 +77,8 @@ def _with_mask(machine: Machine, verb: str, mask: Value, value: Value, bits: int
         return value
     if (verb, number) in (("and", 0), ("or", full)):
         return mask
-    changed = sign_change(machine, verb, number, value, bits)
-    if changed is not None:
-        return changed
+    if isinstance(value, SymbolicVector) and _changes_sign(verb, number, bits):
+        return machine.domain.integer(operation(f"{verb}.b{bits}"), [value, mask])
     for size in (32, 16, 8):
         if size >= bits:
             continue
@@ -105,19 +103,7 @@ def _with_mask(machine: Machine, verb: str, mask: Value, value: Value, bits: int
     return None
 
 
-def sign_change(machine: Machine, verb: str, number: int, value: Value, bits: int) -> Value | None:
-    """Return a negation for xor with the sign bit and an absolute value for and with its complement, in any format.
-
-    Return None for any other operation.
-    """
-    sign = 1 << (bits - 1) if bits > 8 else 0
-    if not sign or not isinstance(value, SymbolicVector) or bits not in _FLOAT:
-        return None
-    if (verb, number) not in (("xor", sign), ("and", sign - 1)):
-        return None
-    changed = machine.domain.floating(operation(f"{'neg' if verb == 'xor' else 'abs'}.{_FLOAT[bits]}"), [value])
-    known = L.constant_mask(value)
-    if known is False or not np.any(known):
-        return changed
-    numbers = _FUNCTIONS[verb](L.constants_of(value), L.UNSIGNED[bits](number))
-    return blend_values(np.asarray(known), numbers, changed)  # integers may have the patterns of NaNs
+def _changes_sign(verb: str, number: int, bits: int) -> bool:
+    """Return whether an operation with a constant flips or clears the sign bit of a floating-point number."""
+    sign = 1 << (bits - 1)
+    return bits in (16, 32, 64) and (verb, number) in (("xor", sign), ("and", sign - 1))

@@ -102,16 +102,11 @@ def extremum(
     )
     context.note(name, result, [left, right], commutes=True)
     alike = L.nonempty(same & (one.constant == other.constant) & np.asarray((one.flags ^ other.flags) & L.VALUE == 0))
-    result = L.blend(alike, _as_result(kind, left), result)
+    result = L.blend(alike, left, result)
     if kind.identity is not None and not keeps_identity:
         for empty, value in ((left, right), (right, left)):
-            result = L.blend(L.equals_constant(empty, kind.identity), _as_result(kind, value), result)
+            result = L.blend(L.equals_constant(empty, kind.identity), value, result)
     return result
-
-
-def _as_result(kind: _Extremum, value: SymbolicVector) -> SymbolicVector:
-    """Return an operand as the result: equal modulo NaN payload."""
-    return value if kind.identity is None else L.with_flags(value, L.MODULO_NAN_PAYLOAD)
 
 
 def _union_constant(kind: _Extremum, one: _Members, other: _Members) -> Array:
@@ -129,7 +124,8 @@ def _union_constant(kind: _Extremum, one: _Members, other: _Members) -> Array:
 def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
     words, flags = member_hashes(kind.name, kind.index, value)
     own = L.AC_TERMS | kind.index << L.OPERATION_SHIFT
-    inside = (value.flags & (L.FORM | 255 << L.OPERATION_SHIFT)) == own
+    form = L.FORM if kind.identity is None else L.NUMBER_FORM
+    inside = (value.flags & (form | 255 << L.OPERATION_SHIFT)) == own
     constant: Array = np.where(inside, words[0] & _LOW, np.uint64(0))
     words = words & _MEMBER_BITS
     if kind.name.endswith("fp32"):

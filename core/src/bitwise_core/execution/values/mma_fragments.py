@@ -13,8 +13,11 @@ from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 
 
-def operand_vectors(machine: Machine, elements: Sequence[Value], threads: Array) -> OperandVectors:
-    """Return the operand vectors whose element k is `elements[k]` in thread `threads[vector, k]` of its block."""
+def operand_vectors(machine: Machine, elements: Sequence[Value], form: str, threads: Array) -> OperandVectors:
+    """Return the operand vectors of a format.
+
+    Element k of a vector is `elements[k]` in thread `threads[vector, k]` of its block.
+    """
     spread = [_broadcast_threads(machine, each) for each in elements]
     blocks = max(each.words.shape[1] for each in spread)
     columns = range(threads.shape[1])
@@ -23,7 +26,7 @@ def operand_vectors(machine: Machine, elements: Sequence[Value], threads: Array)
     )
     metas = [np.broadcast_to(np.asarray(spread[k].flags, np.uint32), (blocks, machine.threads)) for k in columns]
     flags = np.stack([each[:, threads[:, k]] for k, each in enumerate(metas)], axis=-1)
-    return machine.domain.operand_vectors(SymbolicVector(width(elements[0]), words, L.uniform_flags(flags)))
+    return machine.domain.operand_vectors(SymbolicVector(width(elements[0]), words, L.uniform_flags(flags)), form)
 
 
 def accumulate(

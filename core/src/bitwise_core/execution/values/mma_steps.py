@@ -17,7 +17,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from bitwise_core.execution.term_recorder import TermContext
-from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
@@ -132,11 +132,14 @@ def sticky_of(flags: L.Flags) -> L.Flags:
     return L.uniform_flags(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.INHERITED))
 
 
-def hashed_vectors(elements: SymbolicVector, context: TermContext, signs: ZeroSigns | None = None) -> HashedVectors:
-    """Return vectors along the last axis of elements whose words have shape (2, blocks, rows, k).
+def hashed_vectors(
+    elements: SymbolicVector, form: str, context: TermContext, signs: ZeroSigns | None = None
+) -> HashedVectors:
+    """Return vectors along the last axis of elements of a format whose words have shape (2, blocks, rows, k).
 
     `signs` removes the signs of zeros.
     """
+    elements = nan_marks.as_operand(elements, form, context)
     sticky = sticky_of(elements.flags)
     if elements.bits == 32:
         hashed = exact_hash(elements)
@@ -171,7 +174,12 @@ def mma_terms(
     +0, every other one unchanged).  If all values are finite, one vector of zeros is sufficient.
     """
     name = step.name
-    words = _step_hashes(step, full_hash(accumulator), left, right)
+    if step.integers is None:
+        accumulator = nan_marks.accumulator_operand(accumulator, context)
+        before = full_hash(accumulator)
+    else:
+        before = exact_hash(accumulator)
+    words = _step_hashes(step, before, left, right)
     out = SymbolicVector(
         accumulator.bits,
         words,
@@ -182,6 +190,9 @@ def mma_terms(
         out,
         lambda: [accumulator, *(SymbolicVector(out.bits, each.words, L.TERM) for each in (left, right))],
     )
+    if step.integers is not None:
+        return out
+    out = nan_marks.with_ieee_nans(out)
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
         return out
@@ -190,7 +201,7 @@ def mma_terms(
         return out
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
     unchanged = np.broadcast_to(both, out.words.shape[1:])
-    accumulator = L.plus_zero(accumulator)
+    accumulator = nan_marks.with_ieee_nans(L.plus_zero(accumulator))
     if unchanged.all():
         return accumulator
     if not unchanged.any():

@@ -35,7 +35,7 @@ MINUS_INFINITY = 0xFF800000
 _KIND = np.uint32(L.KIND | 255 << L.OPERATION_SHIFT)
 _PLAIN = np.uint32(L.KIND | 255 << L.OPERATION_SHIFT | L.NEGATED | L.PLUS_ZERO)
 _TERM, _NUMBER = (L.AC_TERMS | index << L.OPERATION_SHIFT for index in (L.GUARDED, L.GUARDED_CONSTANT))
-_KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.MODULO_NAN_PAYLOAD | L.INHERITED
+_KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NAN_MARK | L.INHERITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def with_guard(parts: UnguardedOperands, result: SymbolicVector) -> SymbolicVect
     kinds = np.where(
         known,
         np.uint32(_NUMBER) | kept & np.uint32(L.INHERITED),
-        np.uint32(_TERM) | kept | np.uint32(L.MODULO_NAN_PAYLOAD),
+        np.uint32(_TERM) | kept | np.uint32(L.CANONICAL_NAN),
     )
     flags = np.where(parts.where, kinds, np.asarray(result.flags, dtype=np.uint32))
     return SymbolicVector(result.bits, words, L.uniform_flags(flags))

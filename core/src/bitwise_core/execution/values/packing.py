@@ -7,23 +7,30 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import (
     ABSORBED,
+    CANONICAL_BF16_NAN,
+    CANONICAL_NAN,
     CONST,
+    FLIPPED_NAN,
     FORM,
     INTEGER,
     LOAD,
     NOT_MINUS_ZERO,
     NOT_NEGATIVE,
     PLUS_ZERO,
+    POISON,
     STICKY,
+    TERM,
     UNSIGNED,
     Array,
-    Flags,
     LazyIntegers,
     PackedVector,
     SymbolicVector,
+    TermRecorder,
     Value,
+    clear_flags,
     constant_flags,
     constant_vector,
     lazy_integers,
@@ -31,8 +38,9 @@ from bitwise_core.execution.values.symbolic_vector import (
     sticky_flags,
     uniform_flags,
     width,
+    with_flags,
 )
-from bitwise_core.execution.values.term_hash import term
+from bitwise_core.execution.values.term_hash import nan_bits, term, unsigned_hash
 
 
 def as_symbolic_vector(value: Value) -> SymbolicVector:
@@ -308,17 +316,108 @@ def _concat_term(value: PackedVector) -> SymbolicVector:
         else:
             return SymbolicVector(value.bits, first.words, LOAD | sticky_flags(*parts))
     layout = " ".join(str(part.bits) for part in parts)
-    flags: Flags = 0
-    low = value.parts[0]
-    if len(parts) == 2 and parts[0].bits == 16 and isinstance(low, np.ndarray) and not low.any():
-        flags = parts[1].flags & (NOT_MINUS_ZERO | NOT_NEGATIVE)
-        zero_safe = parts[1].flags & PLUS_ZERO
-        flags = flags | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
     recorder = next((part.recorder for part in parts if part.recorder is not None), None)
-    joined = term(value.bits, f"concat {layout}", parts, flags, recorder=recorder)
+    joined = _widened_term(value, parts, f"concat {layout}", recorder)
+    if joined is None:
+        joined = term(value.bits, f"concat {layout}", parts, exact=True, recorder=recorder)
     joined = _concat_exact_lanes(parts, value.bits, joined)
     joined.recorder = recorder
     return joined
+
+
+def _widened_term(
+    value: PackedVector, parts: list[SymbolicVector], tag: str, recorder: TermRecorder | None
+) -> SymbolicVector | None:
+    """Return the term of a bf16 that was widened to fp32, None for any other value.
+
+    The mark of the bf16 becomes one of the fp32, whose other operations ignore it.
+    """
+    canonical = _canonical_lanes(value)
+    if canonical is None:
+        return None
+    high = parts[1]
+    foreign = (high.flags & CANONICAL_NAN) != 0
+    if np.any(foreign):
+        return None
+    flags = high.flags & (NOT_MINUS_ZERO | NOT_NEGATIVE | CANONICAL_BF16_NAN | FLIPPED_NAN)
+    zero_safe = high.flags & PLUS_ZERO
+    flags = flags | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
+    if np.any(canonical):
+        both = CANONICAL_BF16_NAN | CANONICAL_NAN
+        flags = select_flags(np.asarray(canonical), clear_flags(flags, both) | CANONICAL_NAN, flags)
+    zeros = constant_vector(np.zeros((1, 1), dtype=np.uint16))
+    flags = flags | (parts[0].flags & STICKY)
+    return term(value.bits, tag, [zeros, high], uniform_flags(flags), recorder=recorder)
+
+
+def low_half_of_canonical(high: Value) -> Value:
+    """Return the low half of an fp32 that holds a bf16 and is the canonical NaN if the bf16 is a NaN.
+
+    It is zero except for a NaN.  `high_half` recognises it by its hash.
+    """
+    if isinstance(high, np.ndarray):
+        return np.where(_is_bf16_nan(high), np.uint16(0xFFFF), np.uint16(0))
+    lanes = as_symbolic_vector(high)
+    words = hashing.mix(unsigned_hash(lanes) * hashing.multiplier(7) + _LOW_HALF)
+    result = SymbolicVector(16, words, TERM | sticky_flags(lanes) | nan_bits(lanes))
+    result.recorder = lanes.recorder
+    if lanes.recorder is not None:
+        lanes.recorder.add("low half of a canonical NaN", result, [lanes], commutes=False)
+    known = np.asarray((lanes.flags & (FORM | STICKY)) == CONST)
+    if not known.any():
+        return result
+    return blend_values(known, low_half_of_canonical(lanes.words[0].astype(np.uint16)), result)
+
+
+_LOW_HALF = hashing.constant("the low half of a canonical NaN widened from bf16")
+
+
+def _is_bf16_nan(patterns: Array) -> Array:
+    found: Array = (patterns & np.uint16(0x7FFF)) > np.uint16(0x7F80)
+    return found
+
+
+def _canonical_lanes(value: PackedVector) -> bool | Array | None:
+    """Return in which lanes the fp32 that holds a bf16 has the low half of the canonical NaN; in the others it is 0.
+
+    Return None if the value is not such an fp32 in every lane that is not poisoned.
+    """
+    if len(value.parts) != 2 or [width(part) for part in value.parts] != [16, 16]:
+        return None
+    low, high = value.parts
+    if isinstance(low, np.ndarray):
+        return None if low.any() else False
+    zero = ((low.flags & (FORM | STICKY)) == CONST) & (low.words[0] == 0)
+    zero = zero | ((low.flags & POISON) != 0)
+    if zero.all():
+        return False
+    expected = as_symbolic_vector(low_half_of_canonical(high))
+    same = (low.words == expected.words).all(axis=0) & ((low.flags ^ expected.flags) & FORM == 0)
+    if isinstance(high, SymbolicVector):
+        same = same & (((high.flags & CANONICAL_BF16_NAN) != 0) | ((high.flags & FORM) == CONST))
+    return same & ~zero if (zero | same).all() else None
+
+
+def holds_canonical_nans(value: PackedVector) -> bool:
+    """Return whether a value is an fp32 that holds a bf16, with the canonical NaN of fp32, in every lane."""
+    canonical = _canonical_lanes(value)
+    return canonical is not None and bool(np.all(canonical))
+
+
+def high_half(value: Value) -> Value | None:
+    """Return the bf16 of which an fp32 is the widening, or None.
+
+    The low half of the fp32 is 0, or that of the canonical NaN if the bf16 is a NaN.
+    """
+    if isinstance(value, np.ndarray):
+        return None if (value & np.uint32(0xFFFF)).any() else (value >> np.uint32(16)).astype(np.uint16)
+    if not isinstance(value, PackedVector) or _canonical_lanes(value) is None:
+        return None
+    low, high = value.parts
+    if isinstance(low, np.ndarray):
+        return high
+    poisoned = (low.flags & POISON) != 0
+    return with_flags(as_symbolic_vector(high), np.where(poisoned, np.uint32(POISON), np.uint32(0)))
 
 
 def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:

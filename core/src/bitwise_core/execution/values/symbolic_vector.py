@@ -47,8 +47,8 @@ NONDETERMINISTIC = 1 << 10
 """The value depends on the order in which threads run."""
 WIDENED = 1 << 11
 """The value is an fp32 that holds the payload, an fp16, exactly."""
-MODULO_NAN_PAYLOAD = 1 << 12
-"""A rule returned an operand for an arithmetic result: they are equal modulo the payload of a NaN."""
+CANONICAL_NAN = 1 << 12
+"""The value is (payload, with its flags), except that a NaN of fp16, fp32 or fp64, by width, is the canonical NaN."""
 WITH_CONSTANT = 1 << 13
 """A set of maxima or minima that also has a constant as a member (`values.minmax`)."""
 ABSORBED = WITH_IDENTITY | WITH_CONSTANT
@@ -58,15 +58,27 @@ QUIET = 1 << 15
 """The value, interpreted as a floating-point number, is not a signalling NaN."""
 INTEGER = 1 << 31
 """A term of an integer operation: its bits do not depend on a NaN that an architecture makes."""
-VALUE = ~(MODULO_NAN_PAYLOAD | QUIET | INTEGER | NAN_BITS) & 0xFFFFFFFF
+CANONICAL_BF16_NAN = 1 << 29
+"""The same for a NaN of bf16: in a value of 16 bits, or in the high half of one of 32 bits whose low half is zero."""
+FLIPPED_NAN = 1 << 30
+"""With one of the former two: the sign of the canonical NaN is flipped."""
+NAN_MARK = CANONICAL_NAN | CANONICAL_BF16_NAN | FLIPPED_NAN
+"""The mark of a value whose NaNs are not those of its payload.
+
+Operations of a format ignore marks of that format (`values.nan_marks`); operations that read bits do not.
+"""
+VALUE = ~(NAN_MARK | QUIET | INTEGER | NAN_BITS) & 0xFFFFFFFF
 """The flags that determine which number a value is."""
 STICKY = POISON | NONDETERMINISTIC
 """The flags of a value that is undefined or nondeterministic."""
 INHERITED = STICKY | NAN_BITS
 """The flags that a result inherits from each of its operands."""
-FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
+NUMBER_FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
+"""The flags that say what the payload is, for operations of the value's own format."""
+FORM = NUMBER_FORM | NAN_MARK
+"""The flags that say what the payload is, NaNs included."""
 OPERATION_SHIFT = 16
-"""Bits 16 to 23 hold the operation of an AC term; bits 24 to 30 are free for use by memories."""
+"""Bits 16 to 23 hold the operation of an AC term; bits 24 to 28 are free for use by memories."""
 FLOAT_AC_TERMS = 16
 """AC operations up to this number are floating-point, those from here to `ARGMINMAX` are on integers."""
 GUARDED, GUARDED_CONSTANT = 254, 255

@@ -11,13 +11,16 @@ from bitwise_core.execution.values.symbolic_vector import (
     ABSORBED,
     AC_TERMS,
     ARGMINMAX,
+    CANONICAL_BF16_NAN,
+    CANONICAL_NAN,
     CONST,
+    FLIPPED_NAN,
     FLOAT_AC_TERMS,
     INTEGER,
     KIND,
     LOAD,
-    MODULO_NAN_PAYLOAD,
     NAN_BITS,
+    NAN_MARK,
     NEGATED,
     OPERATION_SHIFT,
     PLUS_ZERO,
@@ -41,7 +44,16 @@ def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
 
 PLUS_ZERO_WORDS = hashing.constant("plus zero")
 NEGATED_WORDS = hashing.constant("negated")
-MODULO_NAN_PAYLOAD_WORDS = hashing.constant("up to the bits of a NaN")
+MARK_WORDS = {
+    mark: hashing.constant(f"canonical NaN {name}")
+    for mark, name in (
+        (CANONICAL_NAN, "of the width"),
+        (CANONICAL_BF16_NAN, "of bf16"),
+        (CANONICAL_NAN | FLIPPED_NAN, "of the width, flipped"),
+        (CANONICAL_BF16_NAN | FLIPPED_NAN, "of bf16, flipped"),
+    )
+}
+"""How each mark of a value's NaNs changes the hash that identifies its bits."""
 CONSTANT_WORDS = hashing.constant("with a number")
 IDENTITY_WORDS = hashing.constant("with identity")
 
@@ -112,7 +124,21 @@ def exact_hash(lanes: SymbolicVector) -> hashing.Words:
 
     The operation's result has the operand's `nan_bits`.
     """
-    return _changed_where(full_hash(lanes), lanes.flags, MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)
+    return _with_nan_marks(full_hash(lanes), lanes.flags)
+
+
+def _with_nan_marks(words: hashing.Words, flags: Flags) -> hashing.Words:
+    """Return the hashes, each changed by the mark of its lane."""
+    if isinstance(flags, int):
+        mark = flags & NAN_MARK
+        return _changed(words, MARK_WORDS[mark]) if mark else words
+    marks = flags & np.uint32(NAN_MARK)
+    result = words
+    for mark, change in MARK_WORDS.items():
+        chosen = marks == np.uint32(mark)
+        if chosen.any():
+            result = np.where(chosen, _changed(words, change), result)
+    return result
 
 
 def nan_bits(lanes: SymbolicVector) -> Flags:
@@ -127,7 +153,7 @@ def nan_bits(lanes: SymbolicVector) -> Flags:
     return 0 if shared.all() else np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
 
 
-_PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | MODULO_NAN_PAYLOAD
+_PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
 
 
 def with_architecture_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:

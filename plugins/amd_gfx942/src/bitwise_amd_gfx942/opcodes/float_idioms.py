@@ -89,8 +89,8 @@ def _as_bf16(machine: Machine, value: Value) -> Value:
 
 
 def _mark_quiet(value: Value) -> Value:
-    """Mark the value of an operation as no signalling NaN, and the payload of a NaN as specific to this machine."""
-    return L.with_flags(value, L.QUIET | L.MODULO_NAN_PAYLOAD) if isinstance(value, SymbolicVector) else value
+    """Mark the value of an operation as no signalling NaN."""
+    return L.with_flags(value, L.QUIET) if isinstance(value, SymbolicVector) else value
 
 
 def constant_bounds(values: Sequence[Value]) -> tuple[Value, Value, Value] | None:

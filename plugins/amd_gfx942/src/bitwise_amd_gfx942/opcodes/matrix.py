@@ -102,10 +102,9 @@ def multiply(instruction: Instruction, context: Context) -> Step:
 
     def run(machine: Machine) -> None:
         _check_all_lanes_active(machine, instruction)
-        lefts = operand_vectors(machine, [_zero_inactive_waves(machine, read(machine)) for read in a], bits, tile, part)
-        rights = operand_vectors(
-            machine, [_zero_inactive_waves(machine, read(machine)) for read in b], bits, tile, part
-        )
+        of_a, of_b = ([_zero_inactive_waves(machine, read(machine)) for read in each] for each in (a, b))
+        lefts = operand_vectors(machine, of_a, bits, left, tile, part)
+        rights = operand_vectors(machine, of_b, bits, right, tile, part)
         values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, a_blocks)
         for write, value in zip(new, values, strict=True):
             write(machine, value)

@@ -49,13 +49,13 @@ class Tile:
 
 
 def operand_vectors(
-    machine: Machine, registers: Sequence[Value], bits: int, tile: Tile, step: int
+    machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int
 ) -> list[OperandVectors]:
     """The operand vectors of a fragment by wave, block and row, one for each consecutive part of `step` k."""
     fragments: dict[tuple[object, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
-    key = (bits, tile, step, *(id(register) for register in registers))
+    key = (bits, form, tile, step, *(id(register) for register in registers))
     found = fragments.get(key)
     if found is not None:
         return found[1]
@@ -68,7 +68,8 @@ def operand_vectors(
     result = []
     for low in range(0, tile.k, step):
         part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
-        result.append(machine.domain.operand_vectors(SymbolicVector(bits, joined.words[..., low : low + step], part)))
+        vectors = SymbolicVector(bits, joined.words[..., low : low + step], part)
+        result.append(machine.domain.operand_vectors(vectors, form))
     fragments[key] = (tuple(registers), result)
     return result
 

@@ -13,7 +13,8 @@ from bitwise_core.assembly.module import Immediate, Instruction, Modified, Opera
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import Operation, operation
@@ -156,8 +157,11 @@ def apply_sign(machine: Machine, meaning: Operation, value: Value) -> Value:
         found: Value | None = lazy.apply([value], lambda each: _sign_bit_changed(meaning, each))
         if found is not None:
             return found
-    changed = machine.domain.floating(meaning, [value])
-    if isinstance(changed, SymbolicVector):
+    sign = 1 << (meaning.bits - 1)
+    verb, mask = ("xor", sign) if meaning.verb == "neg" else ("and", sign - 1)
+    whole = as_symbolic_vector(value) if isinstance(value, PackedVector) and high_half(value) is None else value
+    changed = combine(machine, verb, whole, literal(mask, meaning.bits), meaning.bits)
+    if isinstance(changed, SymbolicVector) and changed is not value:
         quiet = value.flags & L.QUIET if isinstance(value, SymbolicVector) else 0
         changed = L.with_flags(L.without_flags(changed, L.QUIET), quiet)
     return changed

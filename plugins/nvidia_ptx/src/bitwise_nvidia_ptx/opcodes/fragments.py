@@ -24,20 +24,20 @@ _LANES_PER_VECTOR = 4
 
 
 def fragment_vectors(
-    machine: Machine, registers: Sequence[Value], element_bits: int, halves: int
+    machine: Machine, registers: Sequence[Value], element_bits: int, form: str, halves: int
 ) -> list[OperandVectors]:
-    """Return the operand vectors of a fragment: for each half, eight vectors per warp, by lane / 4."""
-    cache: dict[tuple[int, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
+    """Return the operand vectors of a fragment of a format: for each half, eight vectors per warp, by lane / 4."""
+    cache: dict[tuple[object, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
-    key = (element_bits, halves, *(id(register) for register in registers))
+    key = (element_bits, form, halves, *(id(register) for register in registers))
     found = cache.get(key)
     if found is not None:
         return found[1]
     if len(cache) > 512:
         cache.clear()
     result = [
-        machine.domain.operand_vectors(_elements(machine, registers[half::halves], element_bits))
+        machine.domain.operand_vectors(_elements(machine, registers[half::halves], element_bits), form)
         for half in range(halves)
     ]
     cache[key] = (tuple(registers), result)

@@ -95,6 +95,7 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     ):
         raise UnknownInstruction(instruction)
     bits, halves = ELEMENT_BITS[left], m // 8
+    forms = [FORMATS.get(each, each) for each in (left, right)]
     if bits != ELEMENT_BITS[right] or (m == 8 and left != "f64"):
         raise UnknownInstruction(instruction)
     family = same_steps.get(f"{result} {left} k{k}", "mma.sync")
@@ -110,8 +111,9 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         if machine.mask is not None and not machine.active_threads().all():
             raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
         register = max(32, bits)
-        lefts = fragment_vectors(machine, [machine.read_bits(each, register) for each in registers_in(a)], bits, halves)
-        rights = fragment_vectors(machine, [machine.read_bits(each, register) for each in registers_in(b)], bits, 1)[0]
+        of_a, of_b = ([machine.read_bits(each, register) for each in registers_in(operand)] for operand in (a, b))
+        lefts = fragment_vectors(machine, of_a, bits, forms[0], halves)
+        rights = fragment_vectors(machine, of_b, bits, forms[1], 1)[0]
         old = _elements(machine, registers_in(c), out)
         new = accumulate(machine, fused, lefts, rights, old)
         _write_elements(machine, registers_in(destination), new, out)
