@@ -1,24 +1,25 @@
 """The domain of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
 
-The rules of floating-point operations are in `values.float_rules`, those of associative and commutative operations in
-`values.ac_terms` and `values.minmax`, those of linear forms in `values.linear_hash`.
+The canonical form is computed by the rules of `ir.rules`, which `values.rule_plans` compiles for each operation.  What a
+rule does not replace becomes a term, a set of members (`values.ac_terms`, `values.minmax`) or a linear form
+(`values.linear_hash`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import mma_steps, nan_guards, nan_marks
+from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import ArgMinMax, fold_infinity_comparison
 from bitwise_core.execution.values.constant_folding import fold_constants
-from bitwise_core.execution.values.float_rules import RULES, negated, sign_cleared, sign_flipped
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
 from bitwise_core.execution.values.minmax import extremum
@@ -27,14 +28,34 @@ from bitwise_core.execution.values.packing import (
     blend_values,
     concat,
     extract,
-    high_half,
-    low_half_of_canonical,
     part_ends,
 )
-from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import WIDENING, nan_bits, term
+from bitwise_core.execution.values.rule_matching import Bindings, Lanes, both, fact_lanes, matches, may_match
+from bitwise_core.execution.values.rule_plans import (
+    WIDENING,
+    Plan,
+    PlannedRule,
+    kept_depths,
+    plan_of,
+)
+from bitwise_core.execution.values.sign_bits import (
+    magnitude,
+    magnitude_of_constants,
+    negated,
+    sign_cleared,
+    sign_flipped,
+    widened,
+    without_negated_plus_zero,
+)
+from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
 from bitwise_core.execution.values.zero_signs import ZeroSigns
-from bitwise_core.numerics import IntegerFormat, Operation, operation
+from bitwise_core.ir.rules.patterns import Term
+from bitwise_core.numerics import FloatFormat, IntegerFormat, Operation, operation
+
+Otherwise: TypeAlias = Callable[[], SymbolicVector]
+Builder: TypeAlias = Callable[[Term, Bindings], Value]
+Special: TypeAlias = Callable[[Operation, Sequence[SymbolicVector], TermContext], SymbolicVector | None]
 
 
 class TermDomain:
@@ -48,7 +69,6 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
-        self.has_guards = False
         self.zero_signs = ZeroSigns()
         self.argminmax = ArgMinMax() if self.context.finite else None
 
@@ -62,9 +82,8 @@ class TermDomain:
         """See `Domain.floating`."""
         if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
             return operation.function(*operands)
-        return nan_marks.with_result_nans(
-            self._floating(operation, self._operands(operation, operands), properties), operation
-        )
+        operands = self._operands(operation, operands)
+        return nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
 
     def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         """Return operands of floating-point formats, with a term of its exact bits for a value marked by another one."""
@@ -80,166 +99,219 @@ class TermDomain:
             for each, form in zip(operands, info.operands, strict=True)
         ]
 
-    def _floating(self, operation: Operation, operands: Sequence[Value], properties: int) -> Value:
-        """Apply a floating-point operation; the marks of the result's NaNs have no meaning yet."""
-        halves = self._on_high_halves(operation, operands)
-        if halves is not None:
-            return halves
-        if operation.verb == "convert" and not operation.architecture:
-            converted = self._convert_through_32_bits(operation, operands[0])
-            if converted is not None:
-                return converted
+    def _apply(self, info: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        """Return the result of an operation: rewritten where rules match, elsewhere a term; constants are folded."""
+        plan = plan_of(info.name, self.context.finite)
+        if plan.redirect is not None:
+            named = zip(plan.redirect.left.operands, operands, strict=True)
+            return self._build(plan.redirect.right, {each.word: value for each, value in named}, info)
+        if plan.bf16_rules and any(isinstance(operand, PackedVector) for operand in operands):
+            for rule in plan.bf16_rules:
+                for lanes, bindings in matches(rule, operands, self._builder(info), self.context.finite):
+                    if lanes is True:
+                        return self._build(rule.instance.right, bindings, info)
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
             value.flags = L.uniform_flags(value.flags)
-        strict = operation.verb in nan_guards.STRICT and (operation.plain or operation.verb == "ex2")
-        if strict and operation.bits == 32 and not self.context.finite:
-            parts = nan_guards.split_guards(operation.verb, values, self.has_guards)
-            if parts is not None:
-                self.has_guards = True
-                return self._guarded(operation, values, parts, properties)
-        return self._unguarded(operation, operands, values, properties)
+        result = self._rewritten(plan.rules, values, info, lambda: self._term(info, plan, values, properties))
+        if isinstance(result, PackedVector):
+            return result
+        return fold_constants(info, operands, as_symbolic_vector(result))
 
-    def _guarded(
-        self, info: Operation, values: list[SymbolicVector], parts: nan_guards.UnguardedOperands, properties: int
-    ) -> SymbolicVector:
-        """Apply an operation to fp32 values of which some are guarded (see `values.nan_guards`)."""
-        inner = as_symbolic_vector(self._unguarded(info, parts.values, list(parts.values), properties))
-        if info.verb == "ex2":
-            inner = nan_guards.exp2_of_padding(parts, inner)
-        result = nan_guards.with_guard(parts, inner)
-        return self.context.note(info.name, result, values, commutes=info.commutative)
-
-    def _unguarded(
-        self, info: Operation, operands: Sequence[Value], values: list[SymbolicVector], properties: int
+    def _rewritten(
+        self,
+        rules: Sequence[PlannedRule],
+        values: Sequence[SymbolicVector],
+        info: Operation | None,
+        otherwise: Otherwise,
     ) -> Value:
-        """Apply an operation to operands without guards; `values` are the same operands as symbolic vectors."""
-        name, bits = info.name, info.bits
-        finite = self.context.finite
-        rule = RULES.get(info.verb) if info.plain else None
-        result = rule(info, values, bits, self.context) if rule is not None else None
-        if info.verb == "ex2" and finite and result is None and bits == 32:
-            low = L.equals_constant(values[0], 0xFF800000)
-            if low is not False:
-                powers = term(bits, name, values, properties, recorder=self.recorder)
-                return L.as_array_if_constant(
-                    L.blend(low, L.constant_vector(np.zeros((1, 1), dtype=np.uint32)), powers)
-                )
-        if result is None:
-            if info.verb == "fma":
-                product = term(bits, "product", values[:2], commutes=True, recorder=self.recorder)
-                values = [product, values[2]]
-            if info.verb == "convert" and isinstance(info.result, IntegerFormat):
-                properties |= L.INTEGER  # the payload of a NaN does not affect the integer
-            commutes = info.commutative and info.arity == 2
-            exact = _reads_nan_bits(info)
-            result = term(bits, name, values, properties, commutes=commutes, exact=exact, recorder=self.recorder)
-        if info.verb == "ldexp" and info.plain:
-            for zero in (0, 1 << bits - 1):  # for every power
-                result = L.blend(L.equals_constant(values[0], zero), values[0], result)
-        return fold_constants(info, operands, result)
+        """Return the right sides of the first rules that match, lane by lane, and `otherwise()` where none matches."""
+        found: list[tuple[Lanes, Value]] = []
+        rest: Lanes = True
+        for rule in rules:
+            if not may_match(rule, values):
+                continue
+            for matched, bindings in matches(rule, values, self._builder(info), self.context.finite):
+                lanes = both(matched, rest)
+                if lanes is False:
+                    continue
+                found.append((lanes, self._build(rule.instance.right, bindings, info, rule.instance.left)))
+                rest = False if lanes is True or np.all(lanes) else both(rest, ~lanes)
+                if rest is False:
+                    break
+            if rest is False:
+                break
+        if rest is False and len(found) == 1:
+            return found[0][1]
+        result = otherwise() if rest is not False else as_symbolic_vector(found.pop()[1])
+        for lanes, value in reversed(found):
+            result = L.blend(lanes, as_symbolic_vector(value), result)
+        return result
 
-    def _convert_through_32_bits(self, info: Operation, value: Value) -> Value | None:
-        """Convert between integers and floating-point numbers from a source of 8 or 16 bits, widened to 32 bits first.
+    def _builder(self, info: Operation | None) -> Builder:
+        return lambda pattern, bindings: self._build(pattern, bindings, info)
 
-        Return None for other conversions.
+    def _build(
+        self, pattern: Term, bindings: Bindings, info: Operation | None = None, matched: Term | None = None
+    ) -> Value:
+        """Return the value of a pattern.
+
+        `info` is the operation that is being rewritten, for which the pattern may have a more general name.  The term
+        `matched` was matched by a rule already: it is not rewritten again.
         """
-        source, target = info.operands[0], info.result
-        of_integer, to_integer = isinstance(source, IntegerFormat), isinstance(target, IntegerFormat)
-        words = ("convert", *info.modifiers, target.name)
-        if source.name in ("fp16", "bf16") and to_integer and "ftz" not in info.modifiers:
-            zeros = np.zeros((1, 1), dtype=np.uint16)
-            wide = self.floating(_WIDEN, [value]) if source.name == "fp16" else concat([zeros, value])
-            return self.floating(operation(".".join((*words, "fp32"))), [wide])
-        if not of_integer or to_integer:
-            return None
-        exact = {"fp64": 32, "fp32": 16}.get(target.name, 0) >= source.bits
-        if exact:
-            words = ("convert", "rn", target.name)
-        wider = operation(".".join((*words, f"{source.name[0]}32")))
-        if source.bits == 32 and wider is not info:
-            return self.floating(wider, [value])
-        if source.name in ("s8", "s16"):
-            return self.floating(wider, [self.integer(operation(f"convert.b32.{source.name}"), [value])])
-        if source.name in ("u8", "u16"):
-            front = (16,) if source.name == "u16" else (8, 16)
-            extended = concat([value, *(np.zeros((1, 1), dtype=L.UNSIGNED[each]) for each in front)])
-            return self.floating(wider, [extended])
-        return None
+        if pattern.kind == "variable":
+            return bindings[pattern.word]
+        if pattern.kind == "number":
+            return np.full((1, 1), pattern.number, dtype=L.UNSIGNED[pattern.bits])
+        below = [self._build(each, bindings, info, matched) for each in pattern.operands]
+        if pattern.kind == "select":
+            return self.select(*below)
+        if pattern.kind == "concat":
+            return concat(below)
+        if pattern.kind == "slice":
+            return extract(below[0], pattern.low, pattern.bits)
+        meaning = pattern.operation
+        if meaning.function is None and info is not None and meaning.verb == info.verb:
+            meaning = info
+        if pattern == matched:
+            values = [as_symbolic_vector(each) for each in below]
+            return self._term(meaning, plan_of(meaning.name, self.context.finite), values, 0)
+        if isinstance(meaning.result, FloatFormat):
+            return self.floating(meaning, below)
+        return self.integer(meaning, below)
 
-    def _on_high_halves(self, info: Operation, operands: Sequence[Value]) -> Value | None:
-        """Apply max, min, neg and abs of widened bf16 values, and their narrowing, to the bf16 values.
+    def _term(self, info: Operation, plan: Plan, values: Sequence[SymbolicVector], properties: int) -> SymbolicVector:
+        """Return the result of an operation that no rule replaces."""
+        special = _SPECIAL.get(info.verb)
+        if special is not None:
+            result = special(info, values, self.context)
+            if result is not None:
+                return L.with_flags(result, properties) if properties else result
+        if info.name in AC_INDEX and info.verb in ("max", "min"):
+            keeps = "nan" not in info.modifiers and not self.context.finite
+            result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
+            result.flags = self._with_facts(result.flags, plan, values)
+            return self._with_origin(info.name, result, values)
+        result = self._hoisted(info, plan, list(values), properties)
+        if any(hoist.flag == L.PLUS_ZERO for hoist in plan.hoists[0]):
+            for zero, other in ((values[0], values[1]), (values[1], values[0])):
+                result = L.blend(L.equals_constant(zero, 0), L.plus_zero(other), result)
+        return result
 
-        Return None for other operations and operands.
-        """
-        if info in _NARROW_TO_HIGH_HALF:
-            half = high_half(operands[0]) if isinstance(operands[0], PackedVector) else None
-            if half is None:
-                return None
-            return L.as_array_if_constant(nan_marks.as_operand(as_symbolic_vector(half), "bf16", self.context))
-        if info.verb not in ("max", "min", "neg", "abs") or info.result.name != "fp32" or info.architecture:
-            return None
-        if not any(isinstance(operand, PackedVector) for operand in operands):
-            return None
-        halves = [high_half(operand) for operand in operands]
-        if any(half is None for half in halves):
-            return None
-        narrow = operation(info.name.replace("fp32", "bf16"))
-        inner = self.floating(narrow, [half for half in halves if half is not None])
-        if self.context.finite:
-            return concat([np.zeros((1, 1), dtype=np.uint16), inner])
-        return concat([low_half_of_canonical(inner), inner])
+    def _hoisted(self, info: Operation, plan: Plan, values: list[SymbolicVector], properties: int) -> SymbolicVector:
+        """Return the term of an operation over operands without the wrappers that rules move or drop."""
+        same = len(values) > 1 and values[0] is values[1]
+        moved: L.Flags = 0
+        switched: L.Flags = 0
+        target: Operation | None = None
+        for place, hoists in enumerate(plan.hoists):
+            for hoist in hoists:
+                value = values[place]
+                if hoist.flag == L.NEGATED:
+                    if hoist.action != "drop":
+                        value = magnitude_of_constants(value)
+                    value = without_negated_plus_zero(value, self.context)
+                present = value.flags & hoist.flag
+                values[place] = value
+                if not np.any(present):
+                    continue
+                values[place] = L.without_flags(value, hoist.flag)
+                if hoist.action == "switch":
+                    switched, target = switched ^ present, hoist.target
+                elif hoist.action == "move":
+                    moved = moved ^ present if hoist.flag == L.NEGATED else moved | present
+        if same and plan.hoists[0]:
+            values[1] = values[0]
+        words = _term_words(info, values, exact=_reads_nan_bits(info))
+        if target is not None and np.any(switched):
+            other = _term_words(target, values, exact=False)
+            words = other if isinstance(switched, int) else np.where(switched != 0, other, words)
+        if isinstance(info.result, IntegerFormat):
+            properties |= L.INTEGER  # the payload of a NaN does not affect the integer
+        flags = self._with_facts(L.TERM | properties | L.sticky_flags(*values), plan, values)
+        if np.any(moved):
+            # A sum with +0 of a value that is not -0 is the value; the facts are those of the number without its sign.
+            flags = L.clear_flags_where(flags | moved, L.PLUS_ZERO, L.NOT_MINUS_ZERO)
+            flags = L.clear_flags_where(flags, L.NOT_MINUS_ZERO | L.NOT_NEGATIVE, L.NEGATED)
+        result = SymbolicVector(info.bits, words, flags)
+        name = target.name if target is not None and np.all(switched) else info.name
+        self.context.note(name, result, values, commutes=info.commutative)
+        return self._with_origin(info.name, result, values)
+
+    def _with_facts(self, flags: L.Flags, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
+        """Return the flags with the facts that the inferences derive from the operands."""
+        for inference in plan.inferences:
+            lanes: Lanes = True
+            for place, name, form in inference.given:
+                if name.startswith("number "):
+                    lanes = both(lanes, L.equals_constant(values[place], int(name[7:])))
+                else:
+                    lanes = both(lanes, fact_lanes(name, values[place], form, self.context.finite))
+                if lanes is False:
+                    break
+            if lanes is False or (inference.square and not _same_operands(values)):
+                continue
+            fact = inference.flag | (L.NOT_MINUS_ZERO if inference.flag == L.NOT_NEGATIVE else 0)
+            flags = flags | (fact if lanes is True else np.where(lanes, np.uint32(fact), np.uint32(0)))
+        return flags
+
+    def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
+        depths = kept_depths().get(name)
+        if depths is not None:
+            kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))
+            result.origins = (Origin(name, kept),)
+        return result
+
+    # -- integers and predicates --------------------------------------------------------------------------------------
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
         if operation is _NOT:
-            predicate = as_symbolic_vector(operands[0])
-            inverse = L.as_array_if_constant(negated(predicate, self.context))
-            nan_guards.record_negation(predicate, inverse)
-            return inverse
-        extends = _is_sign_extension(operation)
-        if extends and isinstance(operands[0], SymbolicVector) and operands[0].sign_extension_of is not None:
-            inner, narrow = operands[0].sign_extension_of
-            return self.integer(_sign_extension(narrow, operation.bits), [inner])
+            return L.as_array_if_constant(negated(as_symbolic_vector(operands[0]), self.context))
+        if not isinstance(operation.result, IntegerFormat):
+            return self.floating(operation, operands)
+        plan = plan_of(operation.name, self.context.finite)
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [
                 nan_marks.as_operand(value, form.name, self.context)
                 for value, form in zip(values, operation.operands, strict=True)
             ]
-        result = self._sign_bit_changed(operation, operands, values)
-        if result is None:
-            result = linear_form(operation, values)
-        if result is not None:
-            self.context.note(operation.name, result, values, commutes=operation.commutative)
-        if result is None and operation.associative and operation.name in AC_INDEX:
-            combine = extremum if operation.verb in ("min", "max") else union
-            result = combine(operation.name, values[0], values[1], operation.bits, self.context)
-        if result is None:
-            exact = not operation.is_comparison or not operation.is_float
-            symmetric = operation.commutative and operation.arity == 2
-            result = term(
-                operation.bits,
-                operation.name,
-                values,
-                L.INTEGER,
-                commutes=symmetric,
-                exact=exact,
-                recorder=self.recorder,
+        if plan.rules:
+            found = self._rewritten(
+                plan.rules, values, operation, lambda: self._integer_term(operation, operands, values)
             )
-        compares = operation.is_comparison
-        records = self.argminmax is not None and (compares or operation in _PREDICATE_LOGIC)
-        if records and compares:
-            result = fold_infinity_comparison(operation, values, result)
-        folded = fold_constants(operation, operands, result)
-        if isinstance(folded, SymbolicVector):
-            if records and self.argminmax is not None:
-                self.argminmax.note(operation, values, folded)
-            if extends:
-                folded.sign_extension_of = operands[0], operation.operands[0].name
-            if self.has_guards and compares and operation.operands[0].name == "fp32":
-                nan_guards.record_comparison(operation, values, folded)
-        return folded
+            return fold_constants(operation, operands, as_symbolic_vector(found))
+        result = self._integer_term(operation, operands, values)
+        return fold_constants(operation, operands, result)
+
+    def _integer_term(
+        self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
+    ) -> SymbolicVector:
+        """Return the result of an operation on integers, or of a comparison, that no rule replaces."""
+        result = self._sign_bit_changed(info, operands, values)
+        if result is None:
+            result = linear_form(info, list(values))
+        if result is not None:
+            self.context.note(info.name, result, values, commutes=info.commutative)
+        elif info.associative and info.name in AC_INDEX:
+            combine = extremum if info.verb in ("min", "max") else union
+            result = combine(info.name, values[0], values[1], info.bits, self.context)
+        else:
+            exact = not info.is_comparison or not info.is_float
+            words = _term_words(info, values, exact=exact)
+            flags = L.TERM | L.INTEGER | L.sticky_flags(*values)
+            if exact:
+                for value in values:
+                    flags = flags | nan_bits(value)
+            result = SymbolicVector(info.bits, words, flags)
+            self.context.note(info.name, result, values, commutes=info.commutative)
+        compares = info.is_comparison
+        if self.argminmax is not None and compares:
+            result = fold_infinity_comparison(info, values, result)
+        if self.argminmax is not None and (compares or info in _PREDICATE_LOGIC):
+            self.argminmax.note(info, values, result)
+        return self._with_origin(info.name, result, values)
 
     def _sign_bit_changed(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
@@ -276,17 +348,9 @@ class TermDomain:
         if inverted is not False:
             condition = L.without_flags(condition, L.NEGATED)
             left, right = L.blend(inverted, right, left), L.blend(inverted, left, right)
-        left, right = nan_marks.as_selected(left, right, self.context)
-        kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
-            left.flags, right.flags
-        )
-        if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
-            kept = kept | L.INTEGER
-        kept = kept | (left.flags & L.NAN_MARK)
-        result = term(left.bits, "select", [condition, left, right], kept, recorder=self.recorder)
-        winner = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
-        if winner is not None:
-            result = L.blend(winner[0], self.context.note("select", winner[1], [condition, left, right]), result)
+        rules = [rule for rule in plan_of("select", self.context.finite).rules if rule.instance.left.bits == left.bits]
+        values = (condition, left, right)
+        result = as_symbolic_vector(self._rewritten(rules, values, None, lambda: self._selected(*values)))
         known = L.constant_mask(condition)
         if known is not False:
             taken = condition.words[0] != 0
@@ -294,10 +358,23 @@ class TermDomain:
             result = L.blend(known & ~taken, right, result)
         elif left.slice_of is not None and right.slice_of is not None:
             self._trace(condition, left.slice_of, right.slice_of, result)
-        nan_guards.record_selection(
-            as_symbolic_vector(predicate), as_symbolic_vector(if_true), as_symbolic_vector(if_false), result
-        )
         return result
+
+    def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
+        """Return the term of a select that no rule replaces; it has the facts that both values have."""
+        left, right = nan_marks.as_selected(left, right, self.context)
+        kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
+            left.flags, right.flags
+        )
+        if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
+            kept = kept | L.INTEGER
+        kept = kept | (left.flags & L.NAN_MARK)
+        values = (condition, left, right)
+        result = term(left.bits, "select", values, kept, recorder=self.recorder)
+        winner = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
+        if winner is not None:
+            result = L.blend(winner[0], self.context.note("select", winner[1], values), result)
+        return self._with_origin("select", result, values)
 
     def _trace(
         self,
@@ -362,6 +439,62 @@ class TermDomain:
         return result
 
 
+def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: bool) -> hashing.Words:
+    """Return the hash of an operation's term over its operands; the first two have no order if it commutes."""
+    hash_of = exact_hash if exact else full_hash
+    hashes = [hash_of(value) for value in values]
+    if info.commutative and len(hashes) > 1:
+        hashes = [hashes[0] + hashes[1], *hashes[2:]]
+        total = hashes[0] if len(hashes) == 1 else hashes[0] * hashing.multiplier(1)
+    else:
+        total = hashes[0] * hashing.multiplier(1)
+    for position, words in enumerate(hashes[1:], 2):
+        total = total + words * hashing.multiplier(position)
+    return hashing.mix(total + hashing.constant(info.name))
+
+
+def _same_operands(values: Sequence[SymbolicVector]) -> bool:
+    """Return whether the first two operands are the same number in every lane."""
+    left, right = values[0], values[1]
+    if left is right:
+        return True
+    same = left.words is right.words or np.array_equal(left.words, right.words)
+    return same and np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
+
+
+def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
+    """Return the value with the operations that made it to a depth only."""
+    if not value.origins:
+        return value
+    result = SymbolicVector(value.bits, value.words, value.flags)
+    result.cached_hash, result.recorder = value.cached_hash, value.recorder
+    if depth > 0:
+        result.origins = tuple(
+            Origin(each.name, tuple(_to_depth(operand, depth - 1) for operand in each.operands), each.lanes)
+            for each in value.origins
+        )
+    return result
+
+
+def _negate(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
+    return negated(values[0], context) if info.plain else None
+
+
+def _magnitude(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
+    return magnitude(values[0], context) if info.plain else None
+
+
+def _convert(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
+    return widened(values[0], context) if info.name == WIDENING else None
+
+
+def _guard(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
+    return context.note(info.name, nan_guards.guarded(values[0], values[1]), values)
+
+
+_SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert": _convert, "guard": _guard}
+"""Operations whose results are values in another form, or sets, by their verbs."""
+
 _DISTINGUISHING = ~L.NAN_BITS & 0xFFFFFFFF
 """The flags in which two equal predicates must agree."""
 
@@ -375,10 +508,8 @@ def _same_predicate(left: SymbolicVector | Array, right: SymbolicVector) -> bool
     return not np.any((left.flags ^ right.flags) & _DISTINGUISHING)
 
 
-_WIDEN = operation(WIDENING)
 _NOT = operation("not.b1")
 _PREDICATE_LOGIC = (operation("and.b1"), operation("or.b1"))
-_NARROW_TO_HIGH_HALF = (operation("convert.rn.bf16.fp32"), operation("convert.rz.bf16.fp32"))
 
 
 @cache

@@ -16,7 +16,7 @@ from bitwise_core import numerics
 from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float, member_hashes
+from bitwise_core.execution.values.ac_terms import AC_INDEX, member_hashes
 from bitwise_core.execution.values.constant_folding import evaluate_constants
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import WIDENING
@@ -53,6 +53,22 @@ def _extremum_named(name: str) -> _Extremum:
     return _Extremum(name, AC_INDEX[name], identity, verb == "max", bits)
 
 
+_NUMBER_SETS = frozenset(
+    AC_INDEX[f"{verb}.{form}"] for verb in ("max", "min") for form in ("fp64", "fp32", "fp16", "bf16")
+)
+
+
+def is_number_set(value: SymbolicVector) -> bool | Array:
+    """Return which lanes are sets of floating-point numbers with a constant member, and drop NaNs: they are not NaN."""
+    flags = value.flags
+    if isinstance(flags, int):
+        inside = flags & L.KIND == L.AC_TERMS and flags & L.WITH_CONSTANT != 0
+        return inside and flags >> L.OPERATION_SHIFT & 255 in _NUMBER_SETS
+    number = flags >> np.uint32(L.OPERATION_SHIFT) & np.uint32(255)
+    found: Array = ((flags & np.uint32(L.KIND)) == L.AC_TERMS) & ((flags & np.uint32(L.WITH_CONSTANT)) != 0)
+    return L.nonempty(found & np.isin(number, list(_NUMBER_SETS)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Members:
     """A value as a set: the hash of its members without the constant, the constant field, and the flags of the set."""
@@ -85,21 +101,12 @@ def extremum(
     flags = one.flags | other.flags
     if not keeps_identity:
         flags = L.clear_flags(flags, L.WITH_IDENTITY)
-    positive = left.flags & right.flags & L.NOT_NEGATIVE if is_float(name) else 0
-    with_constant = flags & L.WITH_CONSTANT
-    if np.any(with_constant):
+    if np.any(flags & L.WITH_CONSTANT):
         constant = _union_constant(kind, one, other)
         words[0] |= constant
-        # With a constant member the identity element is never the result, and a maximum is at least the constant.
+        # With a constant member the identity element is never the result.
         flags = L.clear_flags_where(flags, L.WITH_IDENTITY, L.WITH_CONSTANT)
-        if is_float(name) and kind.largest:
-            sign = np.uint64(1 << (min(kind.bits, 32) - 1))
-            positive = positive | np.where(
-                (with_constant != 0) & (constant < sign), np.uint32(L.NOT_NEGATIVE), np.uint32(0)
-            )
-    result = SymbolicVector(
-        bits, words, flags | L.AC_TERMS | kind.index << L.OPERATION_SHIFT | positive | L.implied_flags(positive)
-    )
+    result = SymbolicVector(bits, words, flags | L.AC_TERMS | kind.index << L.OPERATION_SHIFT)
     context.note(name, result, [left, right], commutes=True)
     alike = L.nonempty(same & (one.constant == other.constant) & np.asarray((one.flags ^ other.flags) & L.VALUE == 0))
     result = L.blend(alike, left, result)

@@ -87,7 +87,7 @@ def with_result_nans(result: Value, info: Operation) -> Value:
 
 def _with_flags(value: SymbolicVector, flags: Flags) -> SymbolicVector:
     found = SymbolicVector(value.bits, value.words, flags)
-    found.cached_hash, found.recorder = value.cached_hash, value.recorder
+    found.cached_hash, found.recorder, found.origins = value.cached_hash, value.recorder, value.origins
     return found
 
 

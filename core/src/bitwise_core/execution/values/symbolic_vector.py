@@ -13,6 +13,7 @@ Arrays have the shape (blocks, threads).  Either axis has length 1 if all lanes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -96,6 +97,18 @@ class TermRecorder(Protocol):
         """Record that the operation `name` made `result` from `operands`."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """The operation that made a value, in some lanes (True: in all), and its operands.
+
+    Which operations are kept, and how deep, follows from the patterns of the rules (`values.rule_plans.kept_depths`).
+    """
+
+    name: str
+    operands: tuple[SymbolicVector, ...]
+    lanes: Literal[True] | Array = True
+
+
 class SymbolicVector:
     """Lanes of `bits` width: payload words of shape (2, blocks, threads) and `flags`.
 
@@ -104,6 +117,7 @@ class SymbolicVector:
 
     Structure that is kept next to the hash:
 
+    - `origins`: the operations that made the value, with their operands to a fixed depth, each for its own lanes.
     - `slice_of`: a wider value and a bit position; this value is its bits from there on.  `partial_slice_of`: the same,
       and the lanes in which it is true.
     - `last_selection`: the last select between this value and another one: its predicate, the other value and the
@@ -125,6 +139,7 @@ class SymbolicVector:
         "guarded_alternative",
         "last_selection",
         "last_take",
+        "origins",
         "partial_slice_of",
         "recorder",
         "sign_extension_of",
@@ -143,6 +158,7 @@ class SymbolicVector:
         self.cached_hash: hashing.Words | None = None
         self.sign_extension_of: tuple[Value, str] | None = None
         self.recorder: TermRecorder | None = None
+        self.origins: tuple[Origin, ...] = ()
 
     def part(self, low: int, bits: int) -> Value | None:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
@@ -328,24 +344,38 @@ def blend(mask: bool | Array, new: SymbolicVector, old: SymbolicVector) -> Symbo
     if mask.all():
         return new
     flags = uniform_flags(select_flags(mask, new.flags, old.flags))
-    return _with_recorder(
-        new.recorder or old.recorder, SymbolicVector(old.bits, np.where(mask, new.words, old.words), flags)
-    )
+    result = SymbolicVector(old.bits, np.where(mask, new.words, old.words), flags)
+    result.recorder = new.recorder or old.recorder
+    if new.origins or old.origins:
+        result.origins = blended_origins(mask, new.origins, old.origins)
+    return result
 
 
-def _with_recorder(recorder: TermRecorder | None, lanes: SymbolicVector) -> SymbolicVector:
-    lanes.recorder = recorder
-    return lanes
+def blended_origins(mask: Array, new: tuple[Origin, ...], old: tuple[Origin, ...]) -> tuple[Origin, ...]:
+    """Return the origins of a value that is `new` where the mask is set, else `old`."""
+    found = []
+    for origins, chosen in ((new, mask), (old, ~mask)):
+        for each in origins:
+            lanes = chosen if each.lanes is True else each.lanes & chosen
+            if lanes.any():
+                found.append(replace(each, lanes=lanes))
+    return tuple(found)
+
+
+def _changed_flags(lanes: SymbolicVector, flags: Flags) -> SymbolicVector:
+    result = SymbolicVector(lanes.bits, lanes.words, flags)
+    result.recorder, result.origins = lanes.recorder, lanes.origins
+    return result
 
 
 def with_flags(lanes: SymbolicVector, flags: Flags) -> SymbolicVector:
     """Return the lanes with additional flags."""
-    return _with_recorder(lanes.recorder, SymbolicVector(lanes.bits, lanes.words, lanes.flags | flags))
+    return _changed_flags(lanes, lanes.flags | flags)
 
 
 def without_flags(lanes: SymbolicVector, flags: int) -> SymbolicVector:
     """Return the lanes without some of their flags."""
-    return _with_recorder(lanes.recorder, SymbolicVector(lanes.bits, lanes.words, clear_flags(lanes.flags, flags)))
+    return _changed_flags(lanes, clear_flags(lanes.flags, flags))
 
 
 def clear_flags_where(flags: Flags, flag: int, when: int) -> Flags:

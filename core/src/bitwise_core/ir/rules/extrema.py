@@ -17,6 +17,7 @@ EXTREMA = (
         "The result is one of its operands.",
         keeps="number",
         refuted=over(op=("max.ftz", "min.ftz"), f="fp32"),
+        execution="set",
     ),
     Rule(
         "extremum_neutral",
@@ -26,6 +27,7 @@ EXTREMA = (
         "The infinity is on the far side of every number, and a NaN stays.",
         keeps="number",
         refuted=_PLAIN,
+        execution="set",
     ),
     Rule(
         "extremum_neutral_number",
@@ -35,6 +37,7 @@ EXTREMA = (
         "The infinity is never selected over a number, but would replace a NaN.",
         where={"x": ("not_nan",)},
         keeps="number",
+        execution="set",
     ),
     Rule(
         "extremum_neutral_finite",
@@ -44,6 +47,7 @@ EXTREMA = (
         "The infinity is never selected over a number.",
         keeps="number",
         assumes="finite",
+        execution="set",
     ),
     Rule(
         "extremum_neutral_absorbed",
@@ -52,22 +56,14 @@ EXTREMA = (
         _PLAIN,
         "Where one operand is not NaN, the infinity is never the result.",
         where={"y": ("not_nan",)},
+        execution="set",
     ),
     Rule(
         "extremum_of_widened",
-        "{op}.fp32(convert.fp32.fp16(x), convert.fp32.fp16(y))",
-        "convert.fp32.fp16({op}.fp16(x, y))",
-        over(op=("max", "min", "max.nan", "min.nan")),
+        "{op}.fp32(convert.fp32.{n}(x), convert.fp32.{n}(y))",
+        "convert.fp32.{n}({op}.{n}(x, y))",
+        over(op=("max", "min", "max.nan", "min.nan"), n=("fp16", "bf16")),
         "Widening keeps the order of numbers, zeros too, and NaN.",
-    ),
-    Rule(
-        "extremum_of_widened_bf16",
-        "{op}.fp32(concat(0x0000, x), concat(0x0000, y))",
-        "concat(0x0000, {op}.bf16(x, y))",
-        over(op=("max", "min", "max.nan", "min.nan")),
-        "A bf16 is the upper half of the fp32 of the same number.",
-        formats={"x": "bf16", "y": "bf16"},
-        keeps="number",
     ),
 )
 

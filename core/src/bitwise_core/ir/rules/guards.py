@@ -7,7 +7,7 @@ from its operand to its result.
 
 from __future__ import annotations
 
-from bitwise_core.ir.rules.rule import NEAREST_OR_ZERO, Rule, over
+from bitwise_core.ir.rules.rule import IEEE, NEAREST_OR_ZERO, Rule, over
 
 _SUMS = over(r=NEAREST_OR_ZERO)
 _FUSED = over(op=("fma", "fnma"), r=NEAREST_OR_ZERO)
@@ -26,6 +26,14 @@ GUARDS = (
         "guard.fp32(+0, add.{r}.fp32(x, neg.fp32(x)))",
         _SUMS,
         "The difference of a number and itself is +0, unless it is NaN.",
+    ),
+    Rule(
+        "opposite_numbers",
+        "add.{r}.{f}(x, neg.{f}(x))",
+        "+0",
+        over(f=IEEE, r=NEAREST_OR_ZERO),
+        "The difference of a number and itself is +0.",
+        assumes="finite",
     ),
     Rule(
         "guard_out_of_sum",
@@ -56,6 +64,14 @@ GUARDS = (
         "A NaN makes every fused product NaN.",
     ),
     Rule(
+        "guard_out_of_exponential",
+        "ex2.approx.fp32(guard.fp32(x, d))",
+        "guard.fp32(ex2.approx.fp32(x), d)",
+        over(),
+        "A NaN makes every approximation of a power of two NaN, as the instruction sets state.",
+        evidence="measured",
+    ),
+    Rule(
         "guard_out_of_negation",
         "neg.fp32(guard.fp32(x, d))",
         "guard.fp32(neg.fp32(x), d)",
@@ -73,9 +89,7 @@ GUARDS = (
         "guard_of_condition_in_sum",
         "add.{r}.fp32(guard.fp32(x, d), select({relation}.fp32(guard.fp32(y, d), k), a, b))",
         "add.{r}.fp32(guard.fp32(x, d), select({relation}.fp32(y, k), a, b))",
-        over(
-            r=NEAREST_OR_ZERO, relation=("lt", "le", "gt", "ge", "eq", "ne", "ltu", "leu", "gtu", "geu", "equ", "neu")
-        ),
+        over(r=NEAREST_OR_ZERO, relation=("lt", "le", "eq", "ne")),
         "Where the guard makes the compared value NaN, it makes the sum NaN, so the selection has no effect.",
     ),
 )

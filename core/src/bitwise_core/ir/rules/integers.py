@@ -15,6 +15,7 @@ LINEAR = (
         "add.b{w}(x, neg.b{w}(y))",
         _RINGS,
         "Arithmetic modulo a power of two is a ring.",
+        execution="ring",
     ),
     Rule(
         "integer_mul_distributes",
@@ -22,6 +23,7 @@ LINEAR = (
         "add.b{w}(mul.b{w}(x, z), mul.b{w}(y, z))",
         _RINGS,
         "Arithmetic modulo a power of two is a ring.",
+        execution="ring",
     ),
     Rule(
         "integer_shl_distributes",
@@ -29,6 +31,7 @@ LINEAR = (
         "add.b{w}(shl.b{w}(x, z), shl.b{w}(y, z))",
         _RINGS,
         "A shift to the left is a product with a power of two, or with zero.",
+        execution="ring",
     ),
     Rule(
         "integer_neg_distributes",
@@ -36,12 +39,14 @@ LINEAR = (
         "add.b{w}(neg.b{w}(x), neg.b{w}(y))",
         _RINGS,
         "Arithmetic modulo a power of two is a ring.",
+        execution="ring",
     ),
 )
 
 MASKS = (
     Rule(
-        "bits_idempotent", "{op}.b{w}(x, x)", "x", over(op=("and", "or"), w=("1", *_WIDTHS)), "Bits form a lattice."
+        "bits_idempotent", "{op}.b{w}(x, x)", "x", over(op=("and", "or"), w=("1", *_WIDTHS)), "Bits form a lattice.",
+        execution="set",
     ),
     Rule(
         "and_ones",
@@ -49,9 +54,11 @@ MASKS = (
         "x",
         tuple({**each, "ones": f"{(1 << int(each['w'])) - 1:#x}"} for each in _ALL),
         "A one keeps a bit.",
+        execution="set",
     ),
-    Rule("and_zero", "and.b{w}(x, 0x0)", "0x0", _ALL, "A zero clears a bit."),
-    Rule("or_zero", "{op}.b{w}(x, 0x0)", "x", over(op=("or", "xor"), w=_WIDTHS), "A zero changes no bit."),
+    Rule("and_zero", "and.b{w}(x, 0x0)", "0x0", _ALL, "A zero clears a bit.", execution="set"),
+    Rule("or_zero", "{op}.b{w}(x, 0x0)", "x", over(op=("or", "xor"), w=_WIDTHS), "A zero changes no bit.",
+         execution="set"),
     Rule("integer_extremum_idempotent", "{op}.{s}{w}(x, x)", "x", over(op=("max", "min"), s=("s", "u"), w=_WIDTHS),
-         "The result is one of its operands."),
+         "The result is one of its operands.", execution="set"),
 )  # fmt: skip

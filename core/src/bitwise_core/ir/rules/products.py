@@ -146,3 +146,24 @@ QUOTIENTS = (
         where={"y": ("has_normal_reciprocal",)},
     ),
 )
+
+DOCUMENTED_VALUES = (
+    Rule(
+        "exponential_of_special_values",
+        "ex2.approx.fp32({x})",
+        "{y}",
+        pairs("x", "y", ("-inf", "+0"), ("+0", "+1"), ("-0", "+1")),
+        "The instruction sets of NVIDIA and AMD state these results of every approximation of a power of two.",
+        evidence="measured",
+    ),
+    Rule(
+        "approximate_div_of_plus_zero",
+        "div.{kind}.fp32(+0, y)",
+        "+0",
+        over(kind=("approx", "full")),
+        "The reciprocal of y is a normal number, however it is approximated, and zero times a number is zero.",
+        where={"y": ("has_normal_reciprocal",)},
+        evidence="measured",
+    ),
+)
+"""What approximations return where the instruction sets state the result."""

@@ -16,6 +16,7 @@ from bitwise_core.numerics import FORMATS, FloatFormat, Format
 
 Keeps: TypeAlias = Literal["bits", "number"]
 Evidence: TypeAlias = Literal["proof", "measured"]
+Execution: TypeAlias = Literal["match", "order", "set", "ring"]
 Parameters: TypeAlias = Mapping[str, str]
 
 NEAREST_OR_ZERO = ("rn", "rz")
@@ -100,6 +101,8 @@ class Rule:
     NaNs.  `assumes`: "" or the name of an assumption under which alone the rule is applied.  `reason` says why both sides
     are equal.  `evidence`: "proof", or "measured" for a rule that states how hardware behaves; `reason` then names the
     measurement.  `refuted` are parameters for which the sides are known to differ.
+    `execution` says how the rule is applied: it is matched against values, it is a property of the order of operands, or
+    it is built into the representation of sets (of the members of an associative operation) or of linear forms.
     Raises RuleError where the rule is inconsistent.
     """
 
@@ -114,6 +117,7 @@ class Rule:
     assumes: Literal["", "finite"] = ""
     evidence: Evidence = "proof"
     refuted: tuple[Parameters, ...] = ()
+    execution: Execution = "match"
 
     def __post_init__(self) -> None:
         if not self.over:

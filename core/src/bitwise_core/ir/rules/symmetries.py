@@ -24,6 +24,7 @@ SYMMETRIES = (
         "{op}(y, x)",
         _commutative(2),
         "The exact result does not depend on the order, and zeros and NaNs are treated alike on both sides.",
+        execution="order",
     ),
     Rule(
         "factors_commute",
@@ -31,6 +32,7 @@ SYMMETRIES = (
         "{op}(y, x, z)",
         _commutative(3),
         "The product, distance or sum of the first two operands does not depend on their order.",
+        execution="order",
     ),
     Rule(
         "associates",
@@ -39,5 +41,6 @@ SYMMETRIES = (
         _INTEGER_SETS + _PREDICATES + _EXTREMA + _PROPAGATING,
         "Arithmetic modulo a power of two is a ring, bits form a lattice, and numbers, with -0 below +0, are ordered.",
         refuted=over(op=("add.rn", "mul.rn"), t=IEEE),
+        execution="set",
     ),
 )

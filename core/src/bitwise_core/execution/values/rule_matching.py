@@ -1,0 +1,221 @@
+"""Matching of the rules' patterns against values, lane by lane.
+
+A pattern is matched through the flags of a value (wrappers), through the operations that made it (`Origin`), or by
+building the value that it describes, once all its variables are bound, and comparing the hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_core.execution.values import nan_guards
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
+from bitwise_core.execution.values.minmax import is_number_set
+from bitwise_core.execution.values.packing import as_symbolic_vector, high_half
+from bitwise_core.execution.values.rule_plans import (
+    READ_FLAGS,
+    WIDENING_BF16,
+    PlannedRule,
+    inner_of,
+    ordered,
+    origin_name,
+    wrapper_of,
+)
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash
+from bitwise_core.ir.rules.facts import fact
+from bitwise_core.ir.rules.patterns import Term, evaluate, variables
+from bitwise_core.numerics import FloatFormat, Format
+
+Lanes: TypeAlias = bool | Array
+"""The lanes in which something holds; True for all."""
+Bindings: TypeAlias = Mapping[str, Value]
+Build: TypeAlias = Callable[[Term, Bindings], Value]
+
+
+def both(left: Lanes, right: Lanes) -> Lanes:
+    """Return the lanes of both, False if there are none."""
+    if left is False or right is False:
+        return False
+    if left is True:
+        return right
+    if right is True:
+        return left
+    return L.nonempty(left & right)
+
+
+def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
+    """Return whether the operands satisfy the necessary conditions of a rule, as far as their flags show."""
+    for place, kind, wanted in rule.tests:
+        value = values[place]
+        flags = value.flags
+        if kind == "constant":
+            if isinstance(flags, int) and flags & L.KIND != L.CONST:
+                return False
+        elif kind == "flag":
+            assert isinstance(wanted, int)
+            if isinstance(flags, int):
+                if not flags & wanted and not (wanted == L.WIDENED and flags & L.KIND == L.CONST):
+                    return False
+            elif not (flags & np.uint32(wanted)).any():
+                return False
+        elif kind == "origin":
+            if not any(each.name == wanted for each in value.origins):
+                return False
+        elif kind == "guard" and isinstance(flags, int) and flags & L.KIND != L.AC_TERMS:
+            return False
+    return True
+
+
+def matches(
+    rule: PlannedRule, operands: Sequence[Value], build: Build, finite: bool
+) -> Iterator[tuple[Lanes, Bindings]]:
+    """Yield the lanes in which a rule matches, with its variables' values; the lanes of two results may overlap."""
+    steps = tuple((term, operands[place]) for place, term in rule.steps)
+    for lanes, bindings in _all(steps, True, {}, build):
+        for condition, form in rule.conditions:
+            lanes = both(
+                lanes, fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, finite)
+            )
+            if lanes is False:
+                break
+        if lanes is not False:
+            yield lanes, bindings
+
+
+def _all(
+    steps: tuple[tuple[Term, Value], ...], lanes: Lanes, bindings: Bindings, build: Build
+) -> Iterator[tuple[Lanes, Bindings]]:
+    if not steps:
+        yield lanes, bindings
+        return
+    (term, value), rest = steps[0], steps[1:]
+    for found, bound in _one(term, value, lanes, bindings, build):
+        yield from _all(rest, found, bound, build)
+
+
+def _one(term: Term, value: Value, lanes: Lanes, bindings: Bindings, build: Build) -> Iterator[tuple[Lanes, Bindings]]:
+    """Match one pattern against one value, within some lanes."""
+    if term.kind == "variable":
+        known = bindings.get(term.word)
+        if known is None:
+            yield lanes, {**bindings, term.word: value}
+            return
+        found = both(lanes, same_lanes(known, value, term.format))
+        if found is not False:
+            yield found, bindings
+        return
+    if term.word == WIDENING_BF16:
+        half = high_half(value)
+        if half is not None:
+            yield from _one(term.operands[0], half, lanes, bindings, build)
+        return
+    vector = as_symbolic_vector(value)
+    if term.kind == "number":
+        found = both(lanes, L.equals_constant(vector, term.number))
+        if found is not False:
+            yield found, bindings
+        return
+    flag = wrapper_of(term)
+    if not flag and variables(term).keys() <= bindings.keys():
+        found = both(lanes, same_lanes(build(term, bindings), value, term.format))
+        if found is not False:
+            yield found, bindings
+        return
+    if flag:
+        found = both(lanes, _wrapped_lanes(vector, flag))
+        if found is not False:
+            yield from _one(inner_of(term), unwrapped(vector, flag), found, bindings, build)
+        return
+    if term.word.startswith("guard."):
+        yield from _guarded(term, vector, lanes, bindings, build)
+        return
+    for origin in vector.origins:
+        if origin.name != origin_name(term):
+            continue
+        found = both(lanes, both(origin.lanes, _plain_lanes(vector)))
+        if found is False:
+            continue
+        orders = [origin.operands]
+        if term.kind == "operation" and term.operation.commutative:
+            orders.append((origin.operands[1], origin.operands[0], *origin.operands[2:]))
+        for operands in orders:
+            placed = ordered(list(enumerate(term.operands)), frozenset(bindings))
+            yield from _all(tuple((each, operands[place]) for place, each in placed), found, bindings, build)
+
+
+def _guarded(
+    term: Term, value: SymbolicVector, lanes: Lanes, bindings: Bindings, build: Build
+) -> Iterator[tuple[Lanes, Bindings]]:
+    where = nan_guards.guarded_where(value)
+    found = False if where is None else both(lanes, where)
+    if found is False:
+        return
+    assert where is not None
+    inner, guard = nan_guards.parts_of_guarded(value, where)
+    steps = ((term.operands[1], guard), (term.operands[0], inner))
+    yield from _all(steps, found, bindings, build)
+
+
+def _wrapped_lanes(value: SymbolicVector, flag: int) -> Lanes:
+    """Return the lanes in which the outermost operation of a value is this wrapper."""
+    if flag == L.WIDENED:
+        return L.nonempty(fits_fp16(value))
+    if flag == L.NEGATED:
+        return L.nonempty((value.flags & (L.NEGATED | L.PLUS_ZERO)) == L.NEGATED)
+    return L.nonempty(L.has_flag(value, flag))
+
+
+def unwrapped(value: SymbolicVector, flag: int) -> SymbolicVector:
+    """Return the operand of a wrapper, in the lanes where it is the outermost operation."""
+    if flag == L.WIDENED:
+        return narrowed(value)
+    facts = L.NOT_MINUS_ZERO | L.NOT_NEGATIVE if flag == L.NEGATED else 0
+    result = SymbolicVector(value.bits, value.words, L.clear_flags(value.flags, flag | facts))
+    result.origins, result.cached_hash, result.recorder = value.origins, value.cached_hash, value.recorder
+    return result
+
+
+def _plain_lanes(value: SymbolicVector) -> Lanes:
+    """Return the lanes in which a value is a result without wrappers."""
+    return L.nonempty((value.flags & (L.NEGATED | L.PLUS_ZERO | L.WIDENED)) == 0)
+
+
+def same_lanes(left: Value, right: Value, form: Format) -> Lanes:
+    """Return the lanes in which two values are known to be equal: as numbers of a format, or bit for bit."""
+    if left is right:
+        return True
+    if L.width(left) != L.width(right):
+        return False
+    hash_of = full_hash if isinstance(form, FloatFormat) else exact_hash
+    one, other = as_symbolic_vector(left), as_symbolic_vector(right)
+    found: Array = (hash_of(one) == hash_of(other)).all(axis=0)
+    return L.nonempty(found)
+
+
+def fact_lanes(name: str, value: SymbolicVector, form: Format, finite: bool) -> Lanes:
+    """Return the lanes in which a fact is known of a value of a format."""
+    found: Lanes = False
+    flag = READ_FLAGS.get(name)
+    if flag is not None:
+        found = L.has_flag(value, flag)
+        if found is True or (isinstance(value.flags, int) and value.flags & L.KIND != L.CONST):
+            return found
+    if name == "not_nan" and isinstance(form, FloatFormat):
+        found = np.logical_not(L.constant_mask(value)) if finite else is_number_set(value)
+    known = L.constant_mask(value)
+    if known is not False:
+        patterns = value.words[0].astype(L.UNSIGNED[value.bits])
+        holds = np.asarray(evaluate(fact(name, form), {"x": patterns}))
+        found = np.where(np.asarray(known), holds, found)
+    return found if isinstance(found, bool) else _as_lanes(found)
+
+
+def _as_lanes(found: Array) -> Lanes:
+    if found.ndim == 0:
+        return bool(found)
+    return L.nonempty(found)

@@ -1,0 +1,346 @@
+"""Plans: the rules of the table, compiled for each operation.
+
+A value holds up to three operations in its flags instead of its hash: a negation, a sum with +0, and a widening from
+fp16 ("wrappers").  A rule that moves or drops a wrapper of an operand becomes a change of flags (`Hoist`).  Every other
+rule is matched against the operands and replaces the result in the lanes where it matches (`PlannedRule`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.ir.rules import table
+from bitwise_core.ir.rules.patterns import Term, subterms, variables
+from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
+from bitwise_core.numerics import Format, Operation, operation
+
+FLAG_OF_FACT = {
+    "not_minus_zero": L.NOT_MINUS_ZERO,
+    "not_negative": L.NOT_NEGATIVE,
+    "holds_fp16": L.HALF_RANGE,
+    "zero": L.IS_ZERO,
+    "quiet": L.QUIET,
+}
+"""The flag that stands for a fact of a value."""
+
+READ_FLAGS = {**FLAG_OF_FACT, "not_minus_zero": L.NOT_MINUS_ZERO | L.PLUS_ZERO}
+"""The flags of which one proves a fact."""
+
+WIDENING = "convert.fp32.fp16"
+WIDENING_BF16 = "convert.fp32.bf16"
+
+
+def wrapper_of(term: Term) -> int:
+    """Return the flag that holds the operation at the root of a pattern, 0 where the operation is no wrapper."""
+    if term.kind != "operation":
+        return 0
+    if term.word == WIDENING:
+        return L.WIDENED
+    verb = term.word.split(".")[0]
+    if term.word == "not.b1" or (verb == "neg" and term.operation.is_float):
+        return L.NEGATED
+    if verb == "add" and any(each.kind == "number" and each.number == 0 for each in term.operands):
+        return L.PLUS_ZERO if term.operation.is_float and term.operation.rounding in ("rn", "rz") else 0
+    return 0
+
+
+def inner_of(term: Term) -> Term:
+    """Return the operand of a wrapper."""
+    return next(each for each in term.operands if each.kind != "number")
+
+
+@dataclass(frozen=True, slots=True)
+class Hoist:
+    """What becomes of a wrapper of operand `place`: `flag` is removed there.
+
+    The result gets the flag ("move"), loses nothing ("drop"), or is one of the operation `target` ("switch").
+    """
+
+    place: int
+    flag: int
+    action: Literal["move", "drop", "switch"]
+    target: Operation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRule:
+    """A rule whose left side is matched: the patterns of the operands in the order in which they are matched.
+
+    `tests` are necessary conditions on the operands' flags, or on the operations that made them, which are checked
+    before anything else.  `swapped` says that the pattern's first two operands are matched in exchanged places.
+    """
+
+    instance: Instance
+    steps: tuple[tuple[int, Term], ...]
+    tests: tuple[tuple[int, Literal["constant", "flag", "origin", "guard", "bf16"], int | str], ...]
+    conditions: tuple[tuple[Condition, Format], ...]
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInference:
+    """A fact of the result: `flag`, where each operand has one of the flags or facts that are required of it."""
+
+    flag: int
+    given: tuple[tuple[int, str, Format], ...]
+    square: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the table says of one operation.
+
+    `redirect` is the term that always replaces it, over its variables, which `names` lists by operand.
+    """
+
+    operation: Operation
+    hoists: tuple[tuple[Hoist, ...], ...]
+    rules: tuple[PlannedRule, ...]
+    inferences: tuple[PlannedInference, ...]
+    redirect: Instance | None
+    bf16_rules: tuple[PlannedRule, ...]
+
+
+@cache
+def _instances_by_root() -> dict[str, list[Instance]]:
+    found: dict[str, list[Instance]] = {}
+    for rule in table.all_rules():
+        for instance in rule.instances:
+            if rule.execution == "match":
+                key = instance.left.word if instance.left.kind == "operation" else instance.left.kind
+                found.setdefault(key, []).append(instance)
+    return found
+
+
+@cache
+def _inferences_by_root() -> dict[str, list[InferenceInstance]]:
+    found: dict[str, list[InferenceInstance]] = {}
+    for inference in table.all_inferences():
+        for instance in inference.instances:
+            found.setdefault(instance.term.word, []).append(instance)
+    return found
+
+
+@cache
+def plan_of(name: str, finite: bool) -> Plan:
+    """Return the plan of an operation, or of "select"; `finite` enables the rules that assume finite values."""
+    meaning = operation(name) if name != "select" else None
+    hoists: list[Hoist] = []
+    rules: list[PlannedRule] = []
+    redirect: Instance | None = None
+    for instance in _instances_by_root().get(_key(name), ()):
+        rule = instance.rule
+        if (rule.assumes == "finite" and not finite) or (_of_guards(instance) and finite):
+            continue
+        if (
+            all(each.kind == "variable" for each in instance.left.operands)
+            and not rule.conditions
+            and not _repeats(instance.left)
+        ):
+            redirect = redirect or instance
+            continue
+        hoist = _hoist(instance)
+        if hoist is not None:
+            hoists.append(hoist)
+            continue
+        rules.extend(_planned(instance))
+    arity = len(meaning.operands) if meaning is not None else 3
+    by_place = tuple(
+        tuple(
+            Hoist(place, each.flag, each.action, each.target)
+            for each in hoists
+            if place == each.place or (meaning is not None and meaning.commutative and place < 2 and each.place < 2)
+        )
+        for place in range(arity)
+    )
+    inferences = tuple(
+        _planned_inference(each, meaning)
+        for each in _inferences_by_root().get(name, ())
+        if not each.inference.assumes or finite
+        if each.inference.then in FLAG_OF_FACT
+    )
+    commuted = tuple(_commuted(each) for each in inferences if meaning is not None and meaning.commutative)
+    together = dict.fromkeys((*inferences, *(each for each in commuted if each is not None)))
+    assert meaning is not None or name == "select"
+    of_bf16 = tuple(each for each in rules if any(kind == "bf16" for _, kind, _ in each.tests))
+    others = tuple(each for each in rules if each not in of_bf16)
+    return Plan(meaning or operation("and.b1"), by_place, others, tuple(together), redirect, of_bf16)
+
+
+def _key(name: str) -> str:
+    """Return the name under which the table has an operation: an approximation without its modifiers and architecture."""
+    if name == "select":
+        return name
+    meaning = operation(name)
+    kind = next((each for each in ("approx", "full") if each in meaning.modifiers), None)
+    return name if kind is None else f"{meaning.verb}.{kind}.{meaning.result.name}"
+
+
+def _of_guards(instance: Instance) -> bool:
+    return any(each.word.startswith("guard.") for side in (instance.left, instance.right) for each in subterms(side))
+
+
+def _repeats(term: Term) -> bool:
+    names = [each.word for each in term.operands if each.kind == "variable"]
+    return len(names) != len(set(names))
+
+
+def _hoist(instance: Instance) -> Hoist | None:
+    """Return a rule as a change of flags: one operand is a wrapper of a variable, the others are variables."""
+    left, right = instance.left, instance.right
+    if instance.rule.conditions or left.kind != "operation":
+        return None
+    wrapped = [place for place, each in enumerate(left.operands) if each.kind != "variable"]
+    if len(wrapped) != 1 or _repeats(left):
+        return None
+    place = wrapped[0]
+    flag = wrapper_of(left.operands[place])
+    if not flag or flag == L.WIDENED or inner_of(left.operands[place]).kind != "variable":
+        return None
+    plain = tuple(inner_of(each) if index == place else each for index, each in enumerate(left.operands))
+    if right.kind == "operation" and right.operands == plain:
+        if right.word == left.word:
+            return Hoist(place, flag, "drop")
+        return Hoist(place, flag, "switch", right.operation)
+    if right.kind == "variable" or wrapper_of(right) != flag:
+        return None
+    moved = inner_of(right)
+    if moved.kind == "operation" and moved.word == left.word and moved.operands == plain:
+        return Hoist(place, flag, "move")
+    return None
+
+
+def _planned(instance: Instance) -> Iterable[PlannedRule]:
+    """Yield a rule for each order of the operands that it can be matched in."""
+    left = instance.left
+    orders = [tuple(range(len(left.operands)))]
+    commutes = left.kind == "operation" and left.operation.commutative
+    if commutes and left.operands[0] != left.operands[1]:
+        orders.append((1, 0, *orders[0][2:]))
+    conditions = tuple((each, instance.formats[each.variable]) for each in instance.rule.conditions)
+    for order in orders:
+        placed = [(order[index], term) for index, term in enumerate(left.operands)]
+        yield PlannedRule(instance, ordered(placed, frozenset()), _tests(placed), conditions, _repeats(left))
+
+
+def ordered(placed: list[tuple[int, Term]], bound: frozenset[str]) -> tuple[tuple[int, Term], ...]:
+    """Return the operands in the order in which matching them rejects or binds most."""
+    rest, result, known = list(placed), [], set(bound)
+    while rest:
+        best = min(range(len(rest)), key=lambda index: (_rank(rest[index][1], known), index))
+        chosen = rest.pop(best)
+        result.append(chosen)
+        known |= set(variables(chosen[1]))
+    return tuple(result)
+
+
+def _rank(term: Term, known: set[str]) -> int:
+    if term.kind == "number":
+        return 0
+    if term.kind == "variable":
+        return 1 if term.word in known else 4
+    if set(variables(term)) <= known:
+        return 5  # verified by building it
+    if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16:
+        return 2
+    if has_origin_pattern(term):
+        return 3
+    return 6
+
+
+def has_origin_pattern(term: Term) -> bool:
+    """Return whether a pattern of this kind is matched by the operation that made a value."""
+    if term.kind == "select" or term.kind == "slice":
+        return True
+    if term.kind != "operation":
+        return False
+    meaning = term.operation
+    return meaning.is_comparison or meaning.bits == 1 or meaning.verb in ("max", "min", "convert")
+
+
+def _tests(
+    placed: list[tuple[int, Term]],
+) -> tuple[tuple[int, Literal["constant", "flag", "origin", "guard", "bf16"], int | str], ...]:
+    found: list[tuple[int, Literal["constant", "flag", "origin", "guard", "bf16"], int | str]] = []
+    bound: set[str] = set()
+    for place, term in ordered(placed, frozenset()):
+        verified = term.kind not in ("number", "variable") and set(variables(term)) <= bound
+        bound |= set(variables(term))
+        if term.kind == "number":
+            found.append((place, "constant", 0))
+        elif term.kind == "variable" or (verified and not wrapper_of(term)):
+            continue
+        elif wrapper_of(term):
+            found.append((place, "flag", wrapper_of(term)))
+        elif term.word.startswith("guard."):
+            found.append((place, "guard", 0))
+        elif term.word == WIDENING_BF16:
+            found.append((place, "bf16", 0))
+        else:
+            found.append((place, "origin", origin_name(term)))
+    return tuple(found)
+
+
+def origin_name(term: Term) -> str:
+    """Return the name under which the operation of a pattern is kept beside a value."""
+    return f"slice.{term.low}.{term.bits}" if term.kind == "slice" else term.word
+
+
+@cache
+def kept_depths() -> dict[str, tuple[int, ...]]:
+    """Return which operations are kept beside their results, and how deep their operands are kept, from the patterns."""
+    found: dict[str, list[int]] = {}
+    for instances in _instances_by_root().values():
+        for instance in instances:
+            _depths(instance.left, frozenset(), found, root=True)
+    return {name: tuple(depths) for name, depths in found.items()}
+
+
+def _depths(term: Term, bound: frozenset[str], found: dict[str, list[int]], *, root: bool = False) -> int:
+    """Return how many operations below a value matching this pattern must be known; collect the depths by name."""
+    if term.kind in ("number", "variable"):
+        return 0
+    if not root and set(variables(term)) <= bound:
+        return 0
+    known = set(bound)
+    below = [0] * len(term.operands)
+    for place, operand in ordered(list(enumerate(term.operands)), bound):
+        below[place] = _depths(operand, frozenset(known), found)
+        known |= set(variables(operand))
+    if root:
+        return 0
+    if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16 or term.kind == "concat":
+        return max(below, default=0)
+    kept = found.setdefault(origin_name(term), [0] * len(below))
+    orders = [below]
+    if term.kind == "operation" and term.operation.commutative:
+        orders.append([below[1], below[0], *below[2:]])
+    for order in orders:
+        for place, depth in enumerate(order):
+            kept[place] = max(kept[place], depth)
+    return 1 + max(below, default=0)
+
+
+def _planned_inference(instance: InferenceInstance, meaning: Operation | None) -> PlannedInference:
+    operands = instance.term.operands
+    square = _repeats(instance.term)
+    given = tuple(
+        (next(place for place, each in enumerate(operands) if each.word == condition.variable), condition.fact,
+         instance.formats[condition.variable])
+        for condition, _ in instance.conditions
+    )  # fmt: skip
+    numbers = tuple(
+        (place, f"number {each.number}", each.format) for place, each in enumerate(operands) if each.kind == "number"
+    )
+    return PlannedInference(FLAG_OF_FACT[instance.inference.then], given + numbers, square)
+
+
+def _commuted(inference: PlannedInference) -> PlannedInference | None:
+    if inference.square:
+        return None
+    swapped = tuple(({0: 1, 1: 0}.get(place, place), fact, form) for place, fact, form in inference.given)
+    return PlannedInference(inference.flag, swapped, inference.square)
