@@ -67,7 +67,7 @@ class TermDomain:
         )
 
     def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
-        """Return operands of floating-point formats, with a term of its exact bits for a value marked by another one."""
+        """Return the operands of an operation: a value with a NaN mark of another format is a term of its exact bits."""
         for form in info.operands:
             if nan_marks.foreign_marks(form.name):
                 break
