@@ -46,10 +46,11 @@ def run(
     arch: Arch = ARCH,
     assume: frozenset[str] = frozenset(),
     dtype: str | None = None,
+    loaded: str | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Run the kernel over all blocks, and check every step against the declaration of its opcode.
 
-    `dtype` is the type of the elements of the first buffer, if the launch states one.
+    `dtype` and `loaded` are the types of the elements of the two buffers, if the launch states them.
     """
     module = arch.parse(text(body, threads=threads, before=before, shared=shared), "k.ptx")
     launch = Launch(
@@ -57,7 +58,7 @@ def run(
         entry="k",
         grid=(blocks, 1, 1),
         block=(threads, 1, 1),
-        args=(Argument(kind="buffer", buffer="out", dtype=dtype), Argument(kind="buffer", buffer="in")),
+        args=(Argument(kind="buffer", buffer="out", dtype=dtype), Argument(kind="buffer", buffer="in", dtype=loaded)),
     )
     prepared, found = observed(prepare_launch(module, arch, launch))
     result = run_blocks(prepared, TermDomain(assume), {"out": 1, "in": 2})

@@ -61,13 +61,14 @@ HALF = {
     "neg.bf16x2": "mov.b32 r1, {h2, I}; neg.bf16x2 r1, r1; mov.b32 {h1, O}, r1;",
     "max.bf16x2": "mov.b32 r1, {h2, I}; max.bf16x2 r1, r1, r1; mov.b32 {h1, O}, r1;",
     "sign of a pair flipped": "mov.b32 r1, {h2, I}; xor.b32 r1, r1, 0x80000000; mov.b32 {h1, O}, r1;",
-    "bytes swapped twice": "mov.b32 r1, {I, h2}; prmt.b32 r1, r1, 0, 0x3201; prmt.b32 r1, r1, 0, 0x3201; mov.b32 {O, h1}, r1;",
+    "bytes swapped twice": "mov.b32 r1, {I, h2};" + 2 * " prmt.b32 r1, r1, 0, 0x3201;" + " mov.b32 {O, h1}, r1;",
     "shifted up and down": "cvt.u32.u16 r1, I; shl.b32 r1, r1, 8; shr.u32 r1, r1, 8; cvt.u16.u32 O, r1;",
     "through an integer": "cvt.u32.u16 r1, I; add.u32 r1, r1, 3; sub.u32 r1, r1, 3; cvt.u16.u32 O, r1;",
     "chosen by its sign": "setp.lt.s16 p1, I, 0; mov.b16 h1, 0x8000; xor.b16 h1, I, h1; selp.b16 O, h1, I, p1;",
     "chosen by fp16's order": "mov.b16 h1, 0; setp.lt.f16 p1, I, h1; neg.f16 h1, I; selp.b16 O, h1, I, p1;",
     "through shared memory": "st.shared.b16 [R], I; ld.shared.b16 O, [R];",
-    "the first byte through shared memory": "st.shared.b16 [R], I; ld.shared.u8 h1, [R]; and.b16 h3, I, 0xff00; or.b16 O, h1, h3;",
+    "the first byte through shared memory":
+        "st.shared.b16 [R], I; ld.shared.u8 h1, [R]; and.b16 h3, I, 0xff00; or.b16 O, h1, h3;",
 }  # fmt: skip
 """Operations from the pattern I to the pattern O; h0 holds 0 and h2 another loaded pattern."""
 
@@ -154,10 +155,10 @@ def one_nan(slots: Patterns, dtype: str | None) -> Patterns:
     if dtype not in NANS:
         return slots
     width, infinity = NANS[dtype]
-    elements = slots.view(np.uint16 if width == 16 else np.uint32)
-    magnitude = elements & elements.dtype.type((1 << (width - 1)) - 1)
-    canonical = np.where(magnitude > infinity, elements.dtype.type((1 << (width - 1)) - 1), elements)
-    return canonical.view(np.uint32)
+    elements = slots.view(f"uint{width}").astype(np.uint64)
+    largest = np.uint64((1 << (width - 1)) - 1)
+    found = np.where((elements & largest) > infinity, largest, elements)
+    return found.astype(f"uint{width}").view(np.uint32)
 
 
 def clashes(chains: Sequence[Chain]) -> tuple[list[tuple[str | None, Chain, Chain]], int]:
@@ -194,7 +195,7 @@ def test_one_operation_and_every_store() -> None:
     assert compared > 300
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_chains(seed: int) -> None:
     found, compared = clashes(drawn(150, seed))
     assert found == []

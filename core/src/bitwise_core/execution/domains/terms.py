@@ -67,7 +67,7 @@ class TermDomain:
         )
 
     def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
-        """Return the operands of an operation: a value with a NaN mark of another format is a term of its exact bits."""
+        """Return an operation's operands: a value with a NaN mark of another format is a term of its exact bits."""
         for form in info.operands:
             if nan_marks.foreign_marks(form.name):
                 break
@@ -229,8 +229,8 @@ class TermDomain:
             )
         compares = operation.is_comparison
         records = self.argminmax is not None and (compares or operation in _PREDICATE_LOGIC)
-        if records and compares:
-            result = fold_infinity_comparison(operation, values, result)
+        if records and compares and self.argminmax is not None:
+            result = fold_infinity_comparison(operation, values, result, self.argminmax.formats)
         folded = fold_constants(operation, operands, result)
         if isinstance(folded, SymbolicVector):
             if records and self.argminmax is not None:
