@@ -355,7 +355,7 @@ class TermDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         where = as_symbolic_vector(address)
-        result = term(bits, f"gather {bits}", [where], recorder=self.recorder)
+        result = term(bits, f"gather {bits}", [where], exact=True, recorder=self.recorder)
         known = L.constant_mask(where)
         if known is not False and np.any(known):
             result = L.blend(known, as_symbolic_vector(self.load(where.words[0], bits)), result)
