@@ -195,6 +195,18 @@ def test_one_operation_and_every_store() -> None:
     assert compared > 300
 
 
+SIGNS = (
+    "nothing", "fp16 round trip", "bf16 round trip", "neg.f16", "neg.bf16", "sign flipped", "abs.f16", "sign cleared",
+    "bf16 plus -0",
+)  # fmt: skip
+
+
+def test_two_operations() -> None:
+    found, compared = clashes([*product(SIGNS, SIGNS, ["16 bits"])])
+    assert found == []
+    assert compared > 200
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_chains(seed: int) -> None:
     found, compared = clashes(drawn(150, seed))
