@@ -45,15 +45,20 @@ def run(
     shared: str = "",
     arch: Arch = ARCH,
     assume: frozenset[str] = frozenset(),
+    dtype: str | None = None,
+    loaded: str | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
-    """Run the kernel over all blocks, and check every step against the declaration of its opcode."""
+    """Run the kernel over all blocks, and check every step against the declaration of its opcode.
+
+    `dtype` and `loaded` are the types of the elements of the two buffers, if the launch states them.
+    """
     module = arch.parse(text(body, threads=threads, before=before, shared=shared), "k.ptx")
     launch = Launch(
         file="k.ptx",
         entry="k",
         grid=(blocks, 1, 1),
         block=(threads, 1, 1),
-        args=(Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in")),
+        args=(Argument(kind="buffer", buffer="out", dtype=dtype), Argument(kind="buffer", buffer="in", dtype=loaded)),
     )
     prepared, found = observed(prepare_launch(module, arch, launch))
     result = run_blocks(prepared, TermDomain(assume), {"out": 1, "in": 2})
@@ -62,10 +67,18 @@ def run(
 
 
 def hashes(
-    body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH
+    body: str,
+    *,
+    threads: int = 32,
+    blocks: int = 1,
+    before: str = "",
+    shared: str = "",
+    arch: Arch = ARCH,
+    dtype: str | None = None,
 ) -> dict[int, tuple[int, int, int]]:
     """Return a map from offsets in the first buffer to the width in bytes and the hash of the final value."""
-    found = checked_outputs(*run(body, threads=threads, blocks=blocks, before=before, shared=shared, arch=arch))[1]
+    launched = run(body, threads=threads, blocks=blocks, before=before, shared=shared, arch=arch, dtype=dtype)
+    found = checked_outputs(*launched)[1]
     return {
         int(where) & ((1 << POINTER_SHIFT) - 1): (int(size), int(low), int(high))
         for where, size, low, high in zip(found.address, found.size, *found.words, strict=True)

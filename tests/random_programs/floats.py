@@ -73,7 +73,7 @@ def sign(program: Program, n: Draw) -> None:
         return
     a = in_register(program, found[0])
     bits = WIDTH[kind]
-    if n[2] % 3 == 0 and kind != "bf16":
+    if n[2] % 3 == 0:
         mask = 1 << bits - 1 if verb == "neg" else (1 << bits - 1) - 1
         line = f"{'xor' if verb == 'neg' else 'and'}.b{bits} @@, {a.register}, {mask};"
         program.add(kind, a.bits ^ UNSIGNED[bits](mask) if verb == "neg" else a.bits & UNSIGNED[bits](mask), line)
@@ -101,10 +101,33 @@ def convert(program: Program, n: Draw) -> None:
     if found is None:
         return
     a = in_register(program, found[0])
-    if line == "cvt.f32.bf16" and n[2] % 2:
-        program.add(to, evaluate(name, a), f"mov.b32 @@, {{0, {a.register}}};")
+    if line == "cvt.f32.bf16":  # which keeps the bits of a NaN
+        line = "cvt.f32.bf16 @@, {};" if n[2] % 2 else "mov.b32 @@, {{0, {}}};"
+        program.add(to, a.bits.astype(np.uint32) << np.uint32(16), line.format(a.register))
         return
     program.add(to, evaluate(name, a), f"{line} @@, {a.register};")
+
+
+REINTERPRETED = (
+    ("f16", "bf16"), ("bf16", "f16"), ("f32", "i32"), ("i32", "f32"), ("i32", "f16x2"), ("f16x2", "i32"),
+    ("f32", "f16x2"), ("f16x2", "f32"),
+)  # fmt: skip
+
+
+def reinterpret(program: Program, n: Draw) -> None:
+    """The bits of a value as a value of another kind, or a half of it."""
+    source, to = REINTERPRETED[n[3] % len(REINTERPRETED)]
+    found = operands(program, source, n[:1])
+    if found is None:
+        return
+    a = in_register(program, found[0])
+    if WIDTH[source] == 32 and n[2] % 3 == 0:
+        half, kind = n[2] // 3 % 2, ("f16", "bf16")[n[2] // 6 % 2]
+        bits = (a.bits >> np.uint32(16 * half)).astype(np.uint16)
+        split = f"mov.b32 {{lo, hi}}, {a.register}; mov.b16 @@, {('lo', 'hi')[half]};"
+        program.add(kind, bits, f"{{ .reg .b16 lo, hi; {split} }}")
+        return
+    program.add(to, a.bits, f"mov.b{WIDTH[source]} @@, {a.register};")
 
 
 def packed(program: Program, n: Draw) -> None:

@@ -29,6 +29,7 @@ WEIGHTED: tuple[tuple[int, Maker], ...] = (
     (5, integers.integers),
     (2, integers.integer_widths),
     (4, floats.packed),
+    (4, floats.reinterpret),
     (1, integers.through_shared),
     (1, rows.exponential),
     (3, rows.padded),
@@ -92,24 +93,10 @@ def read(program: Program) -> dict[tuple[int, int], tuple[tuple[int, int, int, i
     return {place: tuple(parts) for place, parts in result.items()}
 
 
-def canonical(value: Value, lane: int) -> Bits:
-    """Return the value's bits in one lane, with one pattern for all NaNs."""
+def bits_of(value: Value, lane: int) -> Bits:
+    """Return the value's bits in one lane; those of a NaN from arithmetic are the canonical ones."""
     row = np.broadcast_to(value.bits, (LANES, value.bits.shape[1]))[lane]
-    if value.kind == "pred":
-        return np.where(row, np.uint32(1), np.uint32(2))
-    return without_nan(row, value.kind)
-
-
-def without_nan(row: Bits, kind: str) -> Bits:
-    if kind == "f16x2":
-        low, high = (without_nan((row >> np.uint32(shift)).astype(np.uint16), "f16") for shift in (0, 16))
-        return (high.astype(np.uint32) << np.uint32(16)) | low
-    if kind not in FORMAT:
-        return row
-    nan = {"f32": 0x7F800000, "f64": 0x7FF0000000000000, "f16": 0x7C00, "bf16": 0x7F80}[kind]
-    bits = WIDTH[kind]
-    unsigned = UNSIGNED[bits]
-    return np.where((row & unsigned((1 << bits - 1) - 1)) > unsigned(nan), unsigned((1 << bits - 1) - 1), row)
+    return np.where(row, np.uint32(1), np.uint32(2)) if value.kind == "pred" else row
 
 
 @dataclass(frozen=True)
@@ -132,18 +119,8 @@ def clashes(program: Program) -> list[Clash]:
         first = places[0]
         for other in places[1:]:
             left, right = program.values[first[0]], program.values[other[0]]
-            same = left.kind == right.kind
-            a, b = np.broadcast_arrays(canonical(left, first[1]), canonical(right, other[1]))
-            if same:
-                wrong = np.flatnonzero(a != b)
-            else:
-                strange = nans(left, first[1]) | nans(right, other[1])
-                wrong = np.flatnonzero((a != b) & ~strange) if a.dtype == b.dtype else np.arange(1)
+            a, b = np.broadcast_arrays(bits_of(left, first[1]), bits_of(right, other[1]))
+            wrong = np.flatnonzero(a != b) if a.dtype == b.dtype else np.arange(1)
             if wrong.size:
                 found.append(Clash(first, other, int(a[wrong[0]]), int(b[wrong[0]])))
     return found
-
-
-def nans(value: Value, lane: int) -> Bits:
-    row = np.broadcast_to(value.bits, (LANES, value.bits.shape[1]))[lane]
-    return np.asarray(without_nan(row, value.kind) != row)

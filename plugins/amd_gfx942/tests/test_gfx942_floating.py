@@ -270,3 +270,22 @@ def signature(body: str, assumption: str) -> bytes | None:
     return analyse(
         source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options(assume=frozenset([assumption]))
     ).signature
+
+
+def test_a_flipped_sign_keeps_the_bits_of_a_nan() -> None:
+    """The exclusive or with the sign bit, and a modifier, differ from a product with -1 in the bits of a NaN only."""
+    flips = ["v_xor_b32_e32 v{}, 0x80000000, v2\n", "v_mul_f32_e32 v{}, -1.0, v2\n"]
+    assert reading(flips[0].format(5)).signature != reading(flips[1].format(5)).signature
+    sums = [flip.format(6) + "v_add_f32_e32 v5, v6, v3" for flip in flips]
+    sums += ["v_sub_f32_e32 v5, v3, v2", "v_add_f32_e64 v5, -v2, v3", "v_add_f32_e32 v5, v3, v2"]
+    forms = [reading(each).signature for each in sums]
+    assert None not in forms
+    assert [form == forms[0] for form in forms] == [True, True, True, True, False]
+    patterns = [NAN, QUIET, 0xFF800001]
+    assert run(flips[0].format(5), patterns)[:3].tolist() == [each ^ 0x80000000 for each in patterns]
+
+
+def test_a_cleared_sign_keeps_the_bits_of_a_nan() -> None:
+    cleared = ["v_and_b32_e32 v6, 0x7fffffff, v2\nv_add_f32_e32 v5, v6, v3", "v_add_f32_e64 v5, |v2|, v3"]
+    assert reading(cleared[0]).signature == reading(cleared[1]).signature is not None
+    assert run("v_and_b32_e32 v5, 0x7fffffff, v2", [NAN | 0x80000000])[0] == NAN

@@ -37,6 +37,8 @@ NAN_BITS_DIFFER = (
     "an integer"
 )
 
+FOREIGN_NAN_BITS_DIFFER = "the trees agree, but the bits of a NaN differ that is no NaN of the buffer's type"
+
 
 @dataclass(frozen=True, slots=True)
 class Element:
@@ -225,8 +227,9 @@ def divergence(
     except Unsupported as error:
         return replace(found, why_not=str(error)), None
     (first, root_left, line_left), (second, root_right, line_right) = sides
-    if session.options.cross_architecture and root_left.hash == root_right.hash:
-        return replace(found, why_not=NAN_BITS_DIFFER), None
+    if root_left.hash == root_right.hash:
+        cross = session.options.cross_architecture
+        return replace(found, why_not=NAN_BITS_DIFFER if cross else FOREIGN_NAN_BITS_DIFFER), None
     nodes = first_divergence(first, root_left, second, root_right)
     shown = replace(
         found,

@@ -140,7 +140,7 @@ class Verdict:
 
 COMMON_NOTES = (
     "the launch's buffers do not overlap and no access leaves its buffer",
-    "NaN payloads are not distinguished, nor are integers computed from them",
+    "NaNs of a buffer's own type are one value; the bits of other NaNs from arithmetic are those of the canonical NaN",
 )
 """The assumptions of every verdict."""
 

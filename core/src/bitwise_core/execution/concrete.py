@@ -12,6 +12,7 @@ from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
@@ -89,6 +90,8 @@ def run_blocks(
     numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     scratch: frozenset[int] = frozenset()
     formats = formats_of_buffers(prepared.launch, buffers)
+    if isinstance(domain, TermDomain) and domain.argminmax is not None:
+        domain.argminmax.formats = formats
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch

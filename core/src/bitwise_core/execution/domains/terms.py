@@ -86,7 +86,7 @@ class TermDomain:
         return nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
 
     def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
-        """Return operands of floating-point formats, with a term of its exact bits for a value marked by another one."""
+        """Return an operation's operands: a value with a NaN mark of another format is a term of its exact bits."""
         for form in info.operands:
             if nan_marks.foreign_marks(form.name):
                 break
@@ -308,7 +308,7 @@ class TermDomain:
             self.context.note(info.name, result, values, commutes=info.commutative)
         compares = info.is_comparison
         if self.argminmax is not None and compares:
-            result = fold_infinity_comparison(info, values, result)
+            result = fold_infinity_comparison(info, values, result, self.argminmax.formats)
         if self.argminmax is not None and (compares or info in _PREDICATE_LOGIC):
             self.argminmax.note(info, values, result)
         return self._with_origin(info.name, result, values)
@@ -432,7 +432,7 @@ class TermDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         where = as_symbolic_vector(address)
-        result = term(bits, f"gather {bits}", [where], recorder=self.recorder)
+        result = term(bits, f"gather {bits}", [where], exact=True, recorder=self.recorder)
         known = L.constant_mask(where)
         if known is not False and np.any(known):
             result = L.blend(known, as_symbolic_vector(self.load(where.words[0], bits)), result)

@@ -11,7 +11,7 @@ from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, holds_canonical_nans
+from bitwise_core.execution.values.packing import as_symbolic_vector, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, term
 from bitwise_core.numerics import FloatFormat, Operation
@@ -45,7 +45,7 @@ def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) 
 
 def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
     """Return the elements of a stored value with their byte offsets."""
-    if isinstance(value, PackedVector) and not holds_canonical_nans(value):
+    if isinstance(value, PackedVector):
         result: list[tuple[int, SymbolicVector]] = []
         offset = 0
         for part in value.parts:
@@ -53,6 +53,22 @@ def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
             offset += L.width(part) // 8
         return result
     return [(0, as_symbolic_vector(value))]
+
+
+def _with_joined_halves(value: PackedVector) -> PackedVector:
+    """Return the value with each bf16 that was widened to fp32 as one part."""
+    parts: list[Array | SymbolicVector] = []
+    place = start = 0
+    while place < len(value.parts):
+        pair = PackedVector(value.parts[place : place + 2])
+        if start % 32 == 0 and pair.bits == 32 and high_half(pair) is not None:
+            parts.append(as_symbolic_vector(pair))
+            place += 2
+        else:
+            parts.append(value.parts[place])
+            place += 1
+        start += L.width(parts[-1])
+    return PackedVector(tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +289,7 @@ class GlobalMemory:
             self.store(address, as_symbolic_vector(value), inside, thread, epoch, line)
             self.store(address, PackedVector(value.parts), rest, thread, epoch, line)
             return
-        parts = stored_elements(value)
+        parts = stored_elements(self._with_widened_elements(value, address, mask))
         shape = np.broadcast_shapes(
             address.shape,
             thread.shape,
@@ -299,6 +315,16 @@ class GlobalMemory:
                              flat.flags if isinstance(flat.flags, int) else flat.flags[:, chosen])  # fmt: skip
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
                 self.stores.setdefault(buffer, []).append(access)
+
+    def _with_widened_elements(self, value: Value, address: Array, mask: Array | None) -> Value:
+        """Return the value with each bf16 that was widened to fp32 as one part, if all are elements of fp32 buffers.
+
+        NaNs of fp32 count as one value, but their halves do not.
+        """
+        if not isinstance(value, PackedVector) or not self.formats:
+            return value
+        forms = {None if form is None else form.name for form in map(self.formats.get, self._buffers(address, mask))}
+        return value if forms != {"fp32"} else _with_joined_halves(value)
 
     def contribute(
         self,

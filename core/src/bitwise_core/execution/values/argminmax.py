@@ -12,19 +12,20 @@ Two different ones have the same payload with probability 2**-64.  Places are be
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
 import numpy as np
 
+from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
-from bitwise_core.numerics import Operation
+from bitwise_core.numerics import FloatFormat, Operation
 
 _KIND = np.uint32(L.FORM | 255 << L.OPERATION_SHIFT)
 _ELEMENT = hashing.constant("an element among winners")
@@ -92,9 +93,14 @@ class _Winner:
 
 
 class ArgMinMax:
-    """The latest comparisons, and selects by them, of a run in which a loaded value holds its address."""
+    """The latest comparisons, and selects by them, of a run in which a loaded value holds its address.
+
+    `formats` holds the format of the elements of each buffer, by the buffer's number.  Only elements of a format are
+    finite numbers of it by assumption: the bits of a bf16 may be a NaN of fp16.
+    """
 
     def __init__(self) -> None:
+        self.formats: Mapping[int, FloatFormat] = {}
         self._comparisons: deque[_Comparison] = deque(maxlen=_REMEMBERED_COMPARISONS)
 
     def note(self, operation: Operation, values: Sequence[Value], result: SymbolicVector) -> None:
@@ -154,7 +160,7 @@ class ArgMinMax:
             if where is None or not where.any():
                 continue
             for largest in (True, False):
-                found = _select_winner(test, _Order(test.form, largest), if_true, if_false)
+                found = _select_winner(test, _Order(test.form, largest), if_true, if_false, self.formats)
                 if found is None or not (found[0] & where).any():
                     continue
                 mask = found[0] & where
@@ -164,10 +170,12 @@ class ArgMinMax:
         return chosen
 
 
-def fold_infinity_comparison(operation: Operation, values: Sequence[Value], result: SymbolicVector) -> SymbolicVector:
+def fold_infinity_comparison(
+    operation: Operation, values: Sequence[Value], result: SymbolicVector, formats: Mapping[int, FloatFormat]
+) -> SymbolicVector:
     """Return the comparison with constants in the lanes that compare a loaded value or a winner with an infinity.
 
-    Such values are finite by assumption.
+    Such values are finite by assumption, if the elements of their buffer have the format in which they are compared.
     """
     relation, form = operation.verb, operation.operands[0].name
     if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq"):
@@ -181,7 +189,7 @@ def fold_infinity_comparison(operation: Operation, values: Sequence[Value], resu
             where = L.equals_constant(value, number)
             if where is False:
                 continue
-            where = where & (np.asarray((other.flags & np.uint32(L.FORM)) == L.LOAD) | _is_winner(other))
+            where = where & (_is_element(other, form, formats) | _is_winner(other))
             truth = known_true if number == true_at and relation != "eq" else known_false
             answer = SymbolicVector(1, np.full((2, 1, 1), truth, dtype=np.uint64), L.CONST)
             result = L.blend(L.nonempty(where), answer, result)
@@ -202,14 +210,18 @@ def _same_value(left: SymbolicVector, right: SymbolicVector) -> Array:
 
 
 def _select_winner(
-    test: _Comparison, order: _Order, if_true: SymbolicVector, if_false: SymbolicVector
+    test: _Comparison,
+    order: _Order,
+    if_true: SymbolicVector,
+    if_false: SymbolicVector,
+    formats: Mapping[int, FloatFormat],
 ) -> tuple[Array, SymbolicVector] | None:
     """Return a select as a winner of `order`, or as its place, with its lanes; None if it is neither.
 
     In a comparison that is true, the right side is the greater one.
     """
     better, worse = test.operands[::-1] if order.largest else test.operands
-    first, second = _as_winner(order, better), _as_winner(order, worse)
+    first, second = _as_winner(order, better, formats), _as_winner(order, worse, formats)
     lanes = first.lanes & second.lanes
     if not lanes.any():
         return None
@@ -255,10 +267,20 @@ def _tie_at_lower_address(
     return result
 
 
-def _as_winner(order: _Order, value: SymbolicVector) -> _Winner:
+def _is_element(value: SymbolicVector, form: str, formats: Mapping[int, FloatFormat]) -> Array:
+    """Return which lanes hold a loaded element of a buffer whose elements have this format."""
+    found = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
+    if not found.any():
+        return found
+    numbers = [number for number, each in formats.items() if each.name == form]
+    known: Array = found & np.isin(value.words[0] >> np.uint64(POINTER_SHIFT), np.array(numbers, dtype=np.uint64))
+    return known
+
+
+def _as_winner(order: _Order, value: SymbolicVector, formats: Mapping[int, FloatFormat]) -> _Winner:
     """Return a value as a winner: a single loaded element, or the winner of a set."""
     form = np.asarray(value.flags & _KIND)
-    load = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
+    load = _is_element(value, order.form, formats)
     own = form == order.winner
     hashed = hashing.mix(value.words * hashing.multiplier(5) + _ELEMENT + np.uint64(value.bits))
     sums = np.where(own, value.words[0], hashed[0])

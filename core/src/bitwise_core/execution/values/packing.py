@@ -398,12 +398,6 @@ def _canonical_lanes(value: PackedVector) -> bool | Array | None:
     return same & ~zero if (zero | same).all() else None
 
 
-def holds_canonical_nans(value: PackedVector) -> bool:
-    """Return whether a value is an fp32 that holds a bf16, with the canonical NaN of fp32, in every lane."""
-    canonical = _canonical_lanes(value)
-    return canonical is not None and bool(np.all(canonical))
-
-
 def high_half(value: Value) -> Value | None:
     """Return the bf16 of which an fp32 is the widening, or None.
 

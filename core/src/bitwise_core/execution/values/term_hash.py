@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -45,13 +46,9 @@ def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
 PLUS_ZERO_WORDS = hashing.constant("plus zero")
 NEGATED_WORDS = hashing.constant("negated")
 MARK_WORDS = {
-    mark: hashing.constant(f"canonical NaN {name}")
-    for mark, name in (
-        (CANONICAL_NAN, "of the width"),
-        (CANONICAL_BF16_NAN, "of bf16"),
-        (CANONICAL_NAN | FLIPPED_NAN, "of the width, flipped"),
-        (CANONICAL_BF16_NAN | FLIPPED_NAN, "of bf16, flipped"),
-    )
+    width | bf16 | flipped: hashing.constant(f"canonical NaN {width} {bf16} {flipped}")
+    for width, bf16, flipped in product((0, CANONICAL_NAN), (0, CANONICAL_BF16_NAN), (0, FLIPPED_NAN))
+    if width | bf16 | flipped
 }
 """How each mark of a value's NaNs changes the hash that identifies its bits."""
 CONSTANT_WORDS = hashing.constant("with a number")

@@ -65,7 +65,16 @@ def _narrow_to_active(machine: Machine, value: PackedVector) -> Value:
         return as_symbolic_vector(value)
     if mask is None or (whole is not None and (whole & mask).any()):
         return value
-    return PackedVector(tuple(_narrow_part_to_active(machine, part, mask) for part in value.parts))
+    parts = tuple(_narrow_part_to_active(machine, part, mask) for part in value.parts)
+    low = parts[0]
+    if len(parts) == 2 and L.width(low) == 16 and isinstance(low, SymbolicVector) and not isinstance(low.flags, int):
+        # The low half of a bf16 that was widened is 0 except for a NaN; 0 is as good in lanes that are not read.
+        held = blend_values(mask, low, literal(0, 16))
+        assert not isinstance(held, PackedVector)
+        widened = PackedVector((held, *parts[1:]))
+        if high_half(widened) is not None:
+            return widened
+    return PackedVector(parts)
 
 
 def _narrow_part_to_active(machine: Machine, part: Array | SymbolicVector, mask: Array) -> Array | SymbolicVector:
