@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.machine import Machine, Step, invert, literal
+from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import concat, extract
@@ -161,11 +162,27 @@ def function(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def test_property(instruction: Instruction, context: Context) -> Step:
-    """testp.{finite,infinite,number,notanumber,normal,subnormal}."""
-    _, prop, kind = instruction.opcode.split(".")
+    """testp.{finite,infinite,number,notanumber,normal,subnormal}; a zero is normal, which IEEE 754 does not say."""
+    _, prop, *modifiers, kind = instruction.opcode.split(".")
+    check_modifiers(instruction, modifiers, set())
+    if prop == "normal" and kind in ("f32", "f64"):
+        return _normal_or_zero(instruction, FORMATS[kind])
     if prop not in _CLASSES or kind not in ("f32", "f64"):
         raise UnknownInstruction(instruction)
     return integer_step(instruction, named(instruction, f"{_CLASSES[prop]}.{FORMATS[kind]}"))
+
+
+def _normal_or_zero(instruction: Instruction, form: str) -> Step:
+    finite, subnormal = operation(f"isfinite.{form}"), operation(f"issubnormal.{form}")
+    destination, source = instruction.operands
+
+    def step(machine: Machine) -> None:
+        value = machine.read_bits(source, finite.operands[0].bits)
+        found = apply_integer(machine, finite, [value])
+        tiny = apply_integer(machine, subnormal, [value])
+        machine.write(destination, combine(machine, "and", found, invert(machine.domain, tiny), 1))
+
+    return step
 
 
 _CLASSES = {
@@ -173,6 +190,5 @@ _CLASSES = {
     "infinite": "isinfinite",
     "number": "isnumber",
     "notanumber": "isnan",
-    "normal": "isnormal",
     "subnormal": "issubnormal",
 }
