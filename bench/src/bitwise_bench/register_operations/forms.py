@@ -1,7 +1,7 @@
 """The forms of PTX's register operations: opcodes with their modifiers and types, and the kinds of their operands.
 
 For each opcode, its modifiers and types are crossed.  Some of the products are no PTX, and some are not modelled; a
-record names the former, and `evaluation.unmodelled` the latter.
+record names the former, and `coverage.UNMODELLED` the latter.
 """
 
 from __future__ import annotations
