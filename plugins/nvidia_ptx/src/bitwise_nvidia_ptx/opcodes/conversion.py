@@ -42,6 +42,7 @@ def convert(instruction: Instruction, context: Context) -> Step:
     if modifiers and modifiers[0] == "pack":
         return _pack(instruction, modifiers, to, source)
     check_modifiers(instruction, modifiers, set(_TO_FLOAT) | _TO_INTEGER | _OPTIONS)
+    _check_types(instruction, modifiers, to, source)
     rounding = next((each for each in modifiers if each in _TO_FLOAT or each in _TO_INTEGER), None)
     options = "".join(f".{each}" for each in ("ftz", "sat", "satfinite", "relu") if each in modifiers)
     if is_integer(to) and is_integer(source):
@@ -49,6 +50,27 @@ def convert(instruction: Instruction, context: Context) -> Step:
     if to in PACKED:
         return _packed_conversion(instruction, to, source, rounding, options)
     return _scalar_conversion(instruction, context, to, source, rounding, options)
+
+
+_WITH_RELU = {"tf32", "e4m3x2", "e5m2x2", "f16", "bf16", "f16x2", "bf16x2"}
+
+
+def _check_types(instruction: Instruction, modifiers: list[str], to: str, source: str) -> None:
+    """Raise UnknownInstruction for a modifier that PTX does not define for these types."""
+    foreign: set[str] = set()
+    if is_integer(to) and is_integer(source):
+        foreign = {*_TO_FLOAT, *_TO_INTEGER, *_OPTIONS} - {"sat"}
+    elif is_integer(to):
+        foreign = {*_TO_FLOAT, "relu", "satfinite"}
+    elif is_integer(source):
+        foreign = {*_TO_INTEGER, "relu", "satfinite"}
+    if "f32" not in (to, source):
+        foreign.add("ftz")
+    if to not in _WITH_RELU or "ftz" in modifiers:
+        foreign.add("relu")
+    wrong = next((each for each in modifiers if each in foreign), None)
+    if wrong is not None:
+        raise UnknownInstruction(instruction, f"has the modifier .{wrong}, which cvt.{to}.{source} does not have")
 
 
 def _conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Operation:

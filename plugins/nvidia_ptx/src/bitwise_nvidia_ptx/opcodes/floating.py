@@ -66,6 +66,7 @@ def _suffix(modifiers: Sequence[str]) -> str:
 _HALF = frozenset({"rz", "rm", "rp"})
 _NOT_OF_TYPE = {
     "f16": _HALF,
+    "f32": frozenset({"relu"}),
     "bf16": _HALF | {"ftz", "sat"},
     "f64": frozenset({"ftz", "sat", "relu", "NaN"}),
 }
@@ -78,7 +79,8 @@ The assembler accepts some: fma.rz.bf16, whose results on an H100 are not those 
 def _check_type(instruction: Instruction, modifiers: Sequence[str], kind: str) -> None:
     """Raise UnknownInstruction for a modifier that PTX does not define for the type."""
     element = PACKED.get(kind, (kind, 1))[0]
-    wrong = [each for each in modifiers if each in _NOT_OF_TYPE.get(element, ())]
+    wrong = [each for each in modifiers if each in _NOT_OF_TYPE[element]]
+    wrong += [each for each in modifiers if each == "sat" and kind == "f32x2"]
     if wrong:
         raise UnknownInstruction(instruction, f"has the modifier .{wrong[0]}, which {element} numbers do not have")
 
@@ -99,6 +101,8 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat"})
     _check_type(instruction, modifiers, kind)
+    if root == "div" and (form not in ("fp32", "fp64") or ROUNDINGS.isdisjoint(modifiers)):
+        raise UnknownInstruction(instruction, "needs the type f32 or f64, and a rounding")
     rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), "rn")
     return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
 
@@ -109,7 +113,9 @@ def fused(instruction: Instruction, context: Context) -> Step:
     _, *modifiers, kind = instruction.opcode.split(".")
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat", "relu"})
     _check_type(instruction, modifiers, kind)
-    rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), "rn")
+    if ROUNDINGS.isdisjoint(modifiers):
+        raise UnknownInstruction(instruction, "needs a rounding")
+    rounding = next(_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS)
     name = f"fma.{rounding}{_suffix(modifiers)}.{_format(kind, instruction)}"
     return _lanewise(instruction, name, kind, instruction.operands[1:])
 
@@ -188,6 +194,8 @@ def function(instruction: Instruction, context: Context) -> Step:
     rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), None)
     if rounding is not None and root in ("sqrt", "rcp"):
         _check_type(instruction, modifiers, kind)
+        if form not in ("fp32", "fp64"):
+            raise UnknownInstruction(instruction)
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
