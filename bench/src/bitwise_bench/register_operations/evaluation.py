@@ -15,8 +15,11 @@ from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
 
 
-def evaluate(kernel: FormsKernel, arch: Arch) -> Mapping[Form, tuple[Words, ...]]:
-    """Return the results of all forms of a kernel.  Raises Unsupported if one has no exact semantics."""
+def evaluate(kernel: FormsKernel, arch: Arch) -> tuple[Mapping[Form, tuple[Words, ...]], tuple[str, ...]]:
+    """Return the results of all forms of a kernel, and the notes on assumptions.
+
+    Raises Unsupported if a form has no exact semantics.
+    """
     module = arch.parse(kernel.text, "forms.ptx")
     launch = Launch(
         file="forms.ptx",
@@ -26,4 +29,5 @@ def evaluate(kernel: FormsKernel, arch: Arch) -> Mapping[Form, tuple[Words, ...]
         args=(Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in")),
     )
     contents = {"out": np.zeros(kernel.output_size, dtype=np.uint8), "in": kernel.input_bytes}
-    return kernel.results(simulate(prepare_launch(module, arch, launch), contents).after["out"])
+    done = simulate(prepare_launch(module, arch, launch), contents)
+    return kernel.results(done.after["out"]), done.notes
