@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ def test_line_information_and_comments_do_not_change_the_digest(ptxas: Ptxas) ->
     assert ptxas.digest(noted) == ptxas.digest(plain)
 
 
-def test_cache_is_used_and_allows_concurrent_writers(ptxas: Ptxas, cache: Path) -> None:
+def test_cache_is_used_and_allows_concurrent_writers(
+    ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = kernel(MUL, ADD, STORE)
     found: list[str] = []
     threads = [threading.Thread(target=lambda: found.append(ptxas.digest(text))) for _ in range(4)]
@@ -33,13 +36,45 @@ def test_cache_is_used_and_allows_concurrent_writers(ptxas: Ptxas, cache: Path) 
         thread.start()
     for thread in threads:
         thread.join()
-    kept = [path for path in cache.rglob("*") if path.is_file()]
-    assert [path.read_text() for path in kept] == [found[0]]
+    (kept,) = (path for path in cache.rglob("*") if path.is_file())
     assert set(found) == {found[0]}
-    kept[0].write_text("0" * 64)
-    assert ptxas.digest(text) == "0" * 64
-    kept[0].write_text("torn")
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.code_digest", lambda _: "f" * 64)
     assert ptxas.digest(text) == found[0]
+    for content in ("0" * 64, "\0" * 64, "torn"):
+        kept.write_text(content)
+        assert ptxas.digest(text) == "f" * 64
+
+
+def test_two_machine_codes_with_zeroed_entries_stay_different(ptxas: Ptxas, cache: Path) -> None:
+    texts = [kernel(MUL, ADD, STORE), kernel(MUL, ADD.replace("add", "sub"), STORE)]
+    first = [ptxas.digest(text) for text in texts]
+    for path in cache.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"\0" * 64)
+    assert [ptxas.digest(text) for text in texts] == first
+    assert first[0] != first[1]
+
+
+def test_every_part_of_an_assembler_is_in_the_key(ptxas: Ptxas, cache: Path, tmp_path: Path) -> None:
+    text = kernel(MUL, ADD, STORE).replace(".target sm_90a", ".target sm_80")
+    tool = tmp_path / "ptxas"
+    tool.write_text(f'#!/bin/sh\nexec {ptxas.path} "$@"\n')
+    tool.chmod(0o755)
+
+    def entries() -> int:
+        return len([path for path in cache.rglob("*") if path.is_file()])
+
+    made = 0
+    for each in (ptxas, replace(ptxas, gpu="sm_80"), replace(ptxas, options=("-O1",)), replace(ptxas, path=str(tool))):
+        each.digest(text)
+        each.digest(text)
+        made += 1
+        assert entries() == made
+    ptxas.digest(text, fuse=False)
+    assert entries() == made + 1
+    tool.write_text(f'#!/bin/sh\n# another file of the same version\nexec {ptxas.path} "$@"\n')
+    replace(ptxas, path=str(tool)).digest(text)
+    assert entries() == made + 2
 
 
 def test_a_missing_assembler_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

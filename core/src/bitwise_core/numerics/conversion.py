@@ -24,7 +24,11 @@ FLUSHED_FORMAT = "fp32"
 def float_to_float(
     target: FloatFormat, source: FloatFormat, rounding: Rounding, mode: Mode, saturate: bool, operand: Bits
 ) -> Bits:
-    """Round to another format, or widen exactly.  Where the target has no NaN, NaN becomes its largest number."""
+    """Round to another format, or widen exactly.  Where the target has no NaN, NaN becomes its largest number.
+
+    `rna` from fp32 to tf32 cuts the mantissa of a NaN, as an H100 does: a NaN without a bit in the part that is kept
+    becomes an infinity, and with `saturate` the pattern below the cut one.
+    """
     if mode.ftz and source.name == FLUSHED_FORMAT:
         operand = softfloat.flush(operand, source)
     number = softfloat.unpack(operand, source)
@@ -32,6 +36,9 @@ def float_to_float(
     if target.canonical_nan is None:
         largest = result.dtype.type(target.largest_magnitude << target.padding)
         result = np.where(number.nan, largest, result)
+    if rounding == "rna" and (target.name, source.name) == ("tf32", "fp32"):
+        unit = operand.dtype.type(1 << target.padding)
+        result = np.where(number.nan, (operand & ~(unit - 1)) - unit * saturate, result)
     return clamp(result, target, mode)
 
 

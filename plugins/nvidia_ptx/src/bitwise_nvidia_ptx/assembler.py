@@ -13,16 +13,19 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitwise_nvidia_ptx import machine_code
+from bitwise_nvidia_ptx.digest_cache import cached_digest
 from bitwise_nvidia_ptx.machine_code import MachineInstruction, equal_up_to_predicates, parse_listing
 
 NO_FUSION = "--fmad=false"
@@ -110,7 +113,8 @@ class Ptxas:
         """
         text = without_debug(text)
         flags = self._flags(fuse)
-        return _cached_digest([text, self.version, *flags], lambda: code_digest(self._assemble(text, flags)))
+        key = ["machine code", _own_source(), *self._identity(), text, *flags]
+        return cached_digest("ptxas", key, lambda: code_digest(self._assemble(text, flags)))
 
     def equal_up_to_predicates(self, original: str | bytes, text: str, *, fuse: bool = True) -> bool:
         """Return whether the machine code of `text` equals that of `original` up to the names of predicate registers.
@@ -131,12 +135,17 @@ class Ptxas:
             alike = _equal_up_to_predicates(tool, self._assemble(first, own), self._assemble(text, flags))
             return hashlib.sha256(str(alike).encode()).hexdigest()
 
-        found = _cached_digest(["names of predicates aside", first, *own, text, *flags, self.version], compare)
+        tools = [_file_digest(each) for each in (tool, *_neighbours(tool, "nvdisasm"))]
+        key = ["names of predicates aside", _own_source(), *self._identity(), json.dumps([tools, own, flags])]
+        found = cached_digest("ptxas", [*key, first, text], compare)
         return found == hashlib.sha256(b"True").hexdigest()
 
+    def _identity(self) -> list[str]:
+        """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""
+        return [self.version, _file_digest(self.path)]
+
     def _disassembler(self) -> str | None:
-        neighbour = os.path.join(os.path.dirname(self.path), "cuobjdump")
-        return neighbour if os.access(neighbour, os.X_OK) else shutil.which("cuobjdump")
+        return next(_neighbours(self.path, "cuobjdump"), None)
 
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
         """Return the object file of a text, not cached.  Raises AssemblyFailed."""
@@ -164,26 +173,6 @@ class Ptxas:
                 output = (done.stderr or done.stdout).strip().replace(str(source), "the text").splitlines()
                 raise AssemblyFailed(f"ptxas rejects the text: {output[0] if output else f'exit {done.returncode}'}")
             return target.read_bytes()
-
-
-def _cached_digest(key: Sequence[str], find: Callable[[], str]) -> str:
-    """Return a SHA-256 in hexadecimal from the disk cache, or compute and store it.
-
-    `key` contains everything that the digest depends on.
-    """
-    name = hashlib.sha256("\0".join(key).encode()).hexdigest()
-    store = cache_directory() / "ptxas" / name[:2] / name
-    with contextlib.suppress(OSError):
-        if len(cached := store.read_text(encoding="ascii")) == 64:
-            return cached
-    found = find()
-    with contextlib.suppress(OSError):
-        store.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=store.parent)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(found)
-        os.replace(temporary, store)
-    return found
 
 
 def _equal_up_to_predicates(tool: str, first: bytes, second: bytes) -> bool:
@@ -217,11 +206,6 @@ def without_debug(text: str) -> str:
     text = re.sub(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", "", text, flags=re.M)
     text = _COMMENT.sub(lambda match: match.group() if match.group().startswith('"') else " ", text)
     return re.sub(r"[ \t]*\n\s*", "\n", text)
-
-
-def cache_directory() -> Path:
-    """Return `$XDG_CACHE_HOME/bitwise`, or `~/.cache/bitwise` if the variable is not set."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bitwise"
 
 
 def code_digest(cubin: bytes) -> str:
@@ -294,6 +278,36 @@ def _in_triton_wheel(name: str) -> Iterator[str]:
         spec = importlib.util.find_spec("triton")
         for package in (spec.submodule_search_locations or ()) if spec else ():
             yield os.path.join(package, "backends", "nvidia", "bin", name)
+
+
+def _neighbours(path: str, name: str) -> Iterator[str]:
+    """Yield the path of another tool, which is next to a tool or on PATH, if there is one."""
+    neighbour = os.path.join(os.path.dirname(path), name)
+    found = neighbour if os.access(neighbour, os.X_OK) else shutil.which(name)
+    if found:
+        yield found
+
+
+def _file_digest(path: str) -> str:
+    """Return the SHA-256 of a tool's file.  Raises PtxasNotFound."""
+    try:
+        status = os.stat(path)
+        return _digest_of_file(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    except OSError as error:
+        raise PtxasNotFound(f"{path} cannot be read ({error.strerror}); give the path of a ptxas") from None
+
+
+@functools.lru_cache(maxsize=32)
+def _digest_of_file(path: str, modified: int, size: int, inode: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def _own_source() -> str:
+    """Return a digest of the modules that derive a cached digest from machine code."""
+    paths = (Path(__file__), Path(machine_code.__file__))
+    return hashlib.sha256(b"\0".join(each.read_bytes() for each in paths)).hexdigest()
 
 
 def _triton_version() -> tuple[int, ...]:

@@ -178,13 +178,14 @@ class BitsDomain:
 
 @cache
 def _nan_is_unspecified(operation: Operation) -> bool:
-    """Return whether no document specifies the NaN of an operation: sign changes, and arithmetic in fp64."""
-    return not operation.architecture and (operation.verb in ("neg", "abs") or operation.operands[0].name == "fp64")
+    """Return whether no document specifies the NaN of an operation: sign changes, fp64 operands or results."""
+    wide = "fp64" in (operation.operands[0].name, operation.result.name)
+    return not operation.architecture and (operation.verb in ("neg", "abs") or wide)
 
 
 def _has_nan(operation: Operation, result: Array) -> bool:
     form = operation.result
-    return isinstance(form, FloatFormat) and form is operation.operands[0] and bool(nan_of(result, form).any())
+    return isinstance(form, FloatFormat) and bool(nan_of(result, form).any())
 
 
 def undefined_lanes(bits: int, sticky: L.Flags) -> SymbolicVector:

@@ -33,7 +33,7 @@ def with_carry(instruction: Instruction, context: Context) -> Step:
     root, *modifiers, kind = instruction.opcode.split(".")
     writes = "cc" in modifiers
     parts = [each for each in modifiers if each != "cc"]
-    if kind not in ("u32", "s32", "b32") or root not in ("add", "addc", "mad", "madc") or set(parts) - {"lo", "hi"}:
+    if kind not in ("u32", "s32") or root not in ("add", "addc", "mad", "madc") or set(parts) - {"lo", "hi"}:
         raise UnknownInstruction(instruction)
     if kind == "s32" and "hi" in parts:
         raise UnknownInstruction(instruction)

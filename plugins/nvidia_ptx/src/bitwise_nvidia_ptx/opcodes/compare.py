@@ -34,7 +34,23 @@ TABLE = OpcodeTable()
 
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 """PTX's operators on unsigned integers, by the vocabulary's names."""
-_INTEGER_OPERATORS = INTEGER_COMPARISONS.keys() | _UNSIGNED.keys()
+_INTEGER_OPERATORS = {
+    "s": frozenset(INTEGER_COMPARISONS),
+    "u": frozenset(INTEGER_COMPARISONS.keys() | _UNSIGNED.keys()),
+    "b": frozenset({"eq", "ne"}),
+}
+"""The operators of each kind of integer type."""
+
+
+def check_comparison(instruction: Instruction, operator: str, modifiers: list[str], kind: str) -> None:
+    """Raise UnknownInstruction unless PTX defines the operator, and .ftz if given, for a scalar type."""
+    if kind in PACKED or not (is_integer(kind) or kind in ("f16", "bf16", "f32", "f64")):
+        raise UnknownInstruction(instruction)
+    operators = _INTEGER_OPERATORS[kind[0]] if is_integer(kind) else FLOAT_COMPARISONS
+    if operator not in operators:
+        raise UnknownInstruction(instruction, f"has the operator .{operator}, which {kind} numbers do not have")
+    if "ftz" in modifiers and kind not in ("f16", "f32"):
+        raise UnknownInstruction(instruction, f"has the modifier .ftz, which {kind} numbers do not have")
 
 
 def compare(machine: Machine, operator: str, kind: str, left: Value, right: Value, flush: bool) -> Value:
@@ -53,8 +69,7 @@ def set_predicate(instruction: Instruction, context: Context) -> Step:
         return _set_register(instruction, operator, modifiers)
     *modifiers, kind = modifiers
     check_modifiers(instruction, modifiers, {"and", "or", "xor", "ftz"})
-    if kind in PACKED or operator not in (_INTEGER_OPERATORS if is_integer(kind) else FLOAT_COMPARISONS):
-        raise UnknownInstruction(instruction)
+    check_comparison(instruction, operator, modifiers, kind)
     boolean = next((each for each in modifiers if each in ("and", "or", "xor")), None)
     bits, flush = type_bits(kind), "ftz" in modifiers
     destination, left, right, *rest = instruction.operands
@@ -74,8 +89,9 @@ def set_predicate(instruction: Instruction, context: Context) -> Step:
 def _set_register(instruction: Instruction, operator: str, modifiers: list[str]) -> Step:
     *options, out, kind = modifiers
     check_modifiers(instruction, options, {"ftz"})
-    if out not in ("u32", "s32", "f32") or kind in PACKED:
+    if out not in ("u32", "s32", "f32"):
         raise UnknownInstruction(instruction)
+    check_comparison(instruction, operator, options, kind)
     bits = type_bits(kind)
     destination, left, right = instruction.operands
     true = np.full((1, 1), 0x3F800000 if out == "f32" else 0xFFFFFFFF, dtype=np.uint32)

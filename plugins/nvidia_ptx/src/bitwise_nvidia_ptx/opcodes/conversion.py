@@ -42,13 +42,35 @@ def convert(instruction: Instruction, context: Context) -> Step:
     if modifiers and modifiers[0] == "pack":
         return _pack(instruction, modifiers, to, source)
     check_modifiers(instruction, modifiers, set(_TO_FLOAT) | _TO_INTEGER | _OPTIONS)
+    _check_types(instruction, modifiers, to, source)
     rounding = next((each for each in modifiers if each in _TO_FLOAT or each in _TO_INTEGER), None)
     options = "".join(f".{each}" for each in ("ftz", "sat", "satfinite", "relu") if each in modifiers)
     if is_integer(to) and is_integer(source):
         return _integer_conversion(instruction, context, to, source, "sat" in modifiers)
     if to in PACKED:
         return _packed_conversion(instruction, to, source, rounding, options)
-    return _scalar_conversion(instruction, to, source, rounding, options)
+    return _scalar_conversion(instruction, context, to, source, rounding, options)
+
+
+_WITH_RELU = {"tf32", "e4m3x2", "e5m2x2", "f16", "bf16", "f16x2", "bf16x2"}
+
+
+def _check_types(instruction: Instruction, modifiers: list[str], to: str, source: str) -> None:
+    """Raise UnknownInstruction for a modifier that PTX does not define for these types."""
+    foreign: set[str] = set()
+    if is_integer(to) and is_integer(source):
+        foreign = {*_TO_FLOAT, *_TO_INTEGER, *_OPTIONS} - {"sat"}
+    elif is_integer(to):
+        foreign = {*_TO_FLOAT, "relu", "satfinite"}
+    elif is_integer(source):
+        foreign = {*_TO_INTEGER, "relu", "satfinite"}
+    if "f32" not in (to, source):
+        foreign.add("ftz")
+    if to not in _WITH_RELU or "ftz" in modifiers:
+        foreign.add("relu")
+    wrong = next((each for each in modifiers if each in foreign), None)
+    if wrong is not None:
+        raise UnknownInstruction(instruction, f"has the modifier .{wrong}, which cvt.{to}.{source} does not have")
 
 
 def _conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Operation:
@@ -58,18 +80,32 @@ def _conversion(instruction: Instruction, to: str, source: str, rounding: str | 
     return named(instruction, f"convert{word}{options}.{left}.{right}")
 
 
-def _scalar_conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
+def _scalar_conversion(
+    instruction: Instruction, context: Context, to: str, source: str, rounding: str | None, options: str
+) -> Step:
+    """Return the step of a conversion from or to a float; a register wider than an integer result is extended."""
     if not (to in BITS or is_integer(to)) or not (source in BITS or is_integer(source)):
         raise UnknownInstruction(instruction)
     destination, operand = instruction.operands
-    wide = type_bits(source)
+    wide, bits = type_bits(source), type_bits(to)
     if to in BITS and source in BITS and _PRECISION_RANK[to] > _PRECISION_RANK[source]:
         rounding = None
+    if to == source and to in ("f32", "f64") and rounding is None and not options:
+        # An H100 moves the bits, those of a NaN included.
+        return lambda machine: machine.write(destination, machine.read_bits(operand, wide))
+    if (to == "f32" and is_integer(source)) or (to, source) == ("f16", "f32"):
+        # Neither an integer nor the rounded f16 is flushed; an H100 does not flush the f32 operand before it rounds.
+        options = options.replace(".ftz", "")
+    width, to_signed = bits, to[0] == "s"
+    if is_integer(to):
+        # The result is clamped in any case, so that .sat has no effect.
+        options = options.replace(".sat", "")
+        width = register_bits(destination, context, bits)
     meaning = _conversion(instruction, to, source, rounding, options)
 
     def step(machine: Machine) -> None:
-        value = machine.read_bits(operand, wide)
-        machine.write(destination, float_conversion(machine, meaning, value))
+        value = float_conversion(machine, meaning, machine.read_bits(operand, wide))
+        machine.write(destination, extend(machine, value, bits, width, to_signed))
 
     return step
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.machine import Machine, Step, invert, literal
+from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
-from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.assembler_constants import literal_suffix
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers, integer_step
@@ -60,6 +63,28 @@ def _suffix(modifiers: Sequence[str]) -> str:
     return "".join(f".{each}" for each in ("ftz", "sat", "relu") if each in modifiers)
 
 
+_HALF = frozenset({"rz", "rm", "rp"})
+_NOT_OF_TYPE = {
+    "f16": _HALF,
+    "f32": frozenset({"relu"}),
+    "bf16": _HALF | {"ftz", "sat"},
+    "f64": frozenset({"ftz", "sat", "relu", "NaN"}),
+}
+"""Modifiers that PTX does not define for a type.
+
+The assembler accepts some: fma.rz.bf16, whose results on an H100 are not those of any rounding, and rcp.rn.ftz.f64.
+"""
+
+
+def _check_type(instruction: Instruction, modifiers: Sequence[str], kind: str) -> None:
+    """Raise UnknownInstruction for a modifier that PTX does not define for the type."""
+    element = PACKED.get(kind, (kind, 1))[0]
+    wrong = [each for each in modifiers if each in _NOT_OF_TYPE[element]]
+    wrong += [each for each in modifiers if each == "sat" and kind == "f32x2"]
+    if wrong:
+        raise UnknownInstruction(instruction, f"has the modifier .{wrong[0]}, which {element} numbers do not have")
+
+
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add, sub, mul and div of floating-point types.  mad and rem are not modelled."""
     root, *modifiers, kind = instruction.opcode.split(".")
@@ -75,6 +100,9 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     if root in ("mad", "rem"):
         raise UnknownInstruction(instruction)
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat"})
+    _check_type(instruction, modifiers, kind)
+    if root == "div" and (form not in ("fp32", "fp64") or ROUNDINGS.isdisjoint(modifiers)):
+        raise UnknownInstruction(instruction, "needs the type f32 or f64, and a rounding")
     rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), "rn")
     return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
 
@@ -84,7 +112,10 @@ def fused(instruction: Instruction, context: Context) -> Step:
     """fma: a fused multiply-add with one rounding."""
     _, *modifiers, kind = instruction.opcode.split(".")
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat", "relu"})
-    rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), "rn")
+    _check_type(instruction, modifiers, kind)
+    if ROUNDINGS.isdisjoint(modifiers):
+        raise UnknownInstruction(instruction, "needs a rounding")
+    rounding = next(_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS)
     name = f"fma.{rounding}{_suffix(modifiers)}.{_format(kind, instruction)}"
     return _lanewise(instruction, name, kind, instruction.operands[1:])
 
@@ -95,6 +126,7 @@ def extremum(instruction: Instruction, context: Context) -> Step:
     signs = modifiers[-2:] == ["xorsign", "abs"] and root in ("min", "max") and kind == "f32"
     modifiers = modifiers[:-2] if signs else modifiers
     check_modifiers(instruction, modifiers, {"ftz", "NaN"})
+    _check_type(instruction, modifiers, kind)
     form = _format(kind, instruction)
     nan = ".nan" if "NaN" in modifiers else ""
     name = f"{root}{_suffix(modifiers)}{nan}.{form}"
@@ -107,18 +139,28 @@ def extremum(instruction: Instruction, context: Context) -> Step:
 
 
 def _extremum_of_magnitudes(instruction: Instruction, name: str) -> Step:
-    """min and max with .xorsign.abs: the extremum of the magnitudes, with the exclusive or of the signs."""
+    """min and max with .xorsign.abs: the extremum of the magnitudes, with the exclusive or of the signs.
+
+    A NaN is the canonical one, as on an H100: it has no sign.
+    """
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction)
     destination, *sources = instruction.operands
-    extreme, magnitude = named(instruction, name), operation("abs.fp32")
+    extreme, magnitude, is_nan = named(instruction, name), operation("abs.fp32"), operation("isnan.fp32")
 
     def step(machine: Machine) -> None:
         left, right = (machine.read_bits(each, 32) for each in sources)
         magnitudes = [machine.domain.floating(magnitude, [each]) for each in (left, right)]
         found = machine.domain.floating(extreme, magnitudes)
         sign = combine(machine, "and", combine(machine, "xor", left, right, 32), literal(1 << 31, 32), 32)
-        machine.write(destination, combine(machine, "or", found, sign, 32))
+        signed = combine(machine, "or", found, sign, 32)
+        nan = apply_integer(machine, is_nan, [found])
+        machine.write(
+            destination,
+            blend_values(nan, found, signed)
+            if isinstance(nan, np.ndarray)
+            else machine.domain.select(nan, found, signed),
+        )
 
     return step
 
@@ -151,6 +193,9 @@ def function(instruction: Instruction, context: Context) -> Step:
     operands = instruction.operands[1:]
     rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), None)
     if rounding is not None and root in ("sqrt", "rcp"):
+        _check_type(instruction, modifiers, kind)
+        if form not in ("fp32", "fp64"):
+            raise UnknownInstruction(instruction)
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
@@ -161,11 +206,27 @@ def function(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def test_property(instruction: Instruction, context: Context) -> Step:
-    """testp.{finite,infinite,number,notanumber,normal,subnormal}."""
-    _, prop, kind = instruction.opcode.split(".")
+    """testp.{finite,infinite,number,notanumber,normal,subnormal}; a zero is normal, which IEEE 754 does not say."""
+    _, prop, *modifiers, kind = instruction.opcode.split(".")
+    check_modifiers(instruction, modifiers, set())
+    if prop == "normal" and kind in ("f32", "f64"):
+        return _normal_or_zero(instruction, FORMATS[kind])
     if prop not in _CLASSES or kind not in ("f32", "f64"):
         raise UnknownInstruction(instruction)
     return integer_step(instruction, named(instruction, f"{_CLASSES[prop]}.{FORMATS[kind]}"))
+
+
+def _normal_or_zero(instruction: Instruction, form: str) -> Step:
+    finite, subnormal = operation(f"isfinite.{form}"), operation(f"issubnormal.{form}")
+    destination, source = instruction.operands
+
+    def step(machine: Machine) -> None:
+        value = machine.read_bits(source, finite.operands[0].bits)
+        found = apply_integer(machine, finite, [value])
+        tiny = apply_integer(machine, subnormal, [value])
+        machine.write(destination, combine(machine, "and", found, invert(machine.domain, tiny), 1))
+
+    return step
 
 
 _CLASSES = {
@@ -173,6 +234,5 @@ _CLASSES = {
     "infinite": "isinfinite",
     "number": "isnumber",
     "notanumber": "isnan",
-    "normal": "isnormal",
     "subnormal": "issubnormal",
 }

@@ -74,6 +74,8 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     if not is_integer(kind):
         return floating.extremum(instruction, context)
     check_modifiers(instruction, modifiers, set())
+    if root in ("neg", "abs") and kind[0] != "s":
+        raise UnknownInstruction(instruction, "needs a signed type")
     return integer_step(instruction, named(instruction, f"{root}.{kind}"), packed=packed)
 
 

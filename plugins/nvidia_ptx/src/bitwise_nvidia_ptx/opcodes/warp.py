@@ -210,7 +210,7 @@ def redux(instruction: Instruction, context: Context) -> Step:
         kind = "nan.fp32" if "NaN" in parts else "fp32"
         if "abs" in parts:
             raise UnknownInstruction(instruction)
-    elif kind not in ("u32", "s32", "b32"):
+    elif kind not in (("b32",) if verb in ("and", "or", "xor") else ("u32", "s32")):
         raise UnknownInstruction(instruction)
     meaning = named(instruction, f"{verb}.{kind}")
     destination, source, members = instruction.operands
