@@ -107,7 +107,7 @@ class TermDomain:
             return self._build(plan.redirect.right, {each.word: value for each, value in named}, info)
         if plan.bf16_rules and any(isinstance(operand, PackedVector) for operand in operands):
             for rule in plan.bf16_rules:
-                for lanes, bindings in matches(rule, operands, self._builder(info), self.context.finite):
+                for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
                     if lanes is True:
                         return self._build(rule.instance.right, bindings, info)
         values = [as_symbolic_vector(operand) for operand in operands]
@@ -131,7 +131,7 @@ class TermDomain:
         for rule in rules:
             if not may_match(rule, values):
                 continue
-            for matched, bindings in matches(rule, values, self._builder(info), self.context.finite):
+            for matched, bindings in matches(rule, values, self._builder(info), self.context):
                 lanes = both(matched, rest)
                 if lanes is False:
                     continue

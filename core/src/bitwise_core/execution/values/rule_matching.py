@@ -7,11 +7,13 @@ building the value that it describes, once all its variables are bound, and comp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.values import nan_guards
+from bitwise_core.execution.term_recorder import TermContext
+from bitwise_core.execution.values import nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.minmax import is_number_set
@@ -35,6 +37,14 @@ Lanes: TypeAlias = bool | Array
 """The lanes in which something holds; True for all."""
 Bindings: TypeAlias = Mapping[str, Value]
 Build: TypeAlias = Callable[[Term, Bindings], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How a pattern is built, to be compared with a value, and the context of the domain."""
+
+    build: Build
+    context: TermContext
 
 
 def both(left: Lanes, right: Lanes) -> Lanes:
@@ -72,14 +82,14 @@ def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
 
 
 def matches(
-    rule: PlannedRule, operands: Sequence[Value], build: Build, finite: bool
+    rule: PlannedRule, operands: Sequence[Value], build: Build, context: TermContext
 ) -> Iterator[tuple[Lanes, Bindings]]:
     """Yield the lanes in which a rule matches, with its variables' values; the lanes of two results may overlap."""
     steps = tuple((term, operands[place]) for place, term in rule.steps)
-    for lanes, bindings in _all(steps, True, {}, build):
+    for lanes, bindings in _all(steps, True, {}, Matching(build, context)):
         for condition, form in rule.conditions:
             lanes = both(
-                lanes, fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, finite)
+                lanes, fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, context.finite)
             )
             if lanes is False:
                 break
@@ -88,17 +98,17 @@ def matches(
 
 
 def _all(
-    steps: tuple[tuple[Term, Value], ...], lanes: Lanes, bindings: Bindings, build: Build
+    steps: tuple[tuple[Term, Value], ...], lanes: Lanes, bindings: Bindings, matching: Matching
 ) -> Iterator[tuple[Lanes, Bindings]]:
     if not steps:
         yield lanes, bindings
         return
     (term, value), rest = steps[0], steps[1:]
-    for found, bound in _one(term, value, lanes, bindings, build):
-        yield from _all(rest, found, bound, build)
+    for found, bound in _one(term, value, lanes, bindings, matching):
+        yield from _all(rest, found, bound, matching)
 
 
-def _one(term: Term, value: Value, lanes: Lanes, bindings: Bindings, build: Build) -> Iterator[tuple[Lanes, Bindings]]:
+def _one(term: Term, value: Value, lanes: Lanes, bindings: Bindings, matching: Matching) -> Iterator[tuple[Lanes, Bindings]]:
     """Match one pattern against one value, within some lanes."""
     if term.kind == "variable":
         known = bindings.get(term.word)
@@ -112,7 +122,8 @@ def _one(term: Term, value: Value, lanes: Lanes, bindings: Bindings, build: Buil
     if term.word == WIDENING_BF16:
         half = high_half(value)
         if half is not None:
-            yield from _one(term.operands[0], half, lanes, bindings, build)
+            half = nan_marks.as_operand(as_symbolic_vector(half), "bf16", matching.context)
+            yield from _one(term.operands[0], half, lanes, bindings, matching)
         return
     vector = as_symbolic_vector(value)
     if term.kind == "number":
@@ -122,17 +133,17 @@ def _one(term: Term, value: Value, lanes: Lanes, bindings: Bindings, build: Buil
         return
     flag = wrapper_of(term)
     if not flag and variables(term).keys() <= bindings.keys():
-        found = both(lanes, same_lanes(build(term, bindings), value, term.format))
+        found = both(lanes, same_lanes(matching.build(term, bindings), value, term.format))
         if found is not False:
             yield found, bindings
         return
     if flag:
         found = both(lanes, _wrapped_lanes(vector, flag))
         if found is not False:
-            yield from _one(inner_of(term), unwrapped(vector, flag), found, bindings, build)
+            yield from _one(inner_of(term), unwrapped(vector, flag), found, bindings, matching)
         return
     if term.word.startswith("guard."):
-        yield from _guarded(term, vector, lanes, bindings, build)
+        yield from _guarded(term, vector, lanes, bindings, matching)
         return
     for origin in vector.origins:
         if origin.name != origin_name(term):
@@ -145,11 +156,11 @@ def _one(term: Term, value: Value, lanes: Lanes, bindings: Bindings, build: Buil
             orders.append((origin.operands[1], origin.operands[0], *origin.operands[2:]))
         for operands in orders:
             placed = ordered(list(enumerate(term.operands)), frozenset(bindings))
-            yield from _all(tuple((each, operands[place]) for place, each in placed), found, bindings, build)
+            yield from _all(tuple((each, operands[place]) for place, each in placed), found, bindings, matching)
 
 
 def _guarded(
-    term: Term, value: SymbolicVector, lanes: Lanes, bindings: Bindings, build: Build
+    term: Term, value: SymbolicVector, lanes: Lanes, bindings: Bindings, matching: Matching
 ) -> Iterator[tuple[Lanes, Bindings]]:
     where = nan_guards.guarded_where(value)
     found = False if where is None else both(lanes, where)
@@ -158,7 +169,7 @@ def _guarded(
     assert where is not None
     inner, guard = nan_guards.parts_of_guarded(value, where)
     steps = ((term.operands[1], guard), (term.operands[0], inner))
-    yield from _all(steps, found, bindings, build)
+    yield from _all(steps, found, bindings, matching)
 
 
 def _wrapped_lanes(value: SymbolicVector, flag: int) -> Lanes:
