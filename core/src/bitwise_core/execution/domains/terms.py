@@ -87,10 +87,7 @@ class TermDomain:
 
     def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         """Return an operation's operands: a value with a NaN mark of another format is a term of its exact bits."""
-        for form in info.operands:
-            if nan_marks.foreign_marks(form.name):
-                break
-        else:
+        if not _has_foreign_marks(info):
             return operands
         return [
             nan_marks.as_operand(each, form.name, self.context)
@@ -510,6 +507,12 @@ def _same_predicate(left: SymbolicVector | Array, right: SymbolicVector) -> bool
 
 _NOT = operation("not.b1")
 _PREDICATE_LOGIC = (operation("and.b1"), operation("or.b1"))
+
+
+@cache
+def _has_foreign_marks(info: Operation) -> bool:
+    """Return whether an operand of an operation may have a mark of another format than its own."""
+    return any(nan_marks.foreign_marks(form.name) for form in info.operands)
 
 
 @cache
