@@ -40,6 +40,7 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
         self.flags = L.TERM
         self.slice_of = self.partial_slice_of = self.last_selection = self.guarded_alternative = None
         self.bundle = None
+        self.origins, self.cached_numbers = (), False
         self.cached_hash = None
         self._words: hashing.Words | None = None
 

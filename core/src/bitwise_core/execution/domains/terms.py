@@ -455,8 +455,11 @@ def _same_operands(values: Sequence[SymbolicVector]) -> bool:
     left, right = values[0], values[1]
     if left is right:
         return True
-    same = left.words is right.words or np.array_equal(left.words, right.words)
-    return same and np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
+    if left.words is not right.words and (
+        left.words.flat[0] != right.words.flat[0] or not np.array_equal(left.words, right.words)
+    ):
+        return False
+    return np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
 
 
 def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:

@@ -127,6 +127,7 @@ class SymbolicVector:
     - `sign_extension_of`: the narrower integer, with its type, of which this value is the sign extension.
     - `bundle`: a whole value of which this one is an element, and the index of the element.
     - `last_take`: the last permutation of this value's threads and its result.
+    - `cached_numbers`: the numbers of the constant lanes, once they have been looked up (`constant_numbers`).
     - `cached_hash`: the hash of the payload, once it has been computed.
     - `recorder`: the recorder of the recorded run in which the value was made, else None.
     """
@@ -135,6 +136,7 @@ class SymbolicVector:
         "bits",
         "bundle",
         "cached_hash",
+        "cached_numbers",
         "flags",
         "guarded_alternative",
         "last_selection",
@@ -159,6 +161,7 @@ class SymbolicVector:
         self.sign_extension_of: tuple[Value, str] | None = None
         self.recorder: TermRecorder | None = None
         self.origins: tuple[Origin, ...] = ()
+        self.cached_numbers: frozenset[int] | None | Literal[False] = False
 
     def part(self, low: int, bits: int) -> Value | None:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
@@ -284,6 +287,28 @@ def constant_mask(lanes: SymbolicVector) -> bool | Array:
         return flags & (FORM | STICKY) == CONST
     known: Array = (flags & np.uint32(FORM | STICKY)) == CONST
     return known
+
+
+def constant_numbers(lanes: SymbolicVector) -> frozenset[int] | None:
+    """Return the numbers of the lanes that hold a constant, None if there are several different ones."""
+    if lanes.cached_numbers is False:
+        lanes.cached_numbers = _constant_numbers(lanes)
+    return lanes.cached_numbers
+
+
+def _constant_numbers(lanes: SymbolicVector) -> frozenset[int] | None:
+    known = constant_mask(lanes)
+    if known is False:
+        return frozenset()
+    numbers = lanes.words[0]
+    if known is not True:
+        numbers = np.broadcast_to(numbers, np.broadcast_shapes(numbers.shape, known.shape))[
+            np.broadcast_to(known, np.broadcast_shapes(numbers.shape, known.shape))
+        ]
+    if not numbers.size:
+        return frozenset()
+    first = numbers.flat[0]
+    return frozenset([int(first)]) if (numbers == first).all() else None
 
 
 def sticky_flags(*lanes: SymbolicVector) -> Flags:
