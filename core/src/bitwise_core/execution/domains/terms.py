@@ -268,6 +268,9 @@ class TermDomain:
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
         plan = plan_of(operation.name, self.context.finite)
+        if plan.redirect is not None:
+            named = zip(plan.redirect.left.operands, operands, strict=True)
+            return self._build(plan.redirect.right, {each.word: value for each, value in named}, operation)
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [
@@ -353,8 +356,6 @@ class TermDomain:
             taken = condition.words[0] != 0
             result = L.blend(known & taken, left, result)
             result = L.blend(known & ~taken, right, result)
-        elif left.slice_of is not None and right.slice_of is not None:
-            self._trace(condition, left.slice_of, right.slice_of, result)
         return result
 
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
@@ -372,25 +373,6 @@ class TermDomain:
         if winner is not None:
             result = L.blend(winner[0], self.context.note("select", winner[1], values), result)
         return self._with_origin("select", result, values)
-
-    def _trace(
-        self,
-        condition: SymbolicVector,
-        left: tuple[SymbolicVector, int],
-        right: tuple[SymbolicVector, int],
-        result: SymbolicVector,
-    ) -> None:
-        """Record that a select between slices of two values is a slice of the select between these values."""
-        (whole, low), (other, other_low) = left, right
-        if low != other_low or whole.bits != other.bits:
-            return
-        earlier = whole.last_selection
-        if earlier is None or earlier[1] is not other or not _same_predicate(earlier[0], condition):
-            found = self.select(condition, whole, other)
-            if not isinstance(found, SymbolicVector):
-                return
-            whole.last_selection = earlier = (condition, other, found)
-        result.slice_of = (earlier[2], low)
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -494,19 +476,6 @@ def _guard(info: Operation, values: Sequence[SymbolicVector], context: TermConte
 
 _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert": _convert, "guard": _guard}
 """Operations whose results are values in another form, or sets, by their verbs."""
-
-_DISTINGUISHING = ~L.NAN_BITS & 0xFFFFFFFF
-"""The flags in which two equal predicates must agree."""
-
-
-def _same_predicate(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
-    """Return whether two predicates are equal."""
-    if left is right:
-        return True
-    if not isinstance(left, SymbolicVector) or not np.array_equal(left.words, right.words):
-        return False
-    return not np.any((left.flags ^ right.flags) & _DISTINGUISHING)
-
 
 _NOT = operation("not.b1")
 _PREDICATE_LOGIC = (operation("and.b1"), operation("or.b1"))

@@ -104,8 +104,23 @@ def matches(
             )
             if lanes is False:
                 break
+        if lanes is not False and rule.instance.rule.assumes == "finite":
+            for name, form in rule.instance.formats.items():
+                lanes = both(lanes, _not_infinite_lanes(as_symbolic_vector(bindings[name]), form))
         if lanes is not False:
             yield lanes, bindings
+
+
+def _not_infinite_lanes(value: SymbolicVector, form: Format) -> Lanes:
+    """Return the lanes in which a number of a format is no constant infinity or NaN, as every other value is assumed."""
+    known = L.constant_mask(value)
+    if known is False or not isinstance(form, FloatFormat):
+        return True
+    return _lanes_or_all(np.logical_not(known) | _constants_with("finite", value.words[0], np.asarray(known), form))
+
+
+def _lanes_or_all(found: Array) -> Lanes:
+    return bool(found) if found.ndim == 0 else True if found.all() else L.nonempty(found)
 
 
 def _all(

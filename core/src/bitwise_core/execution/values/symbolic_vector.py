@@ -118,13 +118,6 @@ class SymbolicVector:
     Structure that is kept next to the hash:
 
     - `origins`: the operations that made the value, with their operands to a fixed depth, each for its own lanes.
-    - `slice_of`: a wider value and a bit position; this value is its bits from there on.  `partial_slice_of`: the same,
-      and the lanes in which it is true.
-    - `last_selection`: the last select between this value and another one: its predicate, the other value and the
-      result.
-    - `guarded_alternative`: the lanes in which, under which guard, another value may replace this one
-      (`values.nan_guards`).
-    - `sign_extension_of`: the narrower integer, with its type, of which this value is the sign extension.
     - `bundle`: a whole value of which this one is an element, and the index of the element.
     - `last_take`: the last permutation of this value's threads and its result.
     - `cached_numbers`: the numbers of the constant lanes, once they have been looked up (`constant_numbers`).
@@ -138,30 +131,20 @@ class SymbolicVector:
         "cached_hash",
         "cached_numbers",
         "flags",
-        "guarded_alternative",
-        "last_selection",
         "last_take",
         "origins",
-        "partial_slice_of",
         "recorder",
-        "sign_extension_of",
-        "slice_of",
         "words",
     )  # fmt: skip
 
     def __init__(self, bits: int, words: hashing.Words, flags: Flags) -> None:
         self.bits, self.words, self.flags = bits, words, flags
-        self.slice_of: tuple[SymbolicVector, int] | None = None
-        self.partial_slice_of: tuple[SymbolicVector, int, Array] | None = None
-        self.guarded_alternative: tuple[Array, Array, SymbolicVector] | None = None
-        self.last_selection: tuple[Array | SymbolicVector, SymbolicVector, SymbolicVector] | None = None
         self.bundle: tuple[SymbolicVector, int] | None = None
         self.last_take: tuple[bytes, SymbolicVector] | None = None
         self.cached_hash: hashing.Words | None = None
-        self.sign_extension_of: tuple[Value, str] | None = None
         self.recorder: TermRecorder | None = None
         self.origins: tuple[Origin, ...] = ()
-        self.cached_numbers: frozenset[int] | None | Literal[False] = False
+        self.cached_numbers: frozenset[int] | Literal[False] | None = False
 
     def part(self, low: int, bits: int) -> Value | None:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
