@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from bitwise_bench.proofs.faithfulness import Unfaithful
-from bitwise_bench.proofs.prover import CORE, SECONDS, ProofError, prove, table
+from bitwise_bench.proofs.mutations import examine_all
+from bitwise_bench.proofs.page import render
+from bitwise_bench.proofs.prover import CORE, SECONDS, ProofError, prove, read, table, write
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,13 +23,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="prove again what is proved already")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit of one search (%(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
+    parser.add_argument("--mutations", action="store_true", help="change the statements, and see the proofs fail")
+    parser.add_argument("--page", metavar="FILE", nargs="?", const="docs/soundness.md", help="write the page and stop")
     given = parser.parse_args(arguments)
     try:
         stated = table(given.table)
+        if given.page:
+            Path(given.page).write_text(render(stated, read(stated.path)))
+            return 0
         failures = prove(stated, given.names, given.again, given.seconds, given.workers, print)
     except (ProofError, Unfaithful, ModuleNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
+    if given.mutations and not failures:
+        content = read(stated.path)
+        content["mutations"] = examine_all(stated, tuple(given.names), content.get("mutations", {}), failures.append)
+        write(stated.path, content)
+    for failure in failures:
+        print(failure, file=sys.stderr)
     if failures:
         print(f"{len(failures)} obligations failed", file=sys.stderr)
         return 1

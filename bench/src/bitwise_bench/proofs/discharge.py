@@ -70,7 +70,8 @@ def discharge(
 ) -> Discharge:
     """Discharge an obligation with the first solver that answers, at most `seconds` for each search.
 
-    `numbers` are further cases (see `cases`).  A counterexample is accepted only if the functions of the vocabulary confirm it; raises RuntimeError otherwise.
+    `numbers` are further cases (see `cases`).  A counterexample is accepted only if the functions of the vocabulary
+    confirm it; raises RuntimeError otherwise.
     """
     spent, used = 0.0, set()
     for predicates in cases(obligation, numbers):

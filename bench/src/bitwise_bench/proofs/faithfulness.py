@@ -33,7 +33,8 @@ def check(meaning: Operation, count: int = VECTORS, seed: int = 0) -> None:
         at = wrong[0]
         given = ", ".join(f"{int(array[at]):#x}" for array in arrays)
         raise Unfaithful(
-            f"the expression of {meaning.name} gives {int(found[at]):#x} for {given}, its function {int(expected[at]):#x}"
+            f"the expression of {meaning.name} gives {int(found[at]):#x} for {given}, "
+            f"its function {int(expected[at]):#x}"
         )
 
 

@@ -11,7 +11,6 @@ from bitwise_bench.proofs import bitvectors as bv
 from bitwise_bench.proofs import floats
 from bitwise_bench.proofs.bitvectors import Array, Bits
 from bitwise_bench.proofs.encoding import encode
-from bitwise_core.execution.assumptions import not_finite
 from bitwise_core.ir.rules.facts import fact
 from bitwise_core.ir.rules.patterns import Term, evaluate, parse, subterms
 from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
@@ -68,20 +67,32 @@ class Obligation:
         """Return where values are a refutation, by the functions of the vocabulary."""
         held = self.held_at(arrays)
         left, right = np.broadcast_arrays(evaluate(self.left, arrays), evaluate(self.right, arrays))
-        same = np.asarray(left == right)
+        same: Array = np.asarray(left == right)
         if self.number is not None:
             same = same | (nan_of(left, self.number) & nan_of(right, self.number))
         return np.asarray(held & ~same)
 
     def held_at(self, arrays: Mapping[str, Array]) -> Array:
         """Return where the conditions and assumptions hold, by the functions of the vocabulary."""
-        held = np.ones(1, dtype=np.bool_)
+        held: Array = np.ones(1, dtype=np.bool_)
         for _, predicate in self.conditions:
             held = held & evaluate(predicate, arrays)
         for term in self.finite:
             assert isinstance(term.format, FloatFormat)
             held = held & ~not_finite(evaluate(term, arrays), term.format)
         return held
+
+
+def not_finite(patterns: Array, form: FloatFormat) -> Array:
+    """Return which patterns are infinities or NaNs.
+
+    `execution.assumptions` has this function too, but its package needs the proofs that are made here.
+    """
+    found = nan_of(patterns, form)
+    if form.infinity is not None:
+        magnitude = patterns & patterns.dtype.type((1 << form.bits - 1) - 1)
+        found = found | (magnitude == patterns.dtype.type(form.infinity))
+    return np.asarray(found)
 
 
 def result_format(left: Term, right: Term) -> FloatFormat | None:

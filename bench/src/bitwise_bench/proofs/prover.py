@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from bitwise_bench.proofs import faithfulness, semantics
 from bitwise_bench.proofs.discharge import Discharge, discharge
 from bitwise_bench.proofs.exhaustion import exhaust, sample
-from bitwise_bench.proofs.lemmas import CASES, HINTS, LEMMAS, with_lemmas
+from bitwise_bench.proofs.lemmas import CASES, HINTS, LEMMAS, Lemma, with_lemmas
 from bitwise_bench.proofs.obligations import (
     Obligation,
     of_implication,
@@ -24,16 +24,17 @@ from bitwise_bench.proofs.obligations import (
     operations_of,
     with_witnesses,
 )
-from bitwise_bench.proofs.solvers import Bitwuzla, Solver, Z3
+from bitwise_bench.proofs.solvers import Z3, Bitwuzla, Solver
 from bitwise_core.ir.rules.proofs import implication_digest, inference_digest, label, rule_digest
-from bitwise_core.ir.rules.rule import IEEE, Inference, Rule
+from bitwise_core.ir.rules.rule import IEEE, Inference, Parameters, Rule
 from bitwise_core.numerics import FORMATS
 
 CORE = "bitwise_core.ir.rules.stated"
 SECONDS = 60.0
 """The time limit of one search of a solver."""
 
-_SAMPLES = 200_000
+_SLOW = 10.0
+_SAMPLES = 50_000
 
 
 class ProofError(ValueError):
@@ -87,16 +88,30 @@ class Task:
 def _rule_tasks(rule: Rule) -> Iterator[Task]:
     measured = rule.evidence == "measured"
     for each in rule.over:
-        yield Task("rules", rule.name, label(each), lambda each=each: of_rule(rule.instance(each)), False, measured)
+        yield Task("rules", rule.name, label(each), partial(_of_rule, rule, each), False, measured)
     for each in rule.refuted:
-        yield Task("rules", rule.name, label(each), lambda each=each: of_rule(rule.instance(each)), True)
+        yield Task("rules", rule.name, label(each), partial(_of_rule, rule, each), True)
+
+
+def _of_rule(rule: Rule, parameters: Parameters) -> Obligation:
+    return of_rule(rule.instance(parameters))
 
 
 def _inference_tasks(inference: Inference) -> Iterator[Task]:
     measured = inference.evidence == "measured"
     for instance in inference.instances:
         name = label(instance.parameters)
-        yield Task("inferences", inference.name, name, lambda each=instance: of_inference(each), False, measured)
+        yield Task("inferences", inference.name, name, partial(of_inference, instance), False, measured)
+
+
+def _used_lemmas(given: Table) -> list[Lemma]:
+    """Return the lemmas that the proofs of a table's rules use."""
+    used = {lemma.name for rule in given.rules for lemma in HINTS.get(rule.name, ())}
+    return [lemma for lemma in LEMMAS if lemma.name in used]
+
+
+def _lemma_obligation(lemma: Lemma, place: int) -> Obligation:
+    return list(lemma.obligations())[place]
 
 
 def tasks(given: Table) -> list[Task]:
@@ -109,13 +124,11 @@ def tasks(given: Table) -> list[Task]:
     for one, others in given.implied.items():
         for other in others:
             for form in IEEE:
-                make = lambda one=one, other=other, form=form: of_implication(one, other, FORMATS[form])  # noqa: E731
+                make = partial(of_implication, one, other, FORMATS[form])
                 found.append(Task("implications", f"{one} implies {other}", f"f={form}", make))
-    used = {lemma.name for rule in given.rules for lemma in HINTS.get(rule.name, ())}
-    for lemma in LEMMAS:
-        if lemma.name in used:
-            for place, obligation in enumerate(lemma.obligations()):
-                found.append(Task("lemmas", lemma.name, label(lemma.over[place]), lambda each=obligation: each))
+    for lemma in _used_lemmas(given):
+        for place, each in enumerate(lemma.over):
+            found.append(Task("lemmas", lemma.name, label(each), partial(_lemma_obligation, lemma, place)))
     return found
 
 
@@ -125,8 +138,7 @@ def digests(given: Table) -> dict[tuple[str, str], str]:
     found |= {("inferences", each.name): inference_digest(each) for each in given.inferences}
     for one, others in given.implied.items():
         found |= {("implications", f"{one} implies {other}"): implication_digest(one, other) for other in others}
-    used = {lemma.name: lemma for rule in given.rules for lemma in HINTS.get(rule.name, ())}
-    found |= {("lemmas", name): f"{lemma.left} = {lemma.right}" for name, lemma in used.items()}
+    found |= {("lemmas", each.name): f"{each.left} = {each.right}" for each in _used_lemmas(given)}
     return found
 
 
@@ -144,7 +156,9 @@ def settle(task: Task, seconds: float = SECONDS) -> Discharge:
     if task.measured:
         return Discharge(task.title, "proved", "measured", 0.0)
     obligation = task.obligation()
-    found = discharge(obligation, solvers(), seconds, CASES.get(task.name, ()))
+    found = sample(obligation, _SAMPLES) if task.refuted else None
+    if found is None or found.result != "refuted":
+        found = discharge(obligation, solvers(), seconds, CASES.get(task.name, ()))
     if found.result == "open":
         found = exhaust(obligation) or sample(obligation, _SAMPLES)
     if task.refuted and found.result != "refuted":
@@ -188,6 +202,8 @@ def settle_all(
             say(failure)
         else:
             found[place] = discharged
+            if discharged.seconds > _SLOW:
+                say(f"{discharged.name}: {discharged.seconds:.0f} s")
 
     if workers == 1:
         for place in places:
@@ -205,7 +221,8 @@ def settle_all(
 
 def read(path: Path) -> dict[str, Any]:
     """Return the content of a file of proofs, empty where there is none."""
-    return json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 def is_settled(task: Task, content: Mapping[str, Any], digest: str) -> bool:
@@ -237,10 +254,11 @@ def merged(given: Table, found: Mapping[int, Discharge], before: Mapping[str, An
         field = "refuted" if task.refuted else "proved"
         key = (task.section, task.name)
         old = before.get(task.section, {}).get(task.name, {})
-        if place in found:
-            method, seconds = found[place].method, found[place].seconds
+        outcome = found.get(place)
+        if outcome is not None:
+            method, seconds = outcome.method, outcome.seconds
             if task.refuted:
-                values = {name: f"{value:#x}" for name, value in found[place].values.items()}
+                values = {name: f"{value:#x}" for name, value in outcome.values.items()}
                 examples.setdefault(key, {})[task.label] = values
         else:
             known = _recorded(task, before, stated[key])
@@ -251,19 +269,20 @@ def merged(given: Table, found: Mapping[int, Discharge], before: Mapping[str, An
                 examples.setdefault(key, {})[task.label] = old["counterexamples"][task.label]
         spent, labels = grouped.setdefault((*key, field), {}).setdefault(method, (0.0, []))
         grouped[*key, field][method] = (spent + seconds, [*labels, task.label])
-    for (section, name), digest in stated.items():
+    for statement, digest in stated.items():
+        section, name = statement
         entry: dict[str, Any] = {"statement": digest}
         for field in ("proved", "refuted"):
             entry[field] = [
                 {"method": method, "seconds": round(spent, 2), "instances": labels}
                 for method, (spent, labels) in grouped.get((section, name, field), {}).items()
             ]
-        if (section, name) in examples:
-            entry["counterexamples"] = examples[section, name]
+        if statement in examples:
+            entry["counterexamples"] = examples[statement]
         content[section][name] = entry
-    for key in ("mutations", "operations"):
-        if key in before:
-            content[key] = before[key]
+    for kept in ("mutations", "operations"):
+        if kept in before:
+            content[kept] = before[kept]
     return content
 
 

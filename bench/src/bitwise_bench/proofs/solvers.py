@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from bitwise_bench.proofs import bitvectors as bv
@@ -146,11 +147,16 @@ class Bitwuzla:
 class Z3:
     """The solver z3."""
 
-    def __init__(self) -> None:
+    @cached_property
+    def _module(self) -> Any:
         import z3
 
-        self._module = z3
-        self.name = f"z3 {z3.get_version_string()}"
+        return z3
+
+    @property
+    def name(self) -> str:
+        """The solver and its version."""
+        return f"z3 {self._module.get_version_string()}"
 
     def build(self, context: Any) -> Builder:
         """Return the function that makes the term of an expression."""
