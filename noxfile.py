@@ -86,6 +86,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def proofs(session: nox.Session) -> None:
+    """Prove the canonical rules again; `-- --mutations` breaks every condition and sees the proof fail."""
+    install_workspace(session, *group("proofs"))
+    install_triton(session)
+    session.run("python", "-m", "bitwise_bench.proofs", "--again", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check style, imports and formatting."""
     session.install(*group("lint"))

@@ -93,6 +93,7 @@ CONVERSIONS = (
         "The sum carries into the high half exactly where rounding to nearest even rounds up; the pattern after that of "
         "the largest number is that of infinity.",
         where={"x": ("not_nan",)},
+        formats={"x": "fp32"},
     ),
     Rule(
         "bf16_rounded_by_integers_with_selected_nan",
