@@ -90,8 +90,8 @@ def run_blocks(
     numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     scratch: frozenset[int] = frozenset()
     formats = formats_of_buffers(prepared.launch, buffers)
-    if isinstance(domain, TermDomain) and domain.argminmax is not None:
-        domain.argminmax.formats = formats
+    if isinstance(domain, TermDomain):
+        domain.formats = formats
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch

@@ -18,7 +18,7 @@ from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
-from bitwise_core.execution.values.argminmax import ArgMinMax, fold_infinity_comparison
+from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.constant_folding import fold_constants
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
@@ -70,7 +70,8 @@ class TermDomain:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
         self.zero_signs = ZeroSigns()
-        self.argminmax = ArgMinMax() if self.context.finite else None
+        self.formats: Mapping[int, FloatFormat] = {}
+        """The formats of the buffers' elements, by the buffer's number, where the launch states them."""
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -306,11 +307,8 @@ class TermDomain:
                     flags = flags | nan_bits(value)
             result = SymbolicVector(info.bits, words, flags)
             self.context.note(info.name, result, values, commutes=info.commutative)
-        compares = info.is_comparison
-        if self.argminmax is not None and compares:
-            result = fold_infinity_comparison(info, values, result, self.argminmax.formats)
-        if self.argminmax is not None and (compares or info in _PREDICATE_LOGIC):
-            self.argminmax.note(info, values, result)
+        if self.context.finite and info.is_comparison:
+            result = fold_infinity_comparison(info, values, result, self.formats)
         return self._with_origin(info.name, result, values)
 
     def _sign_bit_changed(
@@ -369,7 +367,7 @@ class TermDomain:
         kept = kept | (left.flags & L.NAN_MARK)
         values = (condition, left, right)
         result = term(left.bits, "select", values, kept, recorder=self.recorder)
-        winner = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
+        winner = choose(condition, left, right, self.formats) if self.context.finite else None
         if winner is not None:
             result = L.blend(winner[0], self.context.note("select", winner[1], values), result)
         return self._with_origin("select", result, values)
@@ -478,7 +476,6 @@ _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert":
 """Operations whose results are values in another form, or sets, by their verbs."""
 
 _NOT = operation("not.b1")
-_PREDICATE_LOGIC = (operation("and.b1"), operation("or.b1"))
 
 
 @cache

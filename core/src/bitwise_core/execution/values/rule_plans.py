@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
 
+from bitwise_core.execution.values import argminmax
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.ir.rules import table
 from bitwise_core.ir.rules.patterns import Term, subterms, variables
@@ -307,6 +308,9 @@ def kept_depths() -> dict[str, tuple[int, ...]]:
     for instances in _instances_by_root().values():
         for instance in instances:
             _depths(instance.left, frozenset(), found, root=True)
+    for name, depths in argminmax.KEPT_DEPTHS.items():
+        kept = found.setdefault(name, [0] * len(depths))
+        found[name] = [max(pair) for pair in zip(kept, depths, strict=True)]
     return {name: tuple(depths) for name, depths in found.items()}
 
 

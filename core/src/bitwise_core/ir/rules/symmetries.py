@@ -23,7 +23,9 @@ def _commutative(arity: int) -> tuple[Parameters, ...]:
 def _names(verb: Verb) -> Iterator[str]:
     """Yield the names of a verb's operations."""
     for form in verb.formats:
-        groups = [(*(() if verb.required and not place else ("",)), *group) for place, group in enumerate(verb.modifiers)]
+        groups = [
+            (*(() if verb.required and not place else ("",)), *group) for place, group in enumerate(verb.modifiers)
+        ]
         for chosen in product(*groups):
             yield ".".join((verb.verb, *(each for each in chosen if each), form))
 
