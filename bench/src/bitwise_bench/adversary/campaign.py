@@ -13,7 +13,7 @@ from typing import Any
 from bitwise_bench.adversary import execution
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.adversary.findings import Finding, finding
+from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
 from bitwise_bench.adversary.judging import Difference, canonical, difference, pair_difference
 from bitwise_bench.adversary.language import Array, Kernel, Language
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
@@ -163,9 +163,8 @@ def _judge(
 
 def _explained(left: Program, right: Program, findings: Sequence[Finding]) -> bool:
     """Return whether a finding uses only operations of this pair."""
-    texts = f"{written(left)}; {written(right)}"
-    opcodes = {part.strip().rsplit(" ", 1)[0].split(" ")[0] for part in texts.split(";")}
-    return any({each.split(" ")[0] for each in found.opcodes} <= opcodes for found in findings)
+    opcodes = opcodes_of(left, right)
+    return any(found.opcodes <= opcodes for found in findings)
 
 
 def _judge_on_device(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from bitwise_bench.adversary.execution import run
+from bitwise_bench.adversary.expressions import operations
 from bitwise_bench.adversary.judging import canonical
-from bitwise_bench.adversary.language import Array, Language
-from bitwise_bench.adversary.programs import STORES, written
+from bitwise_bench.adversary.language import Array, Kernel, Language
+from bitwise_bench.adversary.programs import STORES, Program, written
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_bench.adversary.shrinking import BLOCKS, Witness
 from bitwise_core.checker.analysis import Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.buffers import element_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Finding:
     element: str
     values: tuple[str, str]
     loaded: dict[str, str]
-    opcodes: tuple[str, ...]
+    opcodes: frozenset[str]
     source: str
     confirmed: bool
     with_nan: bool
@@ -48,9 +51,9 @@ class Finding:
         }  # fmt: skip
 
 
-def _opcodes(seen: Witness) -> tuple[str, ...]:
-    texts = written(seen.left), written(seen.right)
-    return tuple(sorted({part.strip().rsplit(" ", 1)[0] for text in texts for part in text.split(";")}))
+def opcodes_of(left: Program, right: Program) -> frozenset[str]:
+    """Return the operations of two programs."""
+    return frozenset(node.opcode for program in (left, right) for node in operations(program.root))
 
 
 def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
@@ -94,7 +97,7 @@ def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
         "left" + suffix: kernels[0].text,
         "right" + suffix: kernels[1].text,
         "manifest.json": json.dumps({"kernels": launches}, indent=1) + "\n",
-        "contents": contents,
+        "contents": _typed(contents, kernels),
     }
     return Finding(
         written(seen.left),
@@ -103,7 +106,7 @@ def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
         f"{buffer}, thread {lane}",
         (values[0], values[1]),
         loaded,
-        _opcodes(seen),
+        opcodes_of(seen.left, seen.right),
         seen.right.source,
         bool(len(places)) and verdict.outcome is Outcome.EQUAL,
         seen.found.with_nan,
@@ -111,13 +114,19 @@ def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
     )
 
 
-def _element_bytes(kernels: list[Any], name: str) -> int:
-    widths = {"fp32": 4, "u32": 4, "fp16": 2, "bf16": 2, "u16": 2, "fp64": 8, "u64": 8}
+def _typed(contents: dict[str, Array], kernels: Sequence[Kernel]) -> dict[str, Array]:
+    """Return the contents of all buffers as patterns of their elements; the outputs are zeros."""
+    found = {}
     for kernel in kernels:
-        for argument in kernel.launch(1).args:
-            if argument.buffer == name:
-                return widths[argument.dtype or "u32"]
-    return 4
+        for name in kernel.launch(1).buffers():
+            whole = contents.get(name, np.zeros(kernel.bytes_of(name, 1), dtype=np.uint8))
+            found[name] = whole.view(f"u{_element_bytes(kernels, name)}")
+    return found
+
+
+def _element_bytes(kernels: Sequence[Kernel], name: str) -> int:
+    arguments = [argument for kernel in kernels for argument in kernel.launch(1).args if argument.buffer == name]
+    return element_type(arguments[0].dtype).bytes
 
 
 def write(found: Finding, folder: Path) -> None:

@@ -24,8 +24,8 @@ THREADS = 32
 """The number of threads in a block: one warp."""
 
 LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
-    {"f32": ("fp32", 4), "f16": ("fp16", 4), "bf16": ("bf16", 4), "f64": ("fp64", 2), "i32": ("u32", 4),
-     "i64": ("u64", 2), "i16": ("u16", 4), "h2": ("fp16", 2), "b2": ("bf16", 2)}
+    {"f32": ("fp32", 4), "f16": ("fp16", 4), "bf16": ("bf16", 4), "f64": ("fp64", 4), "i32": ("u32", 4),
+     "i64": ("u64", 4), "i16": ("u16", 4), "h2": ("fp16", 4), "b2": ("bf16", 4)}
 )  # fmt: skip
 """The element type of the buffer of each kind of loaded value, and the number of loaded values in each thread."""
 

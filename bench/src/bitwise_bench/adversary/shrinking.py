@@ -73,6 +73,10 @@ def shrunk(first: Witness, language: Language, scope: Scope, most: int = 400) ->
 def _smaller(left: Program, right: Program) -> Iterator[tuple[Program, Program]]:
     """Return pairs with fewer operations: in both programs, then in one."""
     roots = left.root, right.root
+    if roots[0].opcode == roots[1].opcode:
+        for pair in zip(roots[0].inner, roots[1].inner, strict=False):
+            if pair[0].width == pair[1].width == STORES[left.store].bits and pair[0] != pair[1]:
+                yield replace(left, root=pair[0]), replace(right, root=pair[1])
     common = [node for node in nodes(roots[0]) if node in set(nodes(roots[1]))]
     taken = {str(node.operands[0]) for root in roots for node in nodes(root) if node.opcode == LEAF}
     for node in reversed(common):
