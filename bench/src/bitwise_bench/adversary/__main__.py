@@ -23,7 +23,6 @@ from bitwise_bench.adversary.campaign import worker
 from bitwise_bench.adversary.device import Device, DeviceError
 from bitwise_bench.adversary.record import failed, merged, record_of, summary
 from bitwise_bench.command_line import command_parser
-from bitwise_nvidia_ptx.assembler import PtxasNotFound
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _finish(whole, chosen.record)
     try:
         device = Device().environment() if chosen.gpu else {}
-    except (DeviceError, PtxasNotFound) as error:
+    except DeviceError as error:
         parser.error(f"--gpu: {error}")
     return _finish(_search(chosen, device), chosen.record)
 

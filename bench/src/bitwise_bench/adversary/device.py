@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from bitwise_bench.adversary.language import Array, Kernel, Language
-from bitwise_nvidia_ptx.assembler import Ptxas
 
 
 class DeviceError(RuntimeError):
-    """The driver or the assembler refused a call; the message names it."""
+    """The driver or the assembler refused a call or is missing; the message names it."""
 
 
 class Device:
@@ -29,7 +28,12 @@ class Device:
             raise DeviceError(
                 f"the driver of the GPU cannot be loaded ({error}); run on a machine with a GPU"
             ) from None
-        self.assembler = Ptxas.locate("sm_90a")
+        from bitwise_nvidia_ptx.assembler import Ptxas, PtxasNotFound
+
+        try:
+            self.assembler = Ptxas.locate("sm_90a")
+        except PtxasNotFound as error:
+            raise DeviceError(str(error)) from None
         self._check("cuInit", 0)
         self.device = ctypes.c_int()
         self._check("cuDeviceGet", ctypes.byref(self.device), 0)

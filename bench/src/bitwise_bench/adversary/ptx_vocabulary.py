@@ -14,8 +14,8 @@ from types import MappingProxyType
 class Spec:
     """An operation: its key, the kinds of its operands, the kind of its result, and its text.
 
-    An operand kind that starts with # is an immediate: `#5` is a number below 2**5.  `plain` operations may have
-    constants as immediates.  `alike` names operations that are easily confused with this one.
+    An operand kind that starts with # is an immediate of `IMMEDIATES`.  `plain` operations may have constants as
+    immediates.
     """
 
     key: str
