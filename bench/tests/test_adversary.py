@@ -15,16 +15,16 @@ from bitwise_bench.adversary.__main__ import main
 from bitwise_bench.adversary.campaign import Round, Tally, play, worker
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.expressions import Expression, constant, leaf
-from bitwise_bench.adversary.identities import identities
 from bitwise_bench.adversary.judging import difference
-from bitwise_bench.adversary.language import Array, Kernel, Language
+from bitwise_bench.adversary.kernels import DTYPES, KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
-from bitwise_bench.adversary.ptx_language import PtxLanguage
-from bitwise_bench.adversary.ptx_vocabulary import IMMEDIATES, SPECS
 from bitwise_bench.adversary.record import failed, merged, record_of
 from bitwise_bench.adversary.rewriting import Term, built
 from bitwise_bench.adversary.scopes import SCOPES
-from bitwise_bench.adversary.sources import SOURCES
+from bitwise_bench.adversary.sources import SOURCES, Material
 from bitwise_core import api
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.term_recorder import TermContext
@@ -33,14 +33,15 @@ from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.numerics import Operation
 from bitwise_nvidia_ptx.assembler import Ptxas
 
-PTX = PtxLanguage()
+PTX, GFX942 = LANGUAGES["ptx"], LANGUAGES["gfx942"]
 OWN_STORE = {"f32": "fp32", "i32": "u32", "f16": "fp16", "bf16": "bf16", "i16": "u16", "f64": "fp64", "i64": "u64",
              "h2": "fp16x2", "b2": "bf16x2", "q2": "u16"}  # fmt: skip
 
 
-def value_of(kind: str, number: int) -> Expression:
+def value_of(kind: str, number: int, language: Language) -> Expression:
     if kind == "p":
-        return Expression("setp.lt.f32", (leaf("f32.2", "f32"), leaf("f32.3", "f32")), "p")
+        opcode = {"ptx": "setp.lt.f32", "gfx942": "v_cmp_lt_f32_e64"}[language.name]
+        return Expression(opcode, (leaf(f"f32.{2 - number}", "f32"), leaf("f32.3", "f32")), "p")
     if kind == "q2":
         return Expression("as i16 q2", (leaf(f"i16.{number}", "i16"),), "q2")
     return leaf(f"{kind}.{number}", kind)
@@ -53,58 +54,71 @@ def stored(root: Expression, kind: str) -> Program:
     return Program(root, OWN_STORE[kind])
 
 
-def every_operation() -> list[Program]:
+def every_operation(language: Language) -> list[Program]:
     found = []
-    for spec in SPECS.values():
+    words = language.words
+    for spec in words.specs.values():
         operands = [
-            IMMEDIATES[kind][1] if kind.startswith("#") else value_of(kind, number)
+            words.immediates[kind][1] if kind.startswith("#") else value_of(kind, number, language)
             for number, kind in enumerate(spec.operands)
         ]
         found.append(stored(Expression(spec.key, tuple(operands), spec.result), spec.result))
     return found
 
 
-def test_every_operation_is_assembled_analysed_and_executed(tmp_path: Path) -> None:
-    programs = every_operation()
-    assert len(distinct(programs)) == len(SPECS)
-    kernel = PTX.kernel(programs)
-    assert Ptxas.locate("sm_90a").digest(kernel.text)
-    analysed = analyse(programs, PTX, SCOPES["launch"])
+def test_every_operation_of_ptx_is_assembled() -> None:
+    assert Ptxas.locate("sm_90a").digest(PTX.kernel(every_operation(PTX)).text)
+
+
+def test_every_operation_of_gfx942_is_assembled() -> None:
+    libtriton = pytest.importorskip("triton._C.libtriton")
+    libtriton.llvm.init_targets()
+    assert libtriton.amd.assemble_amdgcn(GFX942.kernel(every_operation(GFX942)).text, "gfx942", "")
+
+
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_every_operation_is_analysed_and_executed(name: str) -> None:
+    language = LANGUAGES[name]
+    programs = every_operation(language)
+    assert len(distinct(programs)) == len(language.words.specs)
+    analysed = analyse(programs, language, SCOPES["launch"])
     assert analysed.reasons == ()
-    executed = execution.execute(programs, PTX, 1, 0, finite=False)
+    executed = execution.execute(programs, language, 1, 0, finite=False)
     assert len(executed.results) == len(programs)
 
 
-def bind(term: Term, kind: str, bound: dict[str, Expression | str]) -> None:
-    if term.operation:
-        for each, of in zip(term.operands, SPECS[term.name].operands, strict=True):
-            bind(each, of, bound)
+def bind(term: Term, kind: str, bound: dict[str, Expression | str], language: Language) -> None:
+    if term.spec is not None:
+        for each, of in zip(term.operands, term.spec.operands, strict=True):
+            bind(each, of, bound, language)
     elif term.bits is None and term.name not in bound:
         taken = [each for each in bound.values() if isinstance(each, Expression) and each.kind == kind]
-        bound[term.name] = value_of(kind, len(taken))
+        bound[term.name] = value_of(kind, len(taken), language)
 
 
-def test_every_identity_holds_on_bit_patterns() -> None:
-    rules = list({rule.text: rule for rule in identities()}.values())
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_every_identity_holds_on_bit_patterns(name: str) -> None:
+    language = LANGUAGES[name]
+    rules = list({rule.text: rule for rule in language.material.identities}.values())
     programs = []
     for rule in rules:
         bound: dict[str, Expression | str] = {}
-        bind(rule.left, rule.kind, bound)
+        bind(rule.left, rule.kind, bound, language)
         sides = [built(term, bound) for term in (rule.left, rule.right)]
         programs += [stored(side, rule.kind) for side in sides if isinstance(side, Expression)]
-    assert len(programs) == 2 * len(rules) > 1000
+    assert len(programs) == 2 * len(rules) > 100
     wrong = []
     for start in range(0, len(programs), 200):
-        executed = execution.execute(programs[start : start + 200], PTX, 8, 1, finite=False)
+        executed = execution.execute(programs[start : start + 200], language, 8, 1, finite=False)
         for index in range(0, len(executed.results), 2):
-            dtype = PTX.dtype(STORES[programs[start + index].store].buffer)
+            dtype = DTYPES[STORES[programs[start + index].store].buffer]
             if difference(executed.results[index], executed.results[index + 1], dtype) is not None:
                 wrong.append(rules[(start + index) // 2].text)
     assert wrong == []
 
 
 def test_programs_of_a_class_differ_as_text_and_have_equal_forms() -> None:
-    programs = distinct(SOURCES["rewritings"](random.Random("1"), 40))
+    programs = distinct(SOURCES["rewritings"](PTX.material, random.Random("1"), 40))
     analysed = analyse(programs, PTX, SCOPES["launch"])
     classes = grouped(analysed.forms)
     assert sum(len(each) - 1 for each in classes) > 10
@@ -134,8 +148,8 @@ def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bitwise_core.execution.domains.terms.RULES", float_rules.RULES)
 
 
-def subtractions(dice: random.Random, count: int) -> list[Program]:
-    roots = [program for program in SOURCES["mutants"](dice, count) if "sub.rn.f32" in written(program)]
+def subtractions(of: Material, dice: random.Random, count: int) -> list[Program]:
+    roots = [program for program in SOURCES["mutants"](of, dice, count) if "sub.rn.f32" in written(program)]
     x, y, z = (leaf(f"f32.{number}", "f32") for number in range(3))
     difference_of = Expression("mul.rn.f32", (Expression("sub.rn.f32", (x, y), "f32"), z), "f32")
     other = Expression("mul.rn.f32", (Expression("sub.rn.f32", (y, x), "f32"), z), "f32")
@@ -172,12 +186,12 @@ def test_the_search_itself_finds_a_wrong_rule(broken_rule: None) -> None:
 class FalseDevice:
     """A GPU whose programs return the bytes of the simulation, except for the last one."""
 
-    def run(self, kernel: Kernel, language: Language, blocks: int, contents: Mapping[str, Array]) -> list[Array]:
+    def run(self, kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array]) -> list[Array]:
         rows = list(execution.run(kernel, language, blocks, contents, finite=False).results)
         return [*rows[:-1], rows[-1] ^ np.uint8(1)]
 
 
-def sums(dice: random.Random, count: int) -> list[Program]:
+def sums(of: Material, dice: random.Random, count: int) -> list[Program]:
     x, y = (leaf(f"i32.{number}", "i32") for number in range(2))
     return [Program(Expression("add.s32", pair, "i32"), "u32", "test") for pair in ((x, y), (y, x))]
 

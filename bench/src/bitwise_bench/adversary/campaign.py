@@ -15,9 +15,11 @@ from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
 from bitwise_bench.adversary.judging import Difference, canonical, difference, pair_difference
-from bitwise_bench.adversary.language import Array, Kernel, Language
+from bitwise_bench.adversary.kernels import DTYPES, KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
-from bitwise_bench.adversary.ptx_language import PtxLanguage
 from bitwise_bench.adversary.scopes import SCOPES, Scope
 from bitwise_bench.adversary.shrinking import shrunk, witness
 from bitwise_bench.adversary.sources import SOURCES, Source
@@ -88,7 +90,7 @@ class Round:
 def play(turn: Round, tally: Tally, device: Device | None) -> None:
     """Make programs, ask the checker, and judge every Equal by bytes."""
     language, scope = turn.language, turn.scope
-    programs = distinct(turn.source(turn.dice, turn.count))
+    programs = distinct(turn.source(turn.language.material, turn.dice, turn.count))
     where = f"{language.name}, {scope.name}"
     if not programs:
         return
@@ -140,7 +142,7 @@ def _judge(
     scope, language = turn.scope, turn.language
     where = f"{language.name}, {scope.name}, {members[right].source}"
     tally.equal[where] += 1
-    dtype = language.dtype(STORES[members[left].store].buffer)
+    dtype = DTYPES[STORES[members[left].store].buffer]
     found = pair_difference(executed, left, right, dtype)
     if found is None:
         return
@@ -171,7 +173,7 @@ def _judge_on_device(
     turn: Round,
     tally: Tally,
     device: Device,
-    kernel: Kernel,
+    kernel: KernelText,
     members: Sequence[Program],
     classes: Sequence[Sequence[int]],
     executed: execution.Executed,
@@ -181,7 +183,7 @@ def _judge_on_device(
     language, scope = turn.language, turn.scope
     same = device.run(kernel, language, BLOCKS, contents)
     for index, program in enumerate(members):
-        dtype = language.dtype(STORES[program.store].buffer)
+        dtype = DTYPES[STORES[program.store].buffer]
         found = difference(same[index], executed.results[index], dtype)
         tally.simulation["programs compared with the GPU"] += 1
         if found is not None:
@@ -198,7 +200,7 @@ def _judge_on_device(
             left, right = start, start + number
             where = f"{language.name}, {scope.name}, {members[right].source}"
             tally.on_device[where] += 1
-            dtype = language.dtype(STORES[members[left].store].buffer)
+            dtype = DTYPES[STORES[members[left].store].buffer]
             for position, rows in enumerate(results):
                 found = _on_device(executed, rows, left, right, dtype, same_inputs=position == 0)
                 if found is not None and not found.covered:
@@ -221,7 +223,7 @@ def _note(
     turn: Round, tally: Tally, what: str, left: Program, right: Program, first: Array, second: Array, sample: int
 ) -> None:
     if len(tally.device_differences) < 40:
-        dtype = turn.language.dtype(STORES[left.store].buffer)
+        dtype = DTYPES[STORES[left.store].buffer]
         shown = [canonical(rows[sample : sample + 1], dtype).reshape(-1).tolist() for rows in (first, second)]
         tally.device_differences.append(
             {"what": what, "left": written(left), "right": written(right), "scope": turn.scope.name,
@@ -242,9 +244,10 @@ def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None
     while time.monotonic() < end and (rounds is None or played < rounds):
         dice = random.Random(f"{seed} {number} {played}")
         scope = SCOPES[SCHEDULE[(played + number) % len(SCHEDULE)]]
+        language = LANGUAGES["gfx942" if not gpu and played % 4 == 3 else "ptx"]
         name = list(SOURCES)[dice.randrange(len(SOURCES))]
         count = 24 if scope.options.every_launch else 80
-        turn = Round(PtxLanguage(), scope, name, SOURCES[name], dice, dice.randrange(1 << 30), count)
+        turn = Round(language, scope, name, SOURCES[name], dice, dice.randrange(1 << 30), count)
         try:
             play(turn, tally, device)
         except (RuntimeError, ValueError, AssertionError) as error:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_bench.adversary.language import Kernel, Language
+from bitwise_bench.adversary.kernels import KernelText
+from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.checker.analysis import Session, Source, buffer_numbers
@@ -44,7 +45,7 @@ def analyse(programs: Sequence[Program], language: Language, scope: Scope) -> An
     return Analysed((*left.forms, *right.forms), (*left.reasons, *right.reasons))
 
 
-def _forms(kernel: Kernel, outputs: object, session: Session) -> list[Hashable]:
+def _forms(kernel: KernelText, outputs: object, session: Session) -> list[Hashable]:
     assert isinstance(outputs, dict)
     found: dict[tuple[str, int], list[Hashable]] = {}
     for buffer, number in session.buffers.items():

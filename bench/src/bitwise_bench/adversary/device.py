@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_bench.adversary.language import Array, Kernel, Language
+from bitwise_bench.adversary.kernels import KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.patterns import Array
 
 
 class DeviceError(RuntimeError):
@@ -77,7 +79,7 @@ class Device:
                 raise DeviceError(f"ptxas refuses a kernel of the adversary: {done.stderr.strip()[:500]}\n{text}")
             return target.read_bytes()
 
-    def run(self, kernel: Kernel, language: Language, blocks: int, contents: Mapping[str, Array]) -> list[Array]:
+    def run(self, kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array]) -> list[Array]:
         """Return the bytes of each program, of shape (samples, bytes), on these contents of the input buffers."""
         image = self.assembled(kernel.text)
         launch = kernel.launch(blocks)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_bench.adversary.language import Array, Kernel, Language
+from bitwise_bench.adversary.kernels import KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_core.checker.analysis import Source, prepare
@@ -87,7 +89,9 @@ def execute(programs: Sequence[Program], language: Language, blocks: int, seed: 
     return run(kernel, language, blocks, contents, finite=finite)
 
 
-def run(kernel: Kernel, language: Language, blocks: int, contents: Mapping[str, Array], *, finite: bool) -> Executed:
+def run(
+    kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array], *, finite: bool
+) -> Executed:
     """Run a kernel of many programs on these input bytes.  Raises Unsupported."""
     launch = kernel.launch(blocks)
     prepared = prepare(Source("kernel", kernel.text, launch), language.arch, SCOPES["launch"].options)

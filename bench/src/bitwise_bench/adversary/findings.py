@@ -13,7 +13,9 @@ import numpy as np
 from bitwise_bench.adversary.execution import run
 from bitwise_bench.adversary.expressions import operations
 from bitwise_bench.adversary.judging import canonical
-from bitwise_bench.adversary.language import Array, Kernel, Language
+from bitwise_bench.adversary.kernels import DTYPES, KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, written
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_bench.adversary.shrinking import BLOCKS, Witness
@@ -61,7 +63,7 @@ def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
     block = seen.found.sample // language.threads
     kernels = [language.kernel([program]) for program in (seen.left, seen.right)]
     buffer = STORES[seen.left.store].buffer
-    dtype = language.dtype(buffer)
+    dtype = DTYPES[buffer]
     contents: dict[str, Array] = {}
     for kernel in kernels:
         for name, whole in language.inputs(kernel, BLOCKS, seen.seed, finite=scope.finite).items():
@@ -114,7 +116,7 @@ def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
     )
 
 
-def _typed(contents: dict[str, Array], kernels: Sequence[Kernel]) -> dict[str, Array]:
+def _typed(contents: dict[str, Array], kernels: Sequence[KernelText]) -> dict[str, Array]:
     """Return the contents of all buffers as patterns of their elements; the outputs are zeros."""
     found = {}
     for kernel in kernels:
@@ -124,7 +126,7 @@ def _typed(contents: dict[str, Array], kernels: Sequence[Kernel]) -> dict[str, A
     return found
 
 
-def _element_bytes(kernels: Sequence[Kernel], name: str) -> int:
+def _element_bytes(kernels: Sequence[KernelText], name: str) -> int:
     arguments = [argument for kernel in kernels for argument in kernel.launch(1).args if argument.buffer == name]
     return element_type(arguments[0].dtype).bytes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_bench.adversary.execution import Executed
-from bitwise_bench.adversary.language import Array
+from bitwise_bench.adversary.patterns import Array
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.execution.buffers import element_type
 from bitwise_core.numerics import FLOAT_FORMATS, nan_of

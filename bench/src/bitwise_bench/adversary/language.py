@@ -1,80 +1,54 @@
-"""What the adversary needs from an instruction set: kernels of many programs, and inputs."""
+"""What the adversary needs from an instruction set: kernels of many programs, inputs, and material for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-import numpy.typing as npt
-
-from bitwise_bench.adversary.programs import Program
+from bitwise_bench.adversary import patterns
+from bitwise_bench.adversary.kernels import KernelText
+from bitwise_bench.adversary.patterns import Array
+from bitwise_bench.adversary.programs import STORES, Program
+from bitwise_bench.adversary.rewriting import Rule
+from bitwise_bench.adversary.sources import Material
+from bitwise_bench.adversary.vocabulary import Vocabulary
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.launch import Launch
-
-Array: TypeAlias = npt.NDArray[Any]
+from bitwise_core.plugins import registry
 
 
-class Place(Protocol):
-    """Where a program stores: a slot of a buffer, of `size` bytes for each thread."""
+@dataclass(frozen=True)
+class Language:
+    """An instruction set.
 
-    @property
-    def buffer(self) -> str:
-        """The name of the buffer."""
-
-    @property
-    def slot(self) -> int:
-        """The number of the slot."""
-
-    @property
-    def size(self) -> int:
-        """The bytes of each thread in the slot."""
-
-    @property
-    def crosses(self) -> bool:
-        """Whether the program reads values of other threads."""
-
-
-class Kernel(Protocol):
-    """A kernel of many programs."""
-
-    @property
-    def text(self) -> str:
-        """The assembly text."""
-
-    @property
-    def places(self) -> Sequence[Place]:
-        """The place of each program."""
-
-    @property
-    def stores(self) -> Mapping[str, int]:
-        """The buffers that the kernel stores, and the number of slots of each."""
-
-    def launch(self, blocks: int) -> Launch:
-        """Return the launch with this number of blocks."""
-
-    def slot_bytes(self, buffer: str) -> int:
-        """Return the bytes of one slot of a block."""
-
-    def bytes_of(self, buffer: str, blocks: int) -> int:
-        """Return the size of a buffer in bytes."""
-
-
-class Language(Protocol):
-    """An instruction set."""
+    `suffix` is that of its files, `threads` the number of threads in a block.  `write` makes one kernel of programs.
+    `rules` are the functions that return the rules that hold and the near-misses, `stores` the keys of its stores.
+    """
 
     name: str
     suffix: str
     threads: int
+    architecture: str
+    words: Vocabulary
+    write: Callable[[Sequence[Program]], KernelText]
+    rules: tuple[Callable[[], tuple[Rule, ...]], Callable[[], tuple[Rule, ...]]]
+    stores: tuple[str, ...]
 
     @property
     def arch(self) -> Arch:
         """The architecture that reads the texts."""
+        return registry.default().arch(self.architecture)
 
-    def kernel(self, programs: Sequence[Program]) -> Kernel:
+    @cached_property
+    def material(self) -> Material:
+        """What programs are made of."""
+        stores = {key: STORES[key] for key in self.stores}
+        return Material(self.words, self.rules[0](), self.rules[1](), stores)
+
+    def kernel(self, programs: Sequence[Program]) -> KernelText:
         """Return one kernel of all programs."""
+        return self.write(programs)
 
-    def inputs(self, kernel: Kernel, blocks: int, seed: int, *, finite: bool) -> dict[str, Array]:
+    def inputs(self, kernel: KernelText, blocks: int, seed: int, *, finite: bool) -> dict[str, Array]:
         """Return the bytes of the input buffers of a kernel."""
-
-    def dtype(self, buffer: str) -> str:
-        """Return the element type of a buffer."""
+        return patterns.inputs(self.words.leaves, kernel.loads, blocks * self.threads, seed, finite=finite)

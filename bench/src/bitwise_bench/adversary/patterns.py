@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_bench.adversary.expressions import WIDTHS
-from bitwise_bench.adversary.ptx_kernel import LEAVES, THREADS
 from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.numerics import FLOAT_FORMATS
 
@@ -82,17 +81,18 @@ def drawn(kind: str, count: int, dice: np.random.Generator) -> Array:
     return np.where(which < 2, listed, np.where(which == 2, near, anything.astype(unsigned)))
 
 
-def inputs(kinds: tuple[str, ...], blocks: int, seed: int, *, finite: bool = False) -> dict[str, Array]:
-    """Return the bytes of the input buffers of these kinds for a launch of `blocks` blocks.
+def inputs(
+    leaves: Mapping[str, tuple[str, int]], kinds: tuple[str, ...], threads: int, seed: int, *, finite: bool = False
+) -> dict[str, Array]:
+    """Return the bytes of the input buffers of these kinds for `threads` threads.
 
     The loaded values of a thread are drawn independently, except that a quarter of the threads repeat or negate one of
     them.  With `finite`, infinities and NaNs are replaced by numbers.
     """
     found = {}
     for kind in kinds:
-        dice = np.random.default_rng([seed, sorted(LEAVES).index(kind)])
-        count, bits = LEAVES[kind][1], WIDTHS[kind]
-        threads = blocks * THREADS
+        dice = np.random.default_rng([seed, sorted(WIDTHS).index(kind)])
+        count, bits = leaves[kind][1], WIDTHS[kind]
         values = drawn(kind, threads * count, dice).reshape(threads, count)
         sign = values.dtype.type(1 << (bits - 1))
         same = dice.integers(0, 8, threads)
@@ -100,7 +100,7 @@ def inputs(kinds: tuple[str, ...], blocks: int, seed: int, *, finite: bool = Fal
         negated = np.concatenate([values[:, :1], values[:, :1] ^ sign, values[:, 2:]], axis=1)
         values = np.where((same == 1)[:, None], negated, values)
         content = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        form = FLOAT_FORMATS.get(LEAVES[kind][0])
+        form = FLOAT_FORMATS.get(leaves[kind][0])
         if finite and form is not None:
             content = replace_non_finite(content, form)
         found[f"in_{kind}"] = content.copy()

@@ -6,25 +6,10 @@ In a text, @ is the destination, $0 is the first operand, and ~h0, ~r0, ~p0 are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
 
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """An operation: its key, the kinds of its operands, the kind of its result, and its text.
-
-    An operand kind that starts with # is an immediate of `IMMEDIATES`.  `plain` operations may have constants as
-    immediates.
-    """
-
-    key: str
-    operands: tuple[str, ...]
-    result: str
-    text: str
-    plain: bool = False
-    family: str = ""
-
+from bitwise_bench.adversary.vocabulary import Spec, vocabulary
 
 IMMEDIATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -292,19 +277,18 @@ def _moves() -> Iterator[Spec]:
             )  # fmt: skip
 
 
-SPECS: Mapping[str, Spec] = MappingProxyType(
-    {
-        each.key: each
-        for make in (_floats, _integers, _conversions, _choices, _moves)
-        for each in make()
-    }
+LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
+    {"f32": ("fp32", 4), "f16": ("fp16", 4), "bf16": ("bf16", 4), "f64": ("fp64", 4), "i32": ("u32", 4),
+     "i64": ("u64", 4), "i16": ("u16", 4), "h2": ("fp16", 4), "b2": ("bf16", 4)}
 )  # fmt: skip
-"""Every operation by its key."""
+"""The element type of the buffer of each kind of loaded value, and the number of loaded values in each thread."""
 
-FAMILIES: Mapping[str, tuple[Spec, ...]] = MappingProxyType(
-    {
-        name: tuple(each for each in SPECS.values() if each.family == name)
-        for name in sorted({each.family for each in SPECS.values()})
-    }
-)
-"""The operations of each family."""
+
+def _every() -> Iterator[Spec]:
+    for make in (_floats, _integers, _conversions, _choices, _moves):
+        for each in make():
+            yield replace(each, crosses=each.family in ("shared", "shuffle"))
+
+
+PTX = vocabulary(_every(), IMMEDIATES, LEAVES)
+"""The operations of PTX for sm_90."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from bitwise_bench.adversary.expressions import CONSTANT, LEAF, WIDTHS, Expression, constant, leaf, nodes, substituted
-from bitwise_bench.adversary.ptx_kernel import LEAVES
-from bitwise_bench.adversary.ptx_vocabulary import FAMILIES, IMMEDIATES, SPECS, Spec
+from bitwise_bench.adversary.vocabulary import Spec, Vocabulary
 
 LITERALS = {
     "f32": (0, 0x80000000, 0x3F800000, 0xBF800000, 0xFF800000, 0x7F800000, 0x40000000, 0x3F000000, 1, 0x477FE000,
@@ -38,11 +37,13 @@ class Pool:
     `retype` is the probability that an operand is a value of another kind of the same width.
     """
 
-    def __init__(self, dice: random.Random, kinds: Sequence[str], retype: float = 0.0, leaves: int = 2) -> None:
-        self.dice, self.retype = dice, retype
+    def __init__(
+        self, words: Vocabulary, dice: random.Random, kinds: Sequence[str], retype: float = 0.0, leaves: int = 2
+    ) -> None:
+        self.words, self.dice, self.retype = words, dice, retype
         self.values: dict[str, list[Expression]] = {}
         for kind in kinds:
-            for number in range(min(leaves, LEAVES[kind][1])):
+            for number in range(min(leaves, words.leaves[kind][1])):
                 self.add(leaf(f"{kind}.{number}", kind))
 
     def add(self, value: Expression) -> None:
@@ -52,7 +53,7 @@ class Pool:
     def operand(self, kind: str) -> Expression | str | None:
         """Return an operand of a kind: an immediate, a constant or a value; None where there is none."""
         if kind.startswith("#"):
-            return self.dice.choice(IMMEDIATES[kind])
+            return self.dice.choice(self.words.immediates[kind])
         kinds = _of_width(WIDTHS[kind]) if self.dice.random() < self.retype else (kind,)
         found = [value for each in kinds for value in self.values.get(each, ())]
         if not found or self.dice.random() < 0.22:
@@ -69,30 +70,30 @@ class Pool:
         return Expression(spec.key, given, spec.result)
 
 
-def family_group(dice: random.Random) -> list[Spec]:
+def family_group(words: Vocabulary, dice: random.Random) -> list[Spec]:
     """Return a few operations of a few families that work on common kinds."""
-    names = sorted(FAMILIES)
+    names = sorted(words.families)
     first = dice.choice(names)
-    kinds = {kind for spec in FAMILIES[first] for kind in (*spec.operands, spec.result)}
-    near = [name for name in names if any(s.result in kinds or set(s.operands) & kinds for s in FAMILIES[name])]
+    kinds = {kind for spec in words.families[first] for kind in (*spec.operands, spec.result)}
+    near = [name for name in names if any(s.result in kinds or set(s.operands) & kinds for s in words.families[name])]
     chosen = [first, *dice.sample(near, min(len(near), dice.randint(1, 4)))]
     found: list[Spec] = []
     for name in chosen:
-        specs = FAMILIES[name]
+        specs = words.families[name]
         found += dice.sample(specs, min(len(specs), dice.randint(1, 4)))
     return found
 
 
-def kinds_of(specs: Sequence[Spec], dice: random.Random) -> list[str]:
+def kinds_of(words: Vocabulary, specs: Sequence[Spec], dice: random.Random) -> list[str]:
     """Return kinds of loaded values that these operations use, at most three."""
-    kinds = sorted({kind for spec in specs for kind in spec.operands if kind in LEAVES})
+    kinds = sorted({kind for spec in specs for kind in spec.operands if kind in words.leaves})
     return dice.sample(kinds, min(len(kinds), 3)) if kinds else ["f32"]
 
 
-def dense(dice: random.Random, count: int, retype: float = 0.0) -> list[Expression]:
+def dense(words: Vocabulary, dice: random.Random, count: int, retype: float = 0.0) -> list[Expression]:
     """Return many small expressions over few operations and few values, so that many are equal functions."""
-    specs = family_group(dice)
-    pool = Pool(dice, kinds_of(specs, dice), retype, leaves=dice.randint(1, 2))
+    specs = family_group(words, dice)
+    pool = Pool(words, dice, kinds_of(words, specs, dice), retype, leaves=dice.randint(1, 2))
     found: list[Expression] = []
     for _ in range(4 * count):
         made = pool.grow(specs)
@@ -106,11 +107,11 @@ def dense(dice: random.Random, count: int, retype: float = 0.0) -> list[Expressi
     return found
 
 
-def seed_program(dice: random.Random, retype: float = 0.0) -> Expression:
+def seed_program(words: Vocabulary, dice: random.Random, retype: float = 0.0) -> Expression:
     """Return one expression of a few operations of mixed families."""
     for _ in range(50):
-        specs = family_group(dice)
-        pool = Pool(dice, kinds_of(specs, dice), retype)
+        specs = family_group(words, dice)
+        pool = Pool(words, dice, kinds_of(words, specs, dice), retype)
         made: Expression | None = None
         for _ in range(dice.randint(2, 7)):
             value = pool.grow(specs)
@@ -119,23 +120,23 @@ def seed_program(dice: random.Random, retype: float = 0.0) -> Expression:
                 made = value
         if made is not None and made.kind != "p":
             return made
-    return Expression("add.rn.f32", (leaf("f32.0", "f32"), leaf("f32.1", "f32")), "f32")
+    raise RuntimeError("no program was made in fifty attempts")
 
 
 @cache
-def _alike(key: str) -> tuple[Spec, ...]:
+def _alike(specs: tuple[Spec, ...], key: str) -> tuple[Spec, ...]:
     """Return the operations with the operand and result widths of this one."""
-    spec = SPECS[key]
+    spec = next(each for each in specs if each.key == key)
 
     def shape(each: Spec) -> tuple[object, ...]:
         return tuple(WIDTHS.get(kind, kind) for kind in (*each.operands, each.result))
 
-    found = [each for each in SPECS.values() if each.key != key and shape(each) == shape(spec)]
+    found = [each for each in specs if each.key != key and shape(each) == shape(spec)]
     near = [each for each in found if each.family == spec.family]
     return tuple(near * 4 + found)
 
 
-def mutated(root: Expression, dice: random.Random) -> Expression:
+def mutated(words: Vocabulary, root: Expression, dice: random.Random) -> Expression:
     """Return the expression with one change: another operation, exchanged operands, or another operand."""
     inner = [node for node in nodes(root) if node.opcode not in (LEAF, CONSTANT)]
     if not inner:
@@ -145,7 +146,7 @@ def mutated(root: Expression, dice: random.Random) -> Expression:
     operands = list(node.operands)
     places = [index for index, each in enumerate(operands) if isinstance(each, Expression)]
     if choice < 0.45:
-        others = _alike(node.opcode)
+        others = _alike(tuple(words.specs.values()), node.opcode)
         if not others:
             return root
         spec = dice.choice(others)
@@ -155,7 +156,7 @@ def mutated(root: Expression, dice: random.Random) -> Expression:
         operands[first], operands[second] = operands[second], operands[first]
         swapped = all(
             isinstance(each, str) or WIDTHS[each.kind] == WIDTHS[kind]
-            for each, kind in zip(operands, SPECS[node.opcode].operands, strict=True)
+            for each, kind in zip(operands, words.specs[node.opcode].operands, strict=True)
         )
         if not swapped:
             return root
@@ -163,9 +164,9 @@ def mutated(root: Expression, dice: random.Random) -> Expression:
     else:
         index = dice.randrange(len(operands))
         old = operands[index]
-        kind = SPECS[node.opcode].operands[index]
+        kind = words.specs[node.opcode].operands[index]
         if isinstance(old, str):
-            operands[index] = dice.choice(IMMEDIATES[kind])
+            operands[index] = dice.choice(words.immediates[kind])
         elif choice < 0.8:
             operands[index] = constant(dice.choice(LITERALS[kind]), kind)
         else:

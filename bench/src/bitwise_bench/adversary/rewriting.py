@@ -17,19 +17,19 @@ from bitwise_bench.adversary.expressions import (
     nodes,
     substituted,
 )
-from bitwise_bench.adversary.ptx_vocabulary import SPECS
+from bitwise_bench.adversary.vocabulary import Spec, Vocabulary
 
 Bindings: TypeAlias = dict[str, Expression | str]
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A pattern: a variable (no operands), a number (`bits`) or an operation."""
+    """A pattern: a variable (its name only), a number (`bits`, and its kind as the name) or an operation (`spec`)."""
 
     name: str
     operands: tuple[Term, ...] = ()
     bits: int | None = None
-    operation: bool = False
+    spec: Spec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def _numbers(kind: str) -> Mapping[str, int]:
 class _Reader:
     """A reader of one pattern."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self.place = text, 0
+    def __init__(self, text: str, words: Vocabulary) -> None:
+        self.text, self.place, self.words = text, 0, words
 
     def token(self) -> tuple[str, str]:
         found = _TOKEN.match(self.text, self.place)
@@ -89,39 +89,39 @@ class _Reader:
             return Term(kind, bits=number)
         if not self.text[self.place :].lstrip().startswith("("):
             return Term(value)
-        spec = SPECS[value]
+        spec = self.words.specs[value]
         self.token()
         operands = []
         for each in spec.operands:
             operands.append(self.term(each))
             self.token()
-        return Term(value, tuple(operands), operation=True)
+        return Term(value, tuple(operands), spec=spec)
 
 
-def rules(lines: Iterable[str]) -> Iterator[Rule]:
+def rules(lines: Iterable[str], words: Vocabulary) -> Iterator[Rule]:
     """Return the rules of lines such as `f32: add.rn.f32(x, -0.0) = x`; `~` instead of `=` marks one that may fail."""
     for line in lines:
         kind, _, rest = line.partition(":")
         holds = " = " in rest
         left, _, right = rest.partition(" = " if holds else " ~ ")
         for first, second in ((left, right), (right, left)):
-            found = Rule(kind, _Reader(first).term(kind), _Reader(second).term(kind), holds, line)
+            found = Rule(kind, _Reader(first, words).term(kind), _Reader(second, words).term(kind), holds, line)
             if _variables(found.right) <= _variables(found.left):
                 yield found
 
 
 def _variables(term: Term) -> set[str]:
-    if term.operation:
+    if term.spec is not None:
         return {name for each in term.operands for name in _variables(each)}
     return set() if term.bits is not None else {term.name}
 
 
 def matched(term: Term, node: Expression | str, kind: str, bound: Bindings) -> bool:
     """Return whether a pattern matches; adds the values of its variables to `bound`."""
-    if term.operation:
+    if term.spec is not None:
         if not isinstance(node, Expression) or node.opcode != term.name:
             return False
-        kinds = SPECS[node.opcode].operands
+        kinds = term.spec.operands
         return all(matched(t, o, k, bound) for t, o, k in zip(term.operands, node.operands, kinds, strict=True))
     if term.bits is not None:
         if isinstance(node, str):
@@ -134,9 +134,8 @@ def matched(term: Term, node: Expression | str, kind: str, bound: Bindings) -> b
 
 def built(term: Term, bound: Mapping[str, Expression | str]) -> Expression | str:
     """Return the expression of a pattern with these values of its variables."""
-    if term.operation:
-        spec = SPECS[term.name]
-        return Expression(term.name, tuple(built(each, bound) for each in term.operands), spec.result)
+    if term.spec is not None:
+        return Expression(term.name, tuple(built(each, bound) for each in term.operands), term.spec.result)
     if term.bits is not None:
         return str(term.bits) if term.name.startswith("#") else constant(term.bits, term.name)
     return bound[term.name]
@@ -151,7 +150,7 @@ def applications(root: Expression, table: Iterable[Rule], retyped: bool = False)
     every = nodes(root)
     for rule in table:
         for node in every:
-            if rule.left.operation:
+            if rule.left.spec is not None:
                 if rule.left.name == node.opcode and matched(rule.left, node, rule.kind, {}):
                     found.append((node, rule))
             elif rule.left.bits is None and (node.kind == rule.kind or (retyped and node.width == WIDTHS[rule.kind])):
@@ -178,7 +177,7 @@ def chain(
         if not found:
             break
         # Rules on operations are rarer than rules on values, and are chosen as often.
-        operations = [each for each in found if each[1].left.operation]
+        operations = [each for each in found if each[1].left.spec is not None]
         node, rule = dice.choice(operations if operations and dice.random() < 0.6 else found)
         made = rewritten(root, node, rule)
         if len(nodes(made)) <= 30:

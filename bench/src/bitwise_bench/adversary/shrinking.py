@@ -9,6 +9,7 @@ from bitwise_bench.adversary.classes import analyse
 from bitwise_bench.adversary.execution import Executed, execute
 from bitwise_bench.adversary.expressions import CONSTANT, LEAF, Expression, leaf, nodes, substituted
 from bitwise_bench.adversary.judging import Difference, pair_difference
+from bitwise_bench.adversary.kernels import DTYPES
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.programs import STORES, Program
 from bitwise_bench.adversary.scopes import Scope
@@ -44,7 +45,7 @@ def witness(
             executed = execute((left, right), language, BLOCKS, seed, finite=scope.finite)
         except Unsupported:
             return None
-        dtype = language.dtype(STORES[left.store].buffer)
+        dtype = DTYPES[STORES[left.store].buffer]
         found = pair_difference(executed, 0, 1, dtype)
         if found is not None and not found.covered and (with_nan or not found.with_nan):
             return Witness(left, right, seed, executed, found)

@@ -1,4 +1,4 @@
-"""Identities that the adversary applies: those that hold for every input, and near-misses that fail in corner cases.
+"""Identities of PTX: those that hold for every input, and near-misses that fail in corner cases.
 
 `=` holds for every input up to the bits of a NaN; `~` fails for some.  The checker may call either Equal: each Equal is
 judged by bytes.  The marks are used in statistics only.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+from bitwise_bench.adversary.ptx_vocabulary import PTX
 from bitwise_bench.adversary.rewriting import Rule, rules
 
 _FLOAT_FORMS = (
@@ -432,10 +433,10 @@ def _of_width(line: str, bits: int) -> str:
 @cache
 def identities() -> tuple[Rule, ...]:
     """Return the identities that hold, in both directions where possible."""
-    return tuple(rule for rule in rules(_lines()) if rule.holds)
+    return tuple(rule for rule in rules(_lines(), PTX) if rule.holds)
 
 
 @cache
 def near_misses() -> tuple[Rule, ...]:
     """Return the rewritings that fail for some inputs."""
-    return tuple(rule for rule in rules(_lines()) if not rule.holds)
+    return tuple(rule for rule in rules(_lines(), PTX) if not rule.holds)
