@@ -72,6 +72,15 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
             )
             if chosen.found is not None:
                 findings.write(found, chosen.found / str(number))
+        for mutant in tally.wrong_mutants:
+            number += 1
+            print(f"WRONG EQUAL: {mutant.entry()}")
+            if chosen.found is not None:
+                folder = chosen.found / str(number)
+                folder.mkdir(parents=True, exist_ok=True)
+                for name, text in zip(("left.ptx", "right.ptx"), mutant.texts, strict=True):
+                    (folder / name).write_text(text)
+                (folder / "finding.json").write_text(json.dumps(mutant.entry(), indent=1) + "\n")
     return record_of(
         [tally.portable() for tally in tallies], lost, device,
         seed=chosen.seed, jobs=chosen.jobs, seconds=time.monotonic() - start,

@@ -8,13 +8,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
-from bitwise_bench.adversary import execution
+from bitwise_bench.adversary import execution, kernel_mutants
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
 from bitwise_bench.adversary.judging import Difference, canonical, difference, pair_difference
+from bitwise_bench.adversary.kernel_mutants import WrongMutant
 from bitwise_bench.adversary.kernels import DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.languages import LANGUAGES
@@ -50,6 +52,8 @@ class Tally:
     device_differences: list[dict[str, Any]] = field(default_factory=list)
     unshrunk: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    wrong_mutants: list[WrongMutant] = field(default_factory=list)
+    kernels_not_judged: int = 0
     seen: set[bytes] = field(default_factory=set)
 
     def portable(self) -> dict[str, Any]:
@@ -67,7 +71,8 @@ class Tally:
         )
         return {
             **{name.replace("_", " "): dict(getattr(self, name)) for name in counts},
-            "findings": [each.entry() for each in self.findings],
+            "findings": [*(each.entry() for each in self.findings), *(each.entry() for each in self.wrong_mutants)],
+            "kernels not judged": {"compiled kernels": self.kernels_not_judged},
             "device differences": self.device_differences,
             "wrong pairs that were not reproduced alone": self.unshrunk[:20],
             "errors": self.errors,
@@ -235,6 +240,22 @@ SCHEDULE = ("launch",) * 7 + ("finite",) * 2 + ("every launch",)
 """The scopes of successive rounds."""
 
 
+KERNEL_ROUND = 150
+"""One round in so many takes a compiled kernel, which costs seconds, where Triton is installed."""
+
+
+def play_kernel(dice: random.Random, scope: Scope, tally: Tally) -> None:
+    """Judge mutants of one compiled kernel."""
+    where = f"ptx, {scope.name}"
+    found = kernel_mutants.judge(dice.choice(kernel_mutants.small_cases()), scope, dice, 12)
+    tally.programs[where] += found.made
+    tally.unknown[where] += found.unknown
+    tally.equal[f"{where}, mutants of compiled kernels"] += found.equal
+    if found.wrong:
+        tally.wrong[f"{where}, mutants of compiled kernels"] += len(found.wrong)
+        tally.wrong_mutants += found.wrong
+
+
 def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None = None) -> Tally:
     """Play rounds for a time, or a number of rounds."""
     tally = Tally()
@@ -244,7 +265,17 @@ def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None
     while time.monotonic() < end and (rounds is None or played < rounds):
         dice = random.Random(f"{seed} {number} {played}")
         scope = SCOPES[SCHEDULE[(played + number) % len(SCHEDULE)]]
-        language = LANGUAGES["gfx942" if not gpu and played % 4 == 3 else "ptx"]
+        # gfx942 has no analysis for every launch.
+        other = not gpu and played % 4 == 3 and not scope.options.every_launch
+        language = LANGUAGES["gfx942" if other else "ptx"]
+        if not gpu and played % KERNEL_ROUND == KERNEL_ROUND - 1 and find_spec("triton") is not None:
+            played += 1
+            try:
+                play_kernel(dice, scope, tally)
+            except Exception as error:  # a configuration that cannot be compiled or executed is no finding
+                tally.kernels_not_judged += 1
+                tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
+            continue
         name = list(SOURCES)[dice.randrange(len(SOURCES))]
         count = 24 if scope.options.every_launch else 80
         turn = Round(language, scope, name, SOURCES[name], dice, dice.randrange(1 << 30), count)

@@ -8,7 +8,18 @@ from typing import Any
 
 from bitwise_bench.environment import analysis_environment
 
-_COUNTS = ("programs", "equal", "unknown", "reasons", "covered", "wrong", "on device", "device wrong", "simulation")
+_COUNTS = (
+    "programs",
+    "equal",
+    "unknown",
+    "reasons",
+    "covered",
+    "wrong",
+    "on device",
+    "device wrong",
+    "simulation",
+    "kernels not judged",
+)
 _LISTS = ("findings", "device differences", "wrong pairs that were not reproduced alone", "errors")
 
 
