@@ -57,11 +57,17 @@ def _payloads_only(left: Array, right: Array, dtype: str) -> Array:
 
 
 def difference(
-    left: Array, right: Array, dtype: str, allowed: Array | None = None, nans: Array | None = None
+    left: Array,
+    right: Array,
+    dtype: str,
+    allowed: Array | None = None,
+    nans: Array | None = None,
+    cover: bool | None = None,
 ) -> Difference | None:
     """Return a sample in which two programs return different bytes, the most serious one.
 
-    `left` and `right` are rows of bytes.  `allowed` holds the samples that count, `nans` those with a NaN.
+    `left` and `right` are rows of bytes.  `allowed` holds the samples that count, `nans` those with a NaN.  `cover`:
+    different NaNs in a buffer of integers are covered, by default where a note of every verdict says so.
     """
     first, second = canonical(left, dtype), canonical(right, dtype)
     unequal = first != second
@@ -69,7 +75,7 @@ def difference(
         return None
     counts = np.ones(len(first), dtype=bool) if allowed is None else allowed
     covered = np.zeros(unequal.shape, dtype=bool)
-    if PAYLOAD_NOTE in COMMON_NOTES:
+    if cover or (cover is None and PAYLOAD_NOTE in COMMON_NOTES):
         covered = unequal & _payloads_only(first, second, dtype)
     plain = (unequal & ~covered).any(axis=1) & counts
     numbers = plain if nans is None else plain & ~nans
