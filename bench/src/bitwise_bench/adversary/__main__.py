@@ -72,6 +72,15 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
             )
             if chosen.found is not None:
                 findings.write(found, chosen.found / str(number))
+        for pair in tally.wrong_loops:
+            number += 1
+            print(f"WRONG EQUAL: {pair.entry()}")
+            if chosen.found is not None:
+                folder = chosen.found / str(number)
+                folder.mkdir(parents=True, exist_ok=True)
+                for name, text in pair.files().items():
+                    (folder / name).write_text(text)
+                findings.save_arrays(folder / "input.npz", pair.contents)
         for mutant in tally.wrong_mutants:
             number += 1
             print(f"WRONG EQUAL: {mutant.entry()}")

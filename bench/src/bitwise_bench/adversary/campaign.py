@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from bitwise_bench.adversary import execution, kernel_mutants
+from bitwise_bench.adversary import execution, kernel_mutants, loop_rounds, loops
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
@@ -53,6 +53,7 @@ class Tally:
     unshrunk: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     wrong_mutants: list[WrongMutant] = field(default_factory=list)
+    wrong_loops: list[loop_rounds.LoopPair] = field(default_factory=list)
     kernels_not_judged: int = 0
     seen: set[bytes] = field(default_factory=set)
 
@@ -71,7 +72,11 @@ class Tally:
         )
         return {
             **{name.replace("_", " "): dict(getattr(self, name)) for name in counts},
-            "findings": [*(each.entry() for each in self.findings), *(each.entry() for each in self.wrong_mutants)],
+            "findings": [
+                *(each.entry() for each in self.findings),
+                *(each.entry() for each in self.wrong_mutants),
+                *(each.entry() for each in self.wrong_loops),
+            ],
             "kernels not judged": {"compiled kernels": self.kernels_not_judged},
             "device differences": self.device_differences,
             "wrong pairs that were not reproduced alone": self.unshrunk[:20],
@@ -238,6 +243,59 @@ def _note(
         )  # fmt: skip
 
 
+def play_loops(language: Language, scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
+    """Make loops from one, ask the checker, and judge every Equal by bytes."""
+    programs = loops.loops(language.material, dice, 20)
+    where = f"{language.name}, {scope.name}"
+    forms, reasons = loop_rounds.analysed(programs, language, scope)
+    tally.programs[where] += len(programs)
+    tally.unknown[where] += sum(form is None for form in forms)
+    for reason in reasons:
+        tally.reasons[f"a loop: {reason}"[:120]] += 1
+    seed = dice.randrange(1 << 30)
+    for each in grouped(forms):
+        _judge_loops([programs[index] for index in each], language, scope, seed, tally, device)
+
+
+def _judge_loops(
+    members: Sequence[loops.LoopProgram],
+    language: Language,
+    scope: Scope,
+    seed: int,
+    tally: Tally,
+    device: Device | None,
+) -> None:
+    where = f"{language.name}, {scope.name}, loops"
+    try:
+        results = [loop_rounds.executed(each, language, scope, seed) for each in members]
+    except Unsupported as error:
+        tally.reasons[f"a loop is not executed: {error}"[:120]] += 1
+        return
+    on_device = (
+        [loop_rounds.executed_on_device(each, language, scope, seed, device) for each in members] if device else []
+    )
+    for number in range(1, len(members)):
+        left, right = members[0], members[number]
+        tally.equal[where] += 1
+        found = loop_rounds.pair_difference(results[0], results[number], left.kind)
+        if found is not None and found[1].covered:
+            tally.covered[where] += 1
+        elif found is not None:
+            tally.wrong[f"{where}, {'with' if found[1].with_nan else 'without'} NaN"] += 1
+            if len(tally.wrong_loops) < MOST_FINDINGS:
+                pair = loop_rounds.wrong_pair(left, right, language, scope, seed, with_nan=found[1].with_nan)
+                if pair is not None:
+                    tally.wrong_loops.append(loop_rounds.shrunk(pair, language, scope, seed))
+        if on_device:
+            tally.on_device[where] += 1
+            found = loop_rounds.pair_difference(on_device[0], on_device[number], left.kind)
+            if found is not None and not found[1].covered and not scope.finite:
+                tally.device_wrong[where] += 1
+                tally.device_differences.append(
+                    {"what": "loops", "left": left.text_key(), "right": right.text_key(), "scope": scope.name}
+                )
+
+
 SCHEDULE = ("launch",) * 7 + ("finite",) * 2 + ("every launch",)
 """The scopes of successive rounds."""
 
@@ -277,6 +335,14 @@ def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None
             except Exception as error:  # a configuration that cannot be compiled or executed is no finding
                 tally.kernels_not_judged += 1
                 tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
+            continue
+        # Loops are what the analysis of every launch summarises.
+        if (scope.options.every_launch or played % 20 == 10) and dice.random() < 0.7:
+            played += 1
+            try:
+                play_loops(LANGUAGES["ptx"], scope, dice, tally, device)
+            except (RuntimeError, ValueError, AssertionError) as error:
+                tally.errors.append(f"loops, round {played} of worker {number}: {error}"[:2000])
             continue
         name = list(SOURCES)[dice.randrange(len(SOURCES))]
         count = 24 if scope.options.every_launch else 80

@@ -14,6 +14,7 @@ import numpy as np
 from bitwise_bench.adversary.kernels import KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
+from bitwise_core.execution.launch import Argument, scalar_bits
 
 
 class DeviceError(RuntimeError):
@@ -89,8 +90,7 @@ class Device:
         try:
             entry = (launch.entry or "kernel").encode()
             self._check("cuModuleGetFunction", ctypes.byref(function), module, entry)
-            for argument in launch.args:
-                name = str(argument.buffer)
+            for name in launch.buffers():
                 size = kernel.bytes_of(name, blocks)
                 pointer = held[name] = ctypes.c_uint64()
                 self._check("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
@@ -101,7 +101,7 @@ class Device:
                     )
                 else:
                     self._check("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), ctypes.c_size_t(size))
-            cells = [held[str(argument.buffer)] for argument in launch.args]
+            cells = [_cell(argument, held) for argument in launch.args]
             table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
             self._check("cuLaunchKernel", function, blocks, 1, 1, language.threads, 1, 1, 0, None, table, None)
             self._check("cuCtxSynchronize")
@@ -119,3 +119,11 @@ class Device:
         return [
             found[place.buffer][:, place.slot].reshape(blocks * language.threads, place.size) for place in kernel.places
         ]
+
+
+def _cell(argument: Argument, pointers: Mapping[str, Any]) -> Any:
+    """Return the memory that holds an argument."""
+    if argument.buffer is not None:
+        return pointers[argument.buffer]
+    bits, width = scalar_bits(argument)
+    return ctypes.create_string_buffer(bits.to_bytes(width, "little"), width)

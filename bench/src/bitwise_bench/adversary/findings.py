@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def write(found: Finding, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in found.files.items():
         if name == "contents":
-            np.savez(folder / "input.npz", **content)
+            save_arrays(folder / "input.npz", content)
         else:
             (folder / name).write_text(content)
     flag = {"finite": " --assume finite", "every launch": " --every-launch"}.get(found.scope, "")
@@ -152,3 +152,9 @@ def write(found: Finding, folder: Path) -> None:
         "" if found.confirmed else "In texts of their own the kernels are not Equal: the pair needs a common kernel.",
     ]
     (folder / "README.md").write_text("\n".join(lines) + "\n")
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write named arrays."""
+    named: dict[str, Any] = dict(arrays)
+    np.savez(path, **named)

@@ -31,7 +31,8 @@ class Place:
 class KernelText:
     """A kernel: its text, the place of each program, the kinds of values that it loads, and the slots of its buffers.
 
-    `leaves` are the loaded values of each kind.  The entry is named `kernel`.
+    `leaves` are the loaded values of each kind.  The entry is named `kernel`.  `scalars` follow the buffers among its
+    arguments.  A thread loads its values `repeats` times.
     """
 
     text: str
@@ -41,13 +42,15 @@ class KernelText:
     leaves: Mapping[str, tuple[str, int]]
     threads: int
     file: str
+    scalars: tuple[Argument, ...] = ()
+    repeats: int = 1
 
     def launch(self, blocks: int) -> Launch:
         """Return the launch with this number of blocks."""
         arguments = [Argument(kind="buffer", buffer=f"in_{kind}", dtype=self.leaves[kind][0]) for kind in self.loads]
         arguments += [Argument(kind="buffer", buffer=name, dtype=DTYPES[name]) for name in self.stores]
         return Launch(file=self.file, entry="kernel", grid=(blocks, 1, 1), block=(self.threads, 1, 1),
-                      args=tuple(arguments))  # fmt: skip
+                      args=(*arguments, *self.scalars))  # fmt: skip
 
     def slot_bytes(self, buffer: str) -> int:
         """Return the bytes of one slot of a block."""
@@ -57,7 +60,7 @@ class KernelText:
         """Return the size of a buffer in bytes."""
         if buffer.startswith("in_"):
             kind = buffer.removeprefix("in_")
-            return blocks * self.threads * self.leaves[kind][1] * WIDTHS[kind] // 8
+            return blocks * self.threads * self.repeats * self.leaves[kind][1] * WIDTHS[kind] // 8
         return blocks * self.stores[buffer] * self.slot_bytes(buffer)
 
 

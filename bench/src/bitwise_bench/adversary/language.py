@@ -51,4 +51,6 @@ class Language:
 
     def inputs(self, kernel: KernelText, blocks: int, seed: int, *, finite: bool) -> dict[str, Array]:
         """Return the bytes of the input buffers of a kernel."""
-        return patterns.inputs(self.words.leaves, kernel.loads, blocks * self.threads, seed, finite=finite)
+        return patterns.inputs(
+            self.words.leaves, kernel.loads, blocks * self.threads * kernel.repeats, seed, finite=finite
+        )

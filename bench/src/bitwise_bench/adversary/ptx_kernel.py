@@ -26,7 +26,7 @@ _FIRST = {1: 1, 16: 3, 32: 5, 64: 2}
 """The first register of each width that programs may use."""
 
 
-class _Registers:
+class Registers:
     """Registers of one kernel: each program reuses those after the loaded values."""
 
     def __init__(self) -> None:
@@ -34,10 +34,33 @@ class _Registers:
         self.most = dict(_FIRST)
 
     def take(self, width: int) -> str:
+        """Return the next register of a width."""
         number = self.next[width]
         self.next[width] += 1
         self.most[width] = max(self.most[width], self.next[width])
         return f"{_PREFIXES[width]}{number}"
+
+    def kernel(self, parameters: Sequence[str], body: Sequence[str]) -> str:
+        """Return the kernel with these parameters, whose body uses registers taken here.
+
+        %r3 is the number of the thread in the launch, %r4 that of the block.
+        """
+        declared = " ".join(
+            f".reg .{'pred' if width == 1 else f'b{width}'} {_PREFIXES[width]}<{count + 1}>;"
+            for width, count in self.most.items()
+        )
+        lines = [
+            ".version 8.7", ".target sm_90a", ".address_size 64",
+            f".visible .entry kernel({', '.join(parameters)}) .reqntid {THREADS}",
+            "{", declared, ".shared .align 16 .b8 room[512];",
+            "mov.u32 %r0, %tid.x; mov.u32 %r4, %ctaid.x;",
+            f"mad.lo.s32 %r3, %r4, {THREADS}, %r0;",
+            "mov.u32 %r1, room; mov.u32 %r2, room; shl.b32 %r0, %r0, 3; add.u32 %r1, %r1, %r0;",
+            "xor.b32 %r0, %r0, 8; add.u32 %r2, %r2, %r0;",
+            "mov.b16 %h2, 0;",
+            *body, "ret;", "}", "",
+        ]  # fmt: skip
+        return "\n".join(lines)
 
 
 def _filled(text: str, destination: str, operands: Sequence[str]) -> str:
@@ -62,8 +85,8 @@ def _spelled(node: Expression) -> str:
     return f"0x{bits:x}"
 
 
-def lines_of(program: Program, known: Mapping[Expression, str], registers: _Registers) -> tuple[list[str], str]:
-    """Return the instructions of a program before its store, and the register that holds its result."""
+def lines_of(root: Expression, known: Mapping[Expression, str], registers: Registers) -> tuple[list[str], str]:
+    """Return the instructions of an expression, and the register that holds its result."""
     names = dict(known)
     lines: list[str] = []
 
@@ -76,7 +99,7 @@ def lines_of(program: Program, known: Mapping[Expression, str], registers: _Regi
                 lines.append(f"mov.b{node.width} {register}, 0x{constant_bits(node):x};")
         return names[node]
 
-    for node in nodes(program.root):
+    for node in nodes(root):
         if node.opcode in (LEAF, CONSTANT):
             continue
         spec = PTX.specs[node.opcode]
@@ -91,12 +114,12 @@ def lines_of(program: Program, known: Mapping[Expression, str], registers: _Regi
                 operands.append(in_register(each))
         names[node] = registers.take(node.width)
         lines.append(_filled(spec.text, names[node], operands))
-    return lines, in_register(program.root)
+    return lines, in_register(root)
 
 
 def kernel_text(programs: Sequence[Program]) -> KernelText:
     """Return one kernel of all programs; a thread loads its values once."""
-    registers = _Registers()
+    registers = Registers()
     known: dict[Expression, str] = {}
     body: list[str] = []
     leaves = leaves_of(program.root for program in programs)
@@ -127,29 +150,11 @@ def kernel_text(programs: Sequence[Program]) -> KernelText:
     first = dict(registers.next)
     for program, place in zip(programs, places, strict=True):
         registers.next = dict(first)
-        lines, result = lines_of(program, known, registers)
+        lines, result = lines_of(program.root, known, registers)
         body += lines
         address, offset = addresses[place.buffer], place.slot * THREADS * place.size
         text = STORES[program.store].text.replace("&+2", f"{address}+{offset + 2}").replace("&", f"{address}+{offset}")
         body.append(_filled(text.replace("$", "$0"), "", [result]))
-    parameters = ", ".join(
-        f".param .u64 .ptr .global .align 8 {name}" for name in [*(f"in_{kind}" for kind in loads), *counts]
-    )
-    declared = " ".join(
-        f".reg .{'pred' if width == 1 else f'b{width}'} {_PREFIXES[width]}<{count + 1}>;"
-        for width, count in registers.most.items()
-    )
-    text = "\n".join(
-        [
-            ".version 8.7", ".target sm_90a", ".address_size 64",
-            f".visible .entry kernel({parameters}) .reqntid {THREADS}",
-            "{", declared, ".shared .align 16 .b8 room[512];",
-            "mov.u32 %r0, %tid.x; mov.u32 %r4, %ctaid.x;",
-            f"mad.lo.s32 %r3, %r4, {THREADS}, %r0;",
-            "mov.u32 %r1, room; mov.u32 %r2, room; shl.b32 %r0, %r0, 3; add.u32 %r1, %r1, %r0;",
-            "xor.b32 %r0, %r0, 8; add.u32 %r2, %r2, %r0;",
-            "mov.b16 %h2, 0;",
-            *body, "ret;", "}", "",
-        ]
-    )  # fmt: skip
+    names = [*(f"in_{kind}" for kind in loads), *counts]
+    text = registers.kernel([f".param .u64 .ptr .global .align 8 {name}" for name in names], body)
     return KernelText(text, places, loads, counts, LEAVES, THREADS, "kernel.ptx")
