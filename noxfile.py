@@ -212,6 +212,14 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.readings.precision", *session.posargs)
 
 
+@nox.session
+def adversary(session: nox.Session) -> None:
+    """Search for kernels that are called Equal though they return different bytes; `-- --seconds 600 --jobs 2`."""
+    install_workspace(session)
+    install_triton(session)
+    session.run("python", "-m", "bitwise_bench.adversary", *session.posargs)
+
+
 def need_gpu_packages(session: nox.Session) -> None:
     """Fail the session unless the interpreter that runs nox has torch and Triton."""
     find = "import importlib.util as u; print(*[n for n in ('torch', 'triton') if u.find_spec(n) is None])"

@@ -252,6 +252,9 @@ DIFFERENT = {
     ),
     "an unordered comparison": ("setp.ltu.f32 %p2, %f1, %f2; selp.f32 %f40, %f3, %f4, %p2;", "selp.f32 %f40, %f3, %f4, %p1;"),
     "swapped halves": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
+    "a load and its low half packed with itself": (
+        "mov.b32 {%h5, %h6}, %r1; mov.b32 %r5, {%h5, %h5}; cvt.rn.f32.s32 %f40, %r5;", "cvt.rn.f32.s32 %f40, %r1;"
+    ),
     "the top bits of two values": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
     "values whose low bits are shifted to the top": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
     "factors modulo the width": ("mul.lo.s64 %d40, %d5, 0x8000000000000001;", "mov.b64 %d40, %d5;"),

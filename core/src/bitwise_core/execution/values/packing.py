@@ -324,8 +324,9 @@ def _concat_term(value: PackedVector) -> SymbolicVector:
     first = parts[0]
     if all(isinstance(part.flags, int) and part.flags & FORM == LOAD for part in parts):
         offset = 0
-        for part in parts:
-            if part is not first and not np.array_equal(part.words, first.words + np.uint64(offset)):
+        for index, part in enumerate(parts):
+            # The first part may occur again, as in a register packed with itself.
+            if index and not np.array_equal(part.words, first.words + np.uint64(offset)):
                 break
             offset += part.bits // 8
         else:
