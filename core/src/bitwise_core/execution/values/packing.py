@@ -19,6 +19,8 @@ from bitwise_core.execution.values.symbolic_vector import (
     INTEGER,
     LOAD,
     NAN_BITS,
+    NAN_MARK,
+    NEGATED,
     NOT_MINUS_ZERO,
     NOT_NEGATIVE,
     PLUS_ZERO,
@@ -26,6 +28,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     STICKY,
     TERM,
     UNSIGNED,
+    WIDENED,
     Array,
     LazyIntegers,
     Origin,
@@ -38,6 +41,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     constant_flags,
     constant_vector,
     lazy_integers,
+    nonempty,
     select_flags,
     sticky_flags,
     uniform_flags,
@@ -95,18 +99,30 @@ class Slice:
 
     whole: SymbolicVector
     low: int
-    lanes: Literal[True] | Array
+    lanes: bool | Array
 
 
 def slices_of(value: Value) -> tuple[Slice, ...]:
-    """Return the wider values that a value is known to be a slice of."""
-    if not isinstance(value, SymbolicVector):
+    """Return the wider values that a value is known to be a slice of, bit for bit."""
+    if not isinstance(value, SymbolicVector) or not value.origins:
         return ()
-    return tuple(
-        Slice(each.operands[0], int(each.name.split(".")[1]), each.lanes)
-        for each in value.origins
-        if each.name.startswith("slice.")
-    )
+    found = []
+    for each in value.origins:
+        lanes = exact_lanes(value, each) if each.name.startswith("slice.") else False
+        if lanes is not False:
+            found.append(Slice(each.operands[0], int(each.name.split(".")[1]), lanes))
+    return tuple(found)
+
+
+_CHANGES = PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
+
+
+def exact_lanes(value: SymbolicVector, origin: Origin) -> bool | Array:
+    """Return the lanes in which a value is the result of an operation that made it, bit for bit."""
+    unchanged = (value.flags & _CHANGES) == 0
+    if isinstance(unchanged, bool):
+        return origin.lanes if unchanged else False
+    return nonempty(unchanged if origin.lanes is True else unchanged & origin.lanes)
 
 
 def _same_whole(left: SymbolicVector, right: SymbolicVector) -> bool:
@@ -186,7 +202,7 @@ def extract(value: Value, low: int, bits: int) -> Value:
     if lazy is not None:
         return lazy.extract(low, bits)
     for origin in value.origins:
-        if origin.lanes is True and origin.name.startswith("convert.b") and low + bits <= origin.operands[0].bits:
+        if origin.name.startswith("convert.b") and exact_lanes(value, origin) is True and low + bits <= origin.operands[0].bits:
             return extract(origin.operands[0], low, bits)  # the low bits of a sign-extended integer
     own = value.part(low, bits)
     return extract_vector(value, low, bits) if own is None else own
