@@ -415,3 +415,11 @@ def test_zero_divided_by_a_known_number(divisor: str) -> None:
 )
 def test_zero_divided_by_other_numbers(divisor: str) -> None:
     assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)
+
+
+@pytest.mark.parametrize("same", ["mul.rn.f32 %f20, %f1, 0f3F800000;", "max.f32 %f20, %f1, 0fFF800000;"])
+def test_rounding_to_tf32_with_ties_away_reads_the_bits_of_a_nan(same: str) -> None:
+    """An H100 makes an infinity of the NaN 0x7f800001, and a NaN of the canonical one."""
+    moved = form("cvt.f32.f32 %f20, %f1; cvt.rna.tf32.f32 %r40, %f20;")
+    assert moved == form("cvt.rna.tf32.f32 %r40, %f1;")
+    assert moved != form(same + "cvt.rna.tf32.f32 %r40, %f20;")
