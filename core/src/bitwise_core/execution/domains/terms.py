@@ -28,11 +28,13 @@ from bitwise_core.execution.values.packing import (
     blend_values,
     concat,
     extract,
+    low_half_of_canonical,
     part_ends,
 )
 from bitwise_core.execution.values.rule_matching import Bindings, Lanes, both, fact_lanes, matches, may_match
 from bitwise_core.execution.values.rule_plans import (
     WIDENING,
+    WIDENING_BF16,
     Plan,
     PlannedRule,
     kept_depths,
@@ -108,6 +110,9 @@ class TermDomain:
                 for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
                     if lanes is True:
                         return self._build(rule.instance.right, bindings, info)
+        if info.name == WIDENING_BF16:
+            zeros = np.zeros((1, 1), dtype=np.uint16)
+            return concat([zeros if self.context.finite else low_half_of_canonical(operands[0]), operands[0]])
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
             value.flags = L.uniform_flags(value.flags)
@@ -174,7 +179,7 @@ class TermDomain:
         if pattern == matched:
             values = [as_symbolic_vector(each) for each in below]
             return self._term(meaning, plan_of(meaning.name, self.context.finite), values, 0)
-        if isinstance(meaning.result, FloatFormat):
+        if isinstance(meaning.result, FloatFormat) or (meaning.is_float and not meaning.is_comparison):
             return self.floating(meaning, below)
         return self.integer(meaning, below)
 

@@ -202,7 +202,11 @@ def extract(value: Value, low: int, bits: int) -> Value:
     if lazy is not None:
         return lazy.extract(low, bits)
     for origin in value.origins:
-        if origin.name.startswith("convert.b") and exact_lanes(value, origin) is True and low + bits <= origin.operands[0].bits:
+        if (
+            origin.name.startswith("convert.b")
+            and exact_lanes(value, origin) is True
+            and low + bits <= origin.operands[0].bits
+        ):
             return extract(origin.operands[0], low, bits)  # the low bits of a sign-extended integer
     own = value.part(low, bits)
     return extract_vector(value, low, bits) if own is None else own

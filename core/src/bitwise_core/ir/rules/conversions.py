@@ -23,6 +23,7 @@ CONVERSIONS = (
         over(),
         "bf16 is the upper half of fp32: subnormal numbers and infinities too.",
         keeps="number",
+        execution="representation",
     ),
     Rule(
         "widened_neg",

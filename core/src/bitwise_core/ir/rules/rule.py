@@ -15,7 +15,7 @@ from bitwise_core.numerics import FORMATS, FloatFormat, Format
 
 Keeps: TypeAlias = Literal["bits", "number"]
 Evidence: TypeAlias = Literal["proof", "measured"]
-Execution: TypeAlias = Literal["match", "order", "set", "ring"]
+Execution: TypeAlias = Literal["match", "order", "set", "ring", "representation"]
 Parameters: TypeAlias = Mapping[str, str]
 
 NEAREST_OR_ZERO = ("rn", "rz")
@@ -93,7 +93,8 @@ class Rule:
     are equal.  `evidence`: "proof", or "measured" for a rule that states how hardware behaves; `reason` then names the
     measurement.  `refuted` are parameters for which the sides are known to differ.
     `execution` says how the rule is applied: it is matched against values, it is a property of the order of operands, or
-    it is built into the representation of sets (of the members of an associative operation) or of linear forms.
+    it is built into the representation of sets (of the members of an associative operation), of linear forms, or of
+    other values.
     Raises RuleError where the rule is inconsistent; `instance` raises it where the patterns are.
     """
 
