@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.induction_variables import LoopBody
 from bitwise_core.checker.parametric.loop_shape import Loop, find_loops
-from bitwise_core.checker.parametric.loop_state import hash_of, invalidate
+from bitwise_core.checker.parametric.loop_state import (
+    INERT,
+    hash_of,
+    invalidate,
+    merged_copies,
+    merged_reads,
+)
 from bitwise_core.checker.parametric.loop_summary import NO_ITERATION, LoopSummary
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.persistent_loops import PersistentIteration, PersistentLoop, find_persistent_loops
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.machine import Branch, Control, Machine, Step, invert
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -118,6 +127,14 @@ class ParametricExecutor(Executor):
             return alive
         return super()._control(control, group, groups, alive, outer)
 
+    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
+        super()._release_single_group(group, groups)
+        self._races().compact()
+
+    def _races(self) -> SymbolicRaces:
+        assert isinstance(self.machine.races, SymbolicRaces)
+        return self.machine.races
+
     def _loop(self, found: LoopEntry, group: LaneGroup) -> None:
         machine, loop = self.machine, found.straight_line
         line = self._line(group.pc)
@@ -152,8 +169,7 @@ class ParametricExecutor(Executor):
             return
         if group.mask is not None or self.machine.condition is not None:
             raise iteration.fail("threads diverge at the end of an iteration")
-        iteration.end(taken)
-        group.pc += 1
+        group.pc = iteration.loop.header if iteration.end(taken) else group.pc + 1
 
     def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         machine, pc = self.machine, group.pc
@@ -178,7 +194,9 @@ class ParametricExecutor(Executor):
         """Execute both sides of a uniform branch that depends on the launch; registers become selections."""
         machine, pc = self.machine, group.pc
         memory = cast(ParametricMemory, cast(object, machine.memory))
-        shared, copies = machine.shared, machine.extra.get("copies")
+        shared, races = machine.shared, self._races()
+        copies, reads = machine.extra.get("copies"), machine.asynchronous_reads
+        local = machine.local
         before, words, flags, version = (
             dict(machine.registers),
             shared.words.copy(),
@@ -188,6 +206,8 @@ class ParametricExecutor(Executor):
         changed = False
         memories: list[tuple[hashing.Words, Array]] = []
         sides: list[tuple[dict[str, Value], bool]] = []
+        histories: list[SymbolicRaces] = []
+        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]] = []
         order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
         if self._contains_loop(control.target, reconvergence):
             order.reverse()
@@ -195,8 +215,12 @@ class ParametricExecutor(Executor):
             machine.registers = dict(before)
             machine.shared, machine.mask = shared, None
             shared.words[:, :, : words.shape[2]], shared.flags[:, : words.shape[2]] = words, flags
+            machine.races, machine.local = races.copy(), dict(local)
+            machine.asynchronous_reads = deepcopy(reads)
             if copies is not None:
-                machine.extra["copies"] = copies
+                machine.extra["copies"] = deepcopy(copies)
+            else:
+                machine.extra.pop("copies", None)
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
             loops_before, facts_before = len(self.parametric.loop_conditions), len(self.domain.integers.facts)
             memory.path.append(predicate)
@@ -207,6 +231,8 @@ class ParametricExecutor(Executor):
                 ).start(start, reconvergence)
             memory.path.pop()
             del self.domain.integers.facts[facts_before:]
+            histories.append(self._races())
+            after.append((machine.local, dict(machine.extra), machine.asynchronous_reads))
             memories.append((machine.shared.words.copy(), machine.shared.flags.copy()))
             changed = changed or machine.shared is not shared or shared.version != version
             loop_conditions = self.parametric.loop_conditions[loops_before:]
@@ -216,8 +242,42 @@ class ParametricExecutor(Executor):
             invalidate(machine.shared, equal, "shared memory after a branch")
         if order[0][0] is not taken:
             sides.reverse()
+            after.reverse()
+        self._merge_other_state(taken, after, self._line(pc))
+        machine.races = histories[0].with_histories(histories[1:])
         self._merge(taken, sides, before, self.parametric.registers_read_from(reconvergence))
         machine.mask, group.pc = group.mask, reconvergence
+
+    def _merge_other_state(
+        self,
+        taken: Value,
+        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]],
+        line: int | None,
+    ) -> None:
+        """Set local memory and asynchronous work after both sides of a branch.  Raises Unsupported."""
+        (local_left, extra_left, reads_left), (local_right, extra_right, reads_right) = after
+        copies = [each.get("copies") for each in (extra_left, extra_right)]
+        states = [{key: value for key, value in each.items() if key not in INERT} for each in (extra_left, extra_right)]
+        if states[0].keys() != states[1].keys() or any(states[0][key] is not states[1][key] for key in states[0]):
+            raise Unsupported("the sides of a branch that depends on the launch leave different states", line)
+        machine = self.machine
+        merged: dict[int, Value] = {}
+        for place in {**local_left, **local_right}:
+            first, second = local_left.get(place), local_right.get(place)
+            if first is second and first is not None:
+                merged[place] = first
+                continue
+            bits = L.width(first if first is not None else second)  # type: ignore[arg-type]
+            first, second = poison(bits) if first is None else first, poison(bits) if second is None else second
+            if L.width(first) != L.width(second):
+                raise Unsupported("local memory is written in different widths in the sides of a branch", line)
+            merged[place] = self._select_value(taken, first, second)
+        machine.local = merged
+        machine.asynchronous_reads = merged_reads([reads_left, reads_right])
+        merged_queue = merged_copies(copies)
+        machine.extra.pop("copies", None)
+        if merged_queue is not None:
+            machine.extra["copies"] = merged_queue
 
     def _contains_loop(self, start: int, reconvergence: int) -> bool:
         return any(start <= header < reconvergence for header in self.parametric.loops)

@@ -18,6 +18,7 @@ from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.loop_shape import Loop, integer_slice
 from bitwise_core.checker.parametric.loop_state import hash_of
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, integer_of, polynomial_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Barrier, Branch, Machine
@@ -84,6 +85,8 @@ class LoopBody:
                 raise self.fail("unsupported divergence or synchronisation of threads")
             for races in machine.races.all():
                 races.barrier(np.arange(machine.races.warps))
+            if isinstance(machine.races, SymbolicRaces):
+                machine.races.compact()
             machine.epoch += 1
 
     def has_known_trip_count(self) -> bool:

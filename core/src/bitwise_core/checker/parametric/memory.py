@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bitwise_core import numerics
+from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.domain import ParametricDomain
+from bitwise_core.checker.parametric.global_conflicts import LoadedElement, StoredElement, check_conflicts
+from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
@@ -33,6 +36,7 @@ class Stored:
     address: hashing.Words
     operation: str
     line: int
+    access: StoredElement
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,14 @@ class ParametricMemory:
     `path` are the conditions of the branches on the path to the current instruction.
     """
 
-    def __init__(self, domain: ParametricDomain) -> None:
-        self.domain, self.rows = domain, domain.rows
+    def __init__(self, domain: ParametricDomain, threads: int) -> None:
+        self.domain, self.rows, self.threads = domain, domain.rows, threads
         self.stored: list[Stored] = []
         self.written: dict[int, str] = {}
-        self.read: set[int] = set()
+        self.loaded: dict[int, list[LoadedElement]] = {}
         self.path: list[Value] = []
+        self.mask_differs: int | None = None
+        """The line of a store whose active threads differ between instances of the launch."""
 
     def pointer(self, address: Value, line: int) -> int:
         """The index of the pointer parameter that is the base of an address.  Raises Unsupported."""
@@ -110,8 +116,38 @@ class ParametricMemory:
         pointer = self.pointer(address, line)
         if pointer in self.written:
             raise Unsupported("a buffer is read after the kernel has written it", line)
-        self.read.add(pointer)
+        assert isinstance(address, ParametricInteger)
+        self.loaded.setdefault(pointer, []).append(
+            LoadedElement(pointer, address.polynomial, bits, self._active_threads(mask), line)
+        )
         return self.domain.gather(address, bits, mask)
+
+    def _active_threads(self, mask: Array | None) -> Array:
+        """The threads that are active in some instance of the launch."""
+        if mask is None:
+            return np.arange(self.threads)
+        return np.flatnonzero(np.broadcast_to(mask.any(axis=0), (self.threads,)))
+
+    def loads_so_far(self) -> dict[int, int]:
+        """The number of recorded loads of each buffer."""
+        return {pointer: len(loads) for pointer, loads in self.loaded.items()}
+
+    def forget_accesses_after(self, stores: int, loads: Mapping[int, int]) -> None:
+        """Drop the stores and loads that were recorded after these counts were taken."""
+        del self.stored[stores:]
+        self.forget_loads_after(loads)
+
+    def forget_loads_after(self, counts: Mapping[int, int]) -> None:
+        """Drop the loads that were recorded after `counts` was taken."""
+        for pointer in list(self.loaded):
+            del self.loaded[pointer][counts.get(pointer, 0) :]
+            if not self.loaded[pointer]:
+                del self.loaded[pointer]
+
+    @property
+    def read(self) -> set[int]:
+        """The pointers of the buffers that the kernel has read."""
+        return set(self.loaded)
 
     def copied(self, machine: Machine, address: Value, bits: int, count: Value | None, line: int) -> Value:
         """The value of an asynchronous copy: all bytes, or zeros where the byte count is 0.  Raises Unsupported."""
@@ -157,12 +193,15 @@ class ParametricMemory:
             settled = machine.known(whole_condition)
             if settled is None:
                 condition = as_symbolic_vector(whole_condition)
+                if np.any(np.bitwise_and(condition.flags, L.STICKY)):
+                    raise Unsupported("whether an element is stored depends on an undefined value", line)
                 possible = self._possible(condition)
                 settled = np.ones((1, 1), dtype=bool) if possible is None else possible
             known = settled if known is None else known & settled
         addresses = self.domain.integers.words_of(address.polynomial)
         for offset, part in _stored_elements(value):
-            self._record(pointer, addresses + np.uint64(offset), condition, part, known, operation, line)
+            place = P.add_constant(address.polynomial, offset)
+            self._record(pointer, place, addresses + np.uint64(offset), condition, part, known, operation, line)
 
     @staticmethod
     def _possible(condition: SymbolicVector) -> Array | None:
@@ -176,6 +215,7 @@ class ParametricMemory:
     def _record(
         self,
         pointer: int,
+        place: Polynomial,
         addresses: hashing.Words,
         condition: SymbolicVector | None,
         value: SymbolicVector,
@@ -191,26 +231,46 @@ class ParametricMemory:
             addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
         )
         address = total
+        value_hash = hashed
         total = total + hashed * hashing.multiplier(52)
         if condition is not None:
             total = total + hashing.mix(full_hash(condition) * hashing.multiplier(53) + hashing.constant("where"))
         total = hashing.mix(total.copy())
-        threads = max(total.shape[2], 1 if known is None else known.shape[-1])
+        threads = self.threads
         shape = (2, self.rows, threads)
         element_hash, addresses = np.broadcast_to(total, shape), np.broadcast_to(address, shape)
+        value_hash = np.broadcast_to(value_hash, shape)
+        active = np.ones(threads, dtype=bool)
         if known is not None:
-            if known.shape[0] > 1 and (known != known[:1]).any():
-                raise Unsupported("whether an element is stored differs between launches", line)
+            if known.shape[0] > 1 and (known != known[:1]).any() and self.mask_differs is None:
+                self.mask_differs = line
             active = np.broadcast_to(known[:1], (1, threads))[0]
             element_hash, addresses = element_hash[:, :, active], addresses[:, :, active]
-        self.stored.append(Stored(element_hash, addresses, operation, line))
+            value_hash = value_hash[:, :, active]
+        access = StoredElement(
+            pointer, place, value.bits, np.flatnonzero(active), value_hash, element_hash, operation, line
+        )
+        self.stored.append(Stored(element_hash, addresses, operation, line, access))
 
-    def elements(self) -> Elements:
-        """All elements that the block stores.  Raises Unsupported where it stores nothing."""
+    def check_determined(self) -> tuple[str, ...]:
+        """Check that each stored element has one value at the end of every launch.
+
+        Returns the notes of the assumptions.  Raises Unsupported, also where the block stores nothing.
+        """
         if not self.stored:
             raise Unsupported("the kernel stores nothing")
         for operation in {each.operation for each in self.stored}:
             self._check(operation, [each for each in self.stored if each.operation == operation])
+        return check_conflicts(
+            [each.access for each in self.stored],
+            [each for loads in self.loaded.values() for each in loads],
+            self.domain.integers,
+        )
+
+    def elements(self) -> Elements:
+        """All elements that the block stores.  Raises Unsupported where they differ between instances."""
+        if self.mask_differs is not None:
+            raise Unsupported("whether an element is stored differs between launches", self.mask_differs)
         return Elements(
             np.concatenate([each.element_hash for each in self.stored], axis=2),
             np.concatenate([each.address for each in self.stored], axis=2),

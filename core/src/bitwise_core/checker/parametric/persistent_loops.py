@@ -21,6 +21,7 @@ from bitwise_core.checker.parametric.integers import Tiles, tighten
 from bitwise_core.checker.parametric.loop_state import INERT, copies_in_flight, invalidate
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, integer_of, polynomial_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
@@ -165,6 +166,10 @@ class PersistentIteration:
             else:
                 registers[name] = poison(32 if value is None else width(value))
         machine.registers = registers
+        self.registers_at_header = dict(registers)
+        self.after_first: SymbolicRaces | None = None
+        """The accesses to shared memory of the first execution of the iteration, while it is executed again."""
+        self.counts: tuple[int, dict[int, int]] = (0, {})
         self.bound = bound
         self.integers.facts.append(self._for_tile(bound, P.atom_polynomial(self.tile, 64)))
         self.integers.tiles = Tiles(self.tile, block, self.integers.facts[-1])
@@ -238,8 +243,27 @@ class PersistentIteration:
             raise self.fail("an iteration may depend on the state of the previous one")
         invalidate(machine.shared, np.zeros(machine.shared.words.shape[2], dtype=bool), "shared memory of another tile")
 
-    def end(self, taken: Value) -> None:
-        """Check at the latch that the next iteration is this one for the tile a step later.  Raises Unsupported."""
+    def end(self, taken: Value) -> bool:
+        """Check at the latch that the next iteration is this one for the tile a step later.  Raises Unsupported.
+
+        Returns whether the iteration is to be executed again, which checks that accesses to shared memory of
+        consecutive iterations do not race.
+        """
+        races = self.machine.races
+        assert isinstance(races, SymbolicRaces)
+        if self.after_first is not None:
+            self._check_nothing_carried()
+            self.memory.forget_accesses_after(*self.counts)
+            self.machine.races = races.with_histories([self.after_first])
+            self._leave()
+            return False
+        self._check_next(taken)
+        self.after_first = races.copy()
+        self.counts = len(self.memory.stored), self.memory.loads_so_far()
+        self.machine.registers = dict(self.registers_at_header)
+        return True
+
+    def _check_next(self, taken: Value) -> None:
         if not isinstance(taken, Predicate) or taken.single is None:
             raise self.fail("the condition of the back edge is not a comparison of integers")
         step = self._step()
@@ -249,6 +273,9 @@ class PersistentIteration:
         self._check_nothing_carried()
         if self.memory.read & self.memory.written.keys():
             raise self.fail("a buffer is both read and written")
+
+    def _leave(self) -> None:
+        """Remove the values of the symbolic tile."""
         for name in self.loop.writes:
             self.machine.registers.pop(name, None)
         self.memory.path[:] = self.path

@@ -139,8 +139,11 @@ class RaceDetector:
         self.generic[mine] = False
 
     def finished(self, cells: Array, actor: Array) -> None:
-        """A pending write of `actor` threads is complete and visible to them."""
-        self._record_write(cells, actor, False)
+        """The pending writes of `actor` threads to these cells are complete and visible to them."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        still = (self.writer[cells] == actor) & (self.written[cells] == PENDING)
+        self._record_write(cells[still], actor[still], False)
 
     def arrived(self, cells: Array, barrier: int) -> None:
         """A copy engine's write is complete and visible to threads that wait for the memory barrier's phase."""
@@ -177,6 +180,48 @@ class RaceDetector:
         self.reader[cells] = actor
         self.read[cells] = PENDING
         self.reads_by_warp[actor // self.warp, cells] = PENDING
+
+    def is_settled(self) -> bool:
+        """Whether every access so far is complete and ordered before the next access of each thread."""
+        if self.arrived_at or self.phases or self.generic.any():
+            return False
+        seen = self.clock[: self.warps].min(axis=0)
+        reads = self.reads_by_warp
+        if (reads > seen[: self.warps, None]).any():
+            return False
+        for actor, time, step in (
+            (self.writer, self.written, self.written_step),
+            (self.reader, self.read, self.read_step),
+        ):
+            used = np.flatnonzero(actor >= 0)
+            warp = actor[used] // self.warp
+            if ((time[used] > seen[warp]) | (step[used] >= self.lockstep[warp])).any():
+                return False
+        return True
+
+    def equals(self, other: RaceDetector) -> bool:
+        """Whether two detectors are in the same state."""
+        if self.arrived_at.keys() != other.arrived_at.keys() or self.phases.keys() != other.phases.keys():
+            return False
+        own_clocks = (*self.arrived_at.values(), *self.phases.values())
+        other_clocks = (
+            *(other.arrived_at[each] for each in self.arrived_at),
+            *(other.phases[each] for each in self.phases),
+        )
+        pairs = (
+            (self.clock, other.clock),
+            (self.lockstep, other.lockstep),
+            (self.writer, other.writer),
+            (self.written, other.written),
+            (self.written_step, other.written_step),
+            (self.reader, other.reader),
+            (self.read, other.read),
+            (self.read_step, other.read_step),
+            (self.reads_by_warp, other.reads_by_warp),
+            (self.generic, other.generic),
+            *zip(own_clocks, other_clocks, strict=True),
+        )
+        return all(np.array_equal(left, right) for left, right in pairs)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are complete, ordered for the warp of `actor`."""
