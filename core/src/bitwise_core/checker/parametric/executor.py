@@ -11,6 +11,7 @@ import numpy as np
 
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.induction_variables import LoopBody
+from bitwise_core.checker.parametric.loop_abstraction import LoopAbstraction
 from bitwise_core.checker.parametric.loop_shape import Loop, find_loops
 from bitwise_core.checker.parametric.loop_state import (
     INERT,
@@ -21,7 +22,12 @@ from bitwise_core.checker.parametric.loop_state import (
 )
 from bitwise_core.checker.parametric.loop_summary import NO_ITERATION, LoopSummary
 from bitwise_core.checker.parametric.memory import ParametricMemory
-from bitwise_core.checker.parametric.persistent_loops import PersistentIteration, PersistentLoop, find_persistent_loops
+from bitwise_core.checker.parametric.persistent_loops import (
+    PersistentIteration,
+    PersistentLoop,
+    find_natural_loops,
+    find_persistent_loops,
+)
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate
@@ -49,12 +55,17 @@ class ParametricProgram:
     """A program whose loop headers return `LoopEntry` controls; `plain` is the program itself.
 
     `grid_registers` maps the special register of a block index to that of the number of blocks along the same axis.
+    `only_determined`: all loops are abstracted, which proves that the result is determined, but not what it is.
     """
 
-    def __init__(self, plain: Program, grid_registers: Mapping[str, str]) -> None:
-        self.plain, self.grid_registers = plain, grid_registers
-        self.loops = find_loops(plain)
-        self.persistent_loops = find_persistent_loops(plain)
+    def __init__(self, plain: Program, grid_registers: Mapping[str, str], only_determined: bool = False) -> None:
+        self.plain, self.grid_registers, self.only_determined = plain, grid_registers, only_determined
+        self.loops = {} if only_determined else find_loops(plain)
+        self.persistent_loops = (
+            {header: loop for header, (loop, _) in find_natural_loops(plain).items()}
+            if only_determined
+            else find_persistent_loops(plain)
+        )
         self.executed_headers: set[int] = set()
         """The headers of loops that are executed iteration by iteration."""
         self.iteration: PersistentIteration | None = None
@@ -138,6 +149,9 @@ class ParametricExecutor(Executor):
     def _loop(self, found: LoopEntry, group: LaneGroup) -> None:
         machine, loop = self.machine, found.straight_line
         line = self._line(group.pc)
+        if self.parametric.only_determined:
+            self._abstract_loop(found.persistent, group)
+            return
         body = None if loop is None else LoopBody(self.parametric.plain, machine, loop)
         if body is not None and body.has_known_trip_count():
             self.parametric.executed_headers.add(group.pc)
@@ -152,6 +166,21 @@ class ParametricExecutor(Executor):
             raise Unsupported("threads diverge at a loop whose trip count depends on the launch", line)
         self.parametric.loop_conditions.append(LoopSummary(body, self.conditions).summarise())
         group.pc = loop.latch + 1
+
+    def _abstract_loop(self, loop: PersistentLoop | None, group: LaneGroup) -> None:
+        assert loop is not None
+        self.parametric.executed_headers.add(loop.header)
+        if group.mask is not None or self.machine.condition is not None:
+            return
+
+        def run(start: int, stop: int) -> None:
+            ParametricExecutor(self.parametric, self.machine, self.budget, self.conditions, self.depth + 1).start(
+                start, stop
+            )
+
+        if LoopAbstraction(self.parametric.plain, self.machine, loop, run).apply():
+            self.parametric.executed_headers.discard(loop.header)
+            group.pc = loop.latch + 1
 
     def _persistent(self, loop: PersistentLoop, line: int | None) -> bool:
         """Whether the loop is persistent over tiles: one iteration is then executed for a symbolic tile."""

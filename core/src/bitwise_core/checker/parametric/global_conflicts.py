@@ -26,6 +26,7 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import modular
 
+NOT_DETERMINED = "the result is not proved to be determined"
 ONE_BLOCK_ALONG_OTHER_AXES = "a grid has one block along each axis that a kernel which updates a buffer does not use"
 
 
@@ -45,6 +46,8 @@ class StoredElement:
     element: hashing.Words
     operation: str
     line: int
+    iterations: tuple[int, ...] = ()
+    """The atoms that number the iterations of the loops in which the element is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +113,22 @@ class _BufferCheck:
     ) -> None:
         self.integers, self.table, self.stores, self.loads = integers, integers.table, stores, loads
         self.coordinates = integers.coordinates
+        self.accesses: tuple[StoredElement | LoadedElement, ...] = (*stores, *loads)
         self.line = stores[-1].line
         self.granule = 0
-        for each in (*stores, *loads):
+        for each in self.accesses:
             self.granule = gcd(self.granule, each.bits // 8)
         if not self.granule:
             raise self._fail("an element of less than a byte is stored")
 
     def _fail(self, reason: str, line: int | None = None) -> Unsupported:
-        return Unsupported(f"the result is not proved to be determined: {reason}", line or self.line)
+        return Unsupported(f"{NOT_DETERMINED}: {reason}", line or self.line)
 
     def check(self) -> None:
         """Raise Unsupported unless every element has one value."""
-        accesses = [self._split(each) for each in (*self.stores, *self.loads)]
+        accesses = [self._split(each) for each in self.accesses]
         blocks = accesses[0].blocks
-        for access, each in zip(accesses, (*self.stores, *self.loads), strict=True):
+        for access, each in zip(accesses, self.accesses, strict=True):
             if dict(access.blocks) != dict(blocks):
                 raise self._fail("the accesses to one buffer depend on the block in different ways", each.line)
         strides = sorted({key for each in accesses for key in (*each.blocks, *each.offsets)})
@@ -199,7 +203,8 @@ class _BufferCheck:
         raise self._fail("an address depends on data", line)
 
     def _block_atoms(self) -> set[int]:
-        return {*self.table.block_symbols.values(), *(each.symbol for each in self.coordinates.created)}
+        coordinates = (each.symbol for each in self.coordinates.created)
+        return {*self.table.block_symbols.values(), *self.table.iteration_atoms, *coordinates}
 
     def _leaves(self, number: int) -> set[int]:
         """The atoms without a definition on which an atom depends."""
@@ -307,6 +312,9 @@ class _BufferCheck:
             for each in self.stores:
                 if (each.value[:, row] != each.value[:, 0]).any():
                     raise self._fail(f"blocks that differ in {name} may store different values at one address")
+        for each in self.stores:
+            if not set(each.iterations) <= known:
+                raise self._fail("iterations of a loop may store different values at one address", each.line)
         for coordinate in self.coordinates.created:
             if coordinate.symbol in known:
                 continue
@@ -327,7 +335,7 @@ class _BufferCheck:
         if not self.loads and len({each.bits for each in self.stores}) == 1:
             return  # equal addresses have equal hashes, which the memory compares
         rows, owners, hashes = [], [], []
-        for access, each in zip(accesses, (*self.stores, *self.loads), strict=True):
+        for access, each in zip(accesses, self.accesses, strict=True):
             parts = each.bits // 8 // self.granule
             size = each.threads.size * parts
             offsets = [np.broadcast_to(_offsets(access, key), size) for key in strides]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,10 +132,20 @@ def _undefined_copy(copy: Any) -> Any:
     return replace(copy, value=SymbolicVector(bits, hashing.constant("a copy after a branch"), L.TERM | L.POISON))
 
 
-def merged_copies(histories: Sequence[Any]) -> Any:
+def copies_have_equal_places(left: Any, right: Any) -> bool:
+    """Whether copies to the same cells are in flight, in the same groups."""
+    first, second = _list_copies(left), _list_copies(right)
+    return len(first) == len(second) and all(
+        a[0] == b[0] and (a[1] is None) == (b[1] is None) and (a[1] is None or np.array_equal(a[1], b[1]))
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def merged_copies(histories: Sequence[Any], of_copy: Callable[[Any], Any] = _undefined_copy) -> Any:
     """The copies in flight after one of several histories, each None or a record with open copies and groups.
 
-    A copy whose value depends on the history is undefined.  Groups are counted from the newest, as waits count them.
+    `of_copy` is applied to copies whose value depends on the history.  Groups are counted from the newest, as waits
+    count them.
     """
     present = [each for each in histories if each is not None]
     if not present:
@@ -143,18 +153,18 @@ def merged_copies(histories: Sequence[Any]) -> Any:
     if len(present) == len(histories) and all(copies_are_equal(present[0], each) for each in present[1:]):
         return present[0]
     found = type(present[0])()
-    found.open = _undefined_copies([each.open for each in present])
+    found.open = _changed_copies([each.open for each in present], of_copy)
     for key in dict.fromkeys(key for each in present for key in each.groups):
         found.groups[key] = _merged_groups([each.groups[key] for each in present if key in each.groups])
         for group in found.groups[key].groups:
-            group.work = _undefined_copies([group.work])
+            group.work = _changed_copies([group.work], of_copy)
     return found
 
 
-def _undefined_copies(lists: Sequence[list[Any]]) -> list[Any]:
+def _changed_copies(lists: Sequence[list[Any]], of_copy: Callable[[Any], Any]) -> list[Any]:
     found: dict[Any, Any] = {}
     for each in (copy for copies in lists for copy in copies):
-        found.setdefault((each.cells.tobytes(), each.threads.tobytes(), L.width(each.value)), _undefined_copy(each))
+        found.setdefault((each.cells.tobytes(), each.threads.tobytes(), L.width(each.value)), of_copy(each))
     return list(found.values())
 
 

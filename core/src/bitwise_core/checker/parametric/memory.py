@@ -53,15 +53,19 @@ class Elements:
 class ParametricMemory:
     """Loads and stores of a block; a buffer is identified by the pointer parameter that is the base of an address.
 
-    `path` are the conditions of the branches on the path to the current instruction.
+    `path` are the conditions of the branches on the path to the current instruction.  `only_determined`: loaded values
+    need not be exact, so that a thread may read an element that it has written.
     """
 
-    def __init__(self, domain: ParametricDomain, threads: int) -> None:
+    def __init__(self, domain: ParametricDomain, threads: int, only_determined: bool = False) -> None:
+        self.only_determined = only_determined
         self.domain, self.rows, self.threads = domain, domain.rows, threads
         self.stored: list[Stored] = []
         self.written: dict[int, str] = {}
         self.loaded: dict[int, list[LoadedElement]] = {}
         self.path: list[Value] = []
+        self.iterations: list[int] = []
+        """The atoms that number the iterations of the loops around the current instruction."""
         self.mask_differs: int | None = None
         """The line of a store whose active threads differ between instances of the launch."""
 
@@ -114,7 +118,7 @@ class ParametricMemory:
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """The contents before the launch; the kernel must not have written the buffer.  Raises Unsupported."""
         pointer = self.pointer(address, line)
-        if pointer in self.written:
+        if pointer in self.written and not self.only_determined:
             raise Unsupported("a buffer is read after the kernel has written it", line)
         assert isinstance(address, ParametricInteger)
         self.loaded.setdefault(pointer, []).append(
@@ -248,7 +252,15 @@ class ParametricMemory:
             element_hash, addresses = element_hash[:, :, active], addresses[:, :, active]
             value_hash = value_hash[:, :, active]
         access = StoredElement(
-            pointer, place, value.bits, np.flatnonzero(active), value_hash, element_hash, operation, line
+            pointer,
+            place,
+            value.bits,
+            np.flatnonzero(active),
+            value_hash,
+            element_hash,
+            operation,
+            line,
+            tuple(self.iterations),
         )
         self.stored.append(Stored(element_hash, addresses, operation, line, access))
 

@@ -43,32 +43,32 @@ class PersistentLoop:
 
 
 def find_persistent_loops(program: Program) -> dict[int, PersistentLoop]:
-    """The outermost loops with one entry, one back edge and one exit, at the latch, by header.
+    """The outermost loops of `find_natural_loops` whose carried registers are integers or written under guards only."""
+    natural = find_natural_loops(program)
+    found = {
+        header: loop for header, (loop, _) in natural.items() if _carries_integers(program, loop, natural[header][1])
+    }
+    inner = {header for header in found for other in found if other != header and header in natural[other][1]}
+    return {header: loop for header, loop in found.items() if header not in inner}
 
-    Their carried registers are integers or are written under guards only.
-    """
+
+def find_natural_loops(program: Program) -> dict[int, tuple[PersistentLoop, set[int]]]:
+    """The loops with one entry, one back edge and one exit, at the latch, by header, with their instructions."""
     following = program.following
     predecessors: list[list[int]] = [[] for _ in following]
     for index, targets in enumerate(following):
         for target in targets:
             if target >= 0:
                 predecessors[target].append(index)
-    found: dict[int, PersistentLoop] = {}
-    bodies: dict[int, set[int]] = {}
+    found: dict[int, tuple[PersistentLoop, set[int]]] = {}
     for latch, targets in enumerate(following):
         if len(targets) != 2 or targets[1] != latch + 1 or not 0 <= targets[0] != latch + 1:
             continue
         header = targets[0]
         body = _body(header, latch, predecessors)
-        loop = (
-            _loop(program, header, latch, body)
-            if _has_single_entry_and_exit(body, header, latch, following, predecessors)
-            else None
-        )
-        if loop is not None:
-            found[header], bodies[header] = loop, body
-    inner = {header for header in found for other, body in bodies.items() if other != header and header in body}
-    return {header: loop for header, loop in found.items() if header not in inner}
+        if _has_single_entry_and_exit(body, header, latch, following, predecessors):
+            found[header] = _loop(program, header, latch, body), body
+    return found
 
 
 def _body(header: int, latch: int, predecessors: Sequence[Sequence[int]]) -> set[int]:
@@ -97,7 +97,7 @@ def _has_single_entry_and_exit(
     return entered and [each for each in predecessors[header] if each in body] == [latch] and latch + 1 not in body
 
 
-def _loop(program: Program, header: int, latch: int, body: set[int]) -> PersistentLoop | None:
+def _loop(program: Program, header: int, latch: int, body: set[int]) -> PersistentLoop:
     infos = {index: program.infos[index] for index in body}
     bit_of: dict[str, int] = {}
 
@@ -119,11 +119,13 @@ def _loop(program: Program, header: int, latch: int, body: set[int]) -> Persiste
             changed, live[index] = changed or now != live[index], now
     writes = frozenset().union(*(each.writes for each in infos.values()))
     carried = frozenset(name for name in writes if name in bit_of and live[header] >> bit_of[name] & 1)
-    instructions = program.kernel.instructions
-    unguarded = [index for index in body if infos[index].writes & carried and instructions[index].guard is None]
-    if not all(Effect.INTEGER in infos[index].effects for index in unguarded):
-        return None
     return PersistentLoop(header, latch, writes, tuple(sorted(carried)))
+
+
+def _carries_integers(program: Program, loop: PersistentLoop, body: set[int]) -> bool:
+    instructions, infos, carried = program.kernel.instructions, program.infos, set(loop.carried)
+    unguarded = [index for index in body if infos[index].writes & carried and instructions[index].guard is None]
+    return all(Effect.INTEGER in infos[index].effects for index in unguarded)
 
 
 def _domain(machine: Machine) -> ParametricDomain:

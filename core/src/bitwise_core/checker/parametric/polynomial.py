@@ -45,13 +45,15 @@ class AtomTable:
     """The atoms of one analysis; monomials refer to them by index.
 
     `nonnegative_atoms` are the indices of nonnegative atoms, `launch_atoms` those of numbers that are equal in all
-    blocks of a launch, `block_symbols` those of the block coordinates by name.
+    blocks of a launch, `iteration_atoms` those that number the periods of a loop, `block_symbols` those of the block
+    coordinates by name.
     """
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
         self.nonnegative_atoms: set[int] = set()
         self.launch_atoms: set[int] = set()
+        self.iteration_atoms: set[int] = set()
         self.block_symbols: dict[str, int] = {}
         self._interned: dict[tuple[Any, ...], int] = {}
 

@@ -16,6 +16,7 @@ from bitwise_core.assembly.module import Kernel, Module, registers_of
 from bitwise_core.checker.parametric.coordinates import EXTENT, TILE, Coordinates
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.executor import ParametricExecutor, ParametricProgram
+from bitwise_core.checker.parametric.global_conflicts import NOT_DETERMINED
 from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
@@ -63,11 +64,13 @@ def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signatur
     Raises Unsupported with the line of the cause, also where the result of the kernel is not proved to be determined.
     """
     text = text_signature(module, kernel, arch)
-    run = execute(module, kernel, arch)
-    determined = run.check_determined()
     try:
-        return _of_function(run, determined, kernel, arch)
+        return function_signature(module, kernel, arch)
     except Unsupported as reason:
+        try:
+            determined = execute(module, kernel, arch, only_determined=True).check_determined()
+        except Unsupported as other:
+            raise (other if str(other).startswith(NOT_DETERMINED) else reason) from None
         why = f"only the program text is compared, up to names ({reason})"
         return Signature(text, (why, *DETERMINED_NOTES, *determined), program_only=why)
 
@@ -75,10 +78,7 @@ def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signatur
 def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     """The signature of the function that the kernel computes.  Raises Unsupported."""
     run = execute(module, kernel, arch)
-    return _of_function(run, run.check_determined(), kernel, arch)
-
-
-def _of_function(run: Run, determined: tuple[str, ...], kernel: Kernel, arch: Arch) -> Signature:
+    determined = run.check_determined()
     words, notes = signature_of(run.memory.elements(), run.domain.integers)
     mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
     return Signature(mixed.tobytes(), (*COMMON_NOTES, *determined, *notes))
@@ -101,8 +101,11 @@ class Run:
         )
 
 
-def execute(module: Module, kernel: Kernel, arch: Arch) -> Run:
-    """Execute one symbolic block of a kernel.  Raises Unsupported."""
+def execute(module: Module, kernel: Kernel, arch: Arch, *, only_determined: bool = False) -> Run:
+    """Execute one symbolic block of a kernel.  Raises Unsupported.
+
+    `only_determined`: only the proof that the result is determined is wanted, so that loops need no summary.
+    """
     if kernel.threads is None:
         raise Unsupported(f"the text of {kernel.name} does not state the number of threads in a block", kernel.line)
     if arch.every_launch is None:
@@ -112,12 +115,12 @@ def execute(module: Module, kernel: Kernel, arch: Arch) -> Run:
     block_registers = _grid_dependent_registers(kernel, arch.every_launch)
     grid_registers = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
     while True:
-        parametric_program = ParametricProgram(program, grid_registers)
-        names = [*block_registers, *([TILE] if parametric_program.persistent_loops else [])]
+        parametric_program = ParametricProgram(program, grid_registers, only_determined)
+        names = [*block_registers, *([TILE] if parametric_program.persistent_loops and not only_determined else [])]
         coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if parametric_program.loops else 0)
         domain = ParametricDomain(coordinates)
         x, y, z = kernel.threads
-        memory = ParametricMemory(domain, x * y * z)
+        memory = ParametricMemory(domain, x * y * z, only_determined)
         machine = machine_for(module, kernel, arch, domain, memory, granule)
         try:
             ParametricExecutor(parametric_program, machine, [MAXIMUM_STEPS]).start()

@@ -217,6 +217,11 @@ class SharedMemory:
         flags[:, : self.flags.shape[1]] = self.flags
         self.words, self.flags = words, flags
 
+    def reserve_cells(self, count: int) -> None:
+        """Make room for at least `count` cells."""
+        if count > self.words.shape[2]:
+            self._reserve(count * self.granule)
+
     def copy(self) -> SharedMemory:
         """An independent copy of the contents."""
         found = SharedMemory(0, self.blocks, self.granule, self.recorder)
