@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -69,6 +69,8 @@ class ParametricProgram:
         self.executed_headers: set[int] = set()
         """The headers of loops that are executed iteration by iteration."""
         self.iteration: PersistentIteration | None = None
+        self.abstracted_latches: list[int] = []
+        """The latches of the loops around the current instruction that are abstracted."""
         self.loop_conditions: list[Polynomial | None] = []
         """The results of `LoopSummary.summarise` for the loops so far."""
         steps = list(plain.steps)
@@ -88,16 +90,18 @@ class ParametricProgram:
     def may_return(self, pc: int, target: int, reconvergence: int) -> bool:
         """Whether control may return from the target of a branch to it; in a persistent loop, within the iteration."""
         iteration = self.iteration
+        if self.only_determined:
+            return pc in self._reachable(target, {reconvergence, *self.abstracted_latches})
         if iteration is None or iteration.done:
             return reconvergence <= pc or target <= pc
-        return pc in self._reachable(target, iteration.loop.latch)
+        return pc in self._reachable(target, {iteration.loop.latch})
 
-    def _reachable(self, start: int, end: int | None = None) -> set[int]:
-        """The instructions reachable from `start` without passing `end`."""
+    def _reachable(self, start: int, ends: Collection[int] = ()) -> set[int]:
+        """The instructions reachable from `start` without passing one of `ends`."""
         reached, stack = {start}, [start]
         while stack:
             index = stack.pop()
-            for each in self.plain.following[index] if index != end else ():
+            for each in self.plain.following[index] if index not in ends else ():
                 if each >= 0 and each not in reached:
                     reached.add(each)
                     stack.append(each)
@@ -178,7 +182,10 @@ class ParametricExecutor(Executor):
                 start, stop
             )
 
-        if LoopAbstraction(self.parametric.plain, self.machine, loop, run).apply():
+        self.parametric.abstracted_latches.append(loop.latch)
+        applied = LoopAbstraction(self.parametric.plain, self.machine, loop, run).apply()
+        self.parametric.abstracted_latches.pop()
+        if applied:
             self.parametric.executed_headers.discard(loop.header)
             group.pc = loop.latch + 1
 
@@ -205,7 +212,9 @@ class ParametricExecutor(Executor):
         lanes = as_symbolic_vector(taken)
         words = lanes.words
         uniform = (
-            isinstance(lanes.flags, int) and bool((words == words[:, :, :1]).all()) and isinstance(taken, Predicate)
+            isinstance(lanes.flags, int)
+            and bool((words == words[:, :, :1]).all())
+            and (isinstance(taken, Predicate) or (self.parametric.only_determined and not lanes.flags & L.STICKY))
         )
         reconvergence = self.program.reconvergence.get(pc)
         if not uniform or group.mask is not None or machine.condition is not None:
@@ -286,9 +295,8 @@ class ParametricExecutor(Executor):
         """Set local memory and asynchronous work after both sides of a branch.  Raises Unsupported."""
         (local_left, extra_left, reads_left), (local_right, extra_right, reads_right) = after
         copies = [each.get("copies") for each in (extra_left, extra_right)]
-        states = [{key: value for key, value in each.items() if key not in INERT} for each in (extra_left, extra_right)]
-        if states[0].keys() != states[1].keys() or any(states[0][key] is not states[1][key] for key in states[0]):
-            raise Unsupported("the sides of a branch that depends on the launch leave different states", line)
+        if (extra_left.keys() | extra_right.keys()) - INERT:
+            raise Unsupported("memory barriers are used where the control flow depends on the launch", line)
         machine = self.machine
         merged: dict[int, Value] = {}
         for place in {**local_left, **local_right}:

@@ -131,6 +131,9 @@ class _BufferCheck:
         for access, each in zip(accesses, self.accesses, strict=True):
             if dict(access.blocks) != dict(blocks):
                 raise self._fail("the accesses to one buffer depend on the block in different ways", each.line)
+        places = np.concatenate([_offsets(each, ()).ravel() for each in accesses])
+        if ((places - places[:1]) % self.granule).any():
+            raise self._fail("elements at one buffer may overlap in part")
         strides = sorted({key for each in accesses for key in (*each.blocks, *each.offsets)})
         determined = self._determined(
             [

@@ -8,7 +8,7 @@ numbers in the general state too, so every period accesses the same cells.  Stor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -37,7 +37,6 @@ from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 
@@ -94,9 +93,11 @@ class LoopAbstraction:
         self.domain, self.integers = machine.domain, machine.domain.integers
         self.memory = cast(ParametricMemory, cast(object, machine.memory))
         self.line = program.kernel.instructions[loop.header].line
+        self.number = self.integers.table.next_number()
+        """Distinguishes the opaque values of this execution of the loop from those of others."""
         self.names = loop.carried
-        self.opaque: dict[str, bool] = {}
-        """Registers that are opaque in the general state, with whether all threads agree on them."""
+        self.opaque: dict[str, Array] = {}
+        """Registers that are opaque in the general state, with a number for each instance and thread, see `_alike`."""
         self.undefined: set[str] = set()
 
     def fail(self, reason: str) -> Unsupported:
@@ -106,8 +107,8 @@ class LoopAbstraction:
     def apply(self) -> bool:
         """Set the machine to the state after the loop; False if the trip count is known.  Raises Unsupported."""
         machine = self.machine
-        if machine.extra.keys() - INERT - {"tensor maps"}:
-            raise self.fail("asynchronous state is not followed")
+        if machine.extra.keys() - INERT:
+            raise self.fail("memory barriers are not followed")
         before = Snapshot.of(machine)
         counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
         snapshots = [before]
@@ -134,6 +135,8 @@ class LoopAbstraction:
     def _iterate(self) -> Value | None:
         """Execute one iteration; the condition of the back edge."""
         self.run(self.loop.header, self.loop.latch)
+        if self.machine.extra.keys() - INERT:
+            raise self.fail("memory barriers are not followed")
         control = self.program.steps[self.loop.latch](self.machine)
         assert isinstance(control, Branch)
         return control.taken
@@ -195,7 +198,7 @@ class LoopAbstraction:
             if any(each is None or hash_of(each)[1] for each in values):
                 self.undefined.add(name)
             elif not self._is_repeating(name, snapshots, period) and growth[name] is None:
-                self.opaque[name] = all(_is_uniform(cast(Value, each)) for each in values)
+                self.opaque[name] = self._alike([cast(Value, each) for each in values])
         counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
         for _ in range(MAXIMUM_ROUNDS):
             self.memory.forget_accesses_after(*counts[:2])
@@ -240,14 +243,20 @@ class LoopAbstraction:
                 return L.width(value)
         return 32
 
-    def _opaque(self, name: str, bits: int, uniform: bool) -> SymbolicVector:
-        """A defined value of which nothing is known: it differs between instances and, if not uniform, threads."""
-        rows = np.arange(self.domain.rows, dtype=np.uint64)[:, None]
-        threads = np.zeros((1, 1), dtype=np.uint64) if uniform else self.machine.local_thread.astype(np.uint64)
+    def _alike(self, values: Sequence[Value]) -> Array:
+        """A number for each instance and thread, equal for those that agree on each of these values."""
+        shape = (self.domain.rows, self.machine.threads)
+        columns = [np.broadcast_to(words, (2, *shape)).reshape(2, -1) for words, _ in map(hash_of, values)]
+        numbers: Array = np.unique(np.concatenate(columns), axis=1, return_inverse=True)[1].reshape(shape)
+        return numbers
+
+    def _opaque(self, name: str, bits: int, alike: Array) -> SymbolicVector:
+        """A defined value of which is known only which instances and threads agree on it."""
+        if (alike == alike[:, :1]).all():
+            alike = alike[:, :1]
         words = hashing.mix(
-            hashing.constant(f"{name} of {bits} in an iteration of the loop at {self.loop.header}")
-            + rows * hashing.multiplier(71)
-            + threads * hashing.multiplier(72)
+            hashing.constant(f"{name} of {bits} in iteration {self.number}")
+            + alike.astype(np.uint64) * hashing.multiplier(71)
         )
         return SymbolicVector(bits, words, L.TERM)
 
@@ -276,7 +285,11 @@ class LoopAbstraction:
     def _opaque_copy(self, copy: Any) -> Any:
         bits = L.width(copy.value)
         defined = not hash_of(copy.value)[1]
-        return replace(copy, value=self._opaque("a copy", bits, False) if defined else poison(bits))
+        return replace(copy, value=self._opaque("a copy", bits, self._everyone_differs()) if defined else poison(bits))
+
+    def _everyone_differs(self) -> Array:
+        shape = (self.domain.rows, self.machine.threads)
+        return np.arange(shape[0] * shape[1]).reshape(shape)
 
     def _join_memories(self, snapshots: list[Snapshot]) -> None:
         """Shared and local memory in any iteration: opaque where it may differ, undefined where it may be undefined."""
@@ -293,7 +306,7 @@ class LoopAbstraction:
         cells = np.flatnonzero(changed)
         rows = np.arange(self.domain.rows, dtype=np.uint64)[:, None]
         shared.words[:, :, cells] = hashing.mix(
-            hashing.constant(f"a cell in an iteration of the loop at {self.loop.header}")
+            hashing.constant(f"a cell in iteration {self.number}")
             + rows * hashing.multiplier(71)
             + cells.astype(np.uint64) * hashing.multiplier(73)
         )
@@ -324,8 +337,12 @@ class LoopAbstraction:
                 stable = False
                 continue
             if name in self.opaque:
-                if self.opaque[name] and not _is_uniform(value):
-                    self.opaque[name] = stable = False
+                before, after = (
+                    self.opaque[name],
+                    self._alike([self._opaque(name, 32, self.opaque[name]), value]),
+                )
+                if after.max() != before.max():
+                    self.opaque[name], stable = after, False
                 continue
             last = phase + 1 == period
             expected = self._value(name, snapshots, 0 if last else phase + 1, growth, atom)
@@ -335,17 +352,17 @@ class LoopAbstraction:
                 assert wanted is not None
                 expected = integer_of(self.integers, P.add(wanted, added))
             if not self._same(value, expected):
-                self.opaque[name] = _is_uniform(value) and _is_uniform(expected)
+                self.opaque[name] = self._alike([value, expected])
                 stable = False
         found, steady = Snapshot.of(machine), snapshots[period + phase + 1]
         if not copies_have_equal_places(found.copies, steady.copies):
             raise self.fail("the copies in flight do not repeat")
         written = LoopState.of(machine)
         both = min(written.flags.shape[1], snapshots[0].shared.flags.shape[1])
-        before = np.zeros(both, dtype=bool)
+        undefined = np.zeros(both, dtype=bool)
         for each in snapshots:
-            before |= ((each.shared.flags[:, :both] & np.uint32(L.STICKY)) != 0).any(axis=0)
-        if (((written.flags[:, :both] & np.uint32(L.STICKY)) != 0).any(axis=0) & ~before).any():
+            undefined |= ((each.shared.flags[:, :both] & np.uint32(L.STICKY)) != 0).any(axis=0)
+        if (((written.flags[:, :both] & np.uint32(L.STICKY)) != 0).any(axis=0) & ~undefined).any():
             raise self.fail("an undefined value is stored in shared memory")
         return stable
 
@@ -373,8 +390,8 @@ class LoopAbstraction:
             if defined and all(self._same(cast(Value, each), values[0]) for each in (*values, last[name])):
                 registers[name] = values[0]
                 continue
-            uniform = all(_is_uniform(cast(Value, each)) for each in (*values, last[name]))
-            registers[name] = self._opaque(name, bits, uniform) if defined else poison(bits)
+            alike = self._alike([cast(Value, each) for each in (*values, last[name])])
+            registers[name] = self._opaque(name, bits, alike) if defined else poison(bits)
         machine.registers = registers
         machine.races = after[0].races.with_histories(each.races for each in after[1:])
         machine.asynchronous_reads = merged_reads([each.reads for each in after])
@@ -383,9 +400,3 @@ class LoopAbstraction:
         machine.extra.pop("tiles", None)
         if copies is not None:
             machine.extra["copies"] = copies
-
-
-def _is_uniform(value: Value) -> bool:
-    """Whether all threads agree on a value."""
-    words: Array = as_symbolic_vector(value).words
-    return bool((words[:, 0] == words[:, 0, :1]).all())

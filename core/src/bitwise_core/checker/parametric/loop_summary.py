@@ -25,6 +25,7 @@ from bitwise_core.checker.parametric.integers import implies, tighten
 from bitwise_core.checker.parametric.loop_dependence import AccumulatorDependences, MatrixStep, analyse_accumulators
 from bitwise_core.checker.parametric.loop_shape import matrix_depth
 from bitwise_core.checker.parametric.loop_state import (
+    INERT,
     LiveInSharedMemory,
     LoopState,
     copies_are_equal,
@@ -390,6 +391,8 @@ class LoopSummary:
         try:
             for _ in range(3 * variables.period + (1 if variables.late else 0)):
                 self.body.run(self.loop.body)
+                if machine.extra.keys() - INERT:
+                    raise self.fail("memory barriers are not followed")
                 found.append(History.of(machine))
                 if len(found) == 2 and found[0].is_unchanged(found[1]):
                     break

@@ -62,6 +62,8 @@ class ParametricMemory:
         self.domain, self.rows, self.threads = domain, domain.rows, threads
         self.stored: list[Stored] = []
         self.written: dict[int, str] = {}
+        self.contributed: dict[int, int] = {}
+        """The buffers that atomic operations change, with the line of one."""
         self.loaded: dict[int, list[LoadedElement]] = {}
         self.path: list[Value] = []
         self.iterations: list[int] = []
@@ -112,13 +114,25 @@ class ParametricMemory:
         line: int,
         buffers: object = None,
     ) -> None:
-        """Raise Unsupported: the addresses depend on data."""
-        raise Unsupported("an atomic operation at a computed address", line)
+        """Record an atomic operation where only determinism is wanted.  Raises Unsupported.
+
+        Its result does not depend on the order of the contributions, nor on where their addresses come from.
+        """
+        if not self.only_determined:
+            raise Unsupported("an atomic operation at a computed address", line)
+        if not is_order_independent(operation):
+            raise Unsupported("an atomic operation's result depends on the order of threads", line)
+        if any(np.any(np.bitwise_and(as_symbolic_vector(part).flags, L.STICKY)) for part in parts):
+            raise Unsupported("a contribution depends on an undefined value", line)
+        pointer = self.pointer(parts[0], line)
+        if self.written.setdefault(pointer, operation.name) != operation.name:
+            raise Unsupported("a buffer is written in different ways", line)
+        self.contributed[pointer] = line
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """The contents before the launch; the kernel must not have written the buffer.  Raises Unsupported."""
         pointer = self.pointer(address, line)
-        if pointer in self.written and not self.only_determined:
+        if pointer in self.written and (pointer in self.contributed or not self.only_determined):
             raise Unsupported("a buffer is read after the kernel has written it", line)
         assert isinstance(address, ParametricInteger)
         self.loaded.setdefault(pointer, []).append(
@@ -269,8 +283,11 @@ class ParametricMemory:
 
         Returns the notes of the assumptions.  Raises Unsupported, also where the block stores nothing.
         """
-        if not self.stored:
+        if not self.stored and not self.contributed:
             raise Unsupported("the kernel stores nothing")
+        for pointer, line in self.contributed.items():
+            if pointer in self.loaded:
+                raise Unsupported("a buffer that atomic operations change is read", line)
         for operation in {each.operation for each in self.stored}:
             self._check(operation, [each for each in self.stored if each.operation == operation])
         return check_conflicts(
@@ -293,10 +310,25 @@ class ParametricMemory:
         element_hash = np.concatenate([each.element_hash[:, 0] for each in stored], axis=1)
         address = np.concatenate([each.address[:, 0] for each in stored], axis=1)
         elements, addresses = _distinct_count(element_hash), _distinct_count(address)
-        if operation == "store" and elements != addresses:
+        if operation == "store" and elements != addresses and not self._written_by_one_thread(stored, address):
             raise Unsupported("one address is written twice", stored[-1].line)
         if operation.split(".")[0] in ("add", "xor") and elements != element_hash.shape[1]:
             raise Unsupported("equal contributions to one sum are not counted", stored[-1].line)
+
+    def _written_by_one_thread(self, stored: list[Stored], address: hashing.Words) -> bool:
+        """Whether only determinism is wanted, and the stores to each address are ordered, being of one thread."""
+        numbers = _numbers(address)
+        threads = np.concatenate([each.access.threads for each in stored])
+        last = np.zeros(numbers.max(initial=0) + 1, dtype=np.int64)
+        last[numbers] = threads
+        return self.only_determined and bool((last[numbers] == threads).all())
+
+
+def _numbers(words: hashing.Words) -> Array:
+    """A number for each hash, equal for equal hashes."""
+    pairs = np.ascontiguousarray(words.T).view([("high", np.uint64), ("low", np.uint64)]).ravel()
+    found: Array = np.unique(pairs, return_inverse=True)[1].ravel()
+    return found
 
 
 def _is_constant(value: Value, number: int) -> bool:

@@ -55,6 +55,7 @@ class AtomTable:
         self.launch_atoms: set[int] = set()
         self.iteration_atoms: set[int] = set()
         self.block_symbols: dict[str, int] = {}
+        self._numbers = 0
         self._interned: dict[tuple[Any, ...], int] = {}
 
     def atom(
@@ -73,6 +74,11 @@ class AtomTable:
             found = self._interned[key] = len(self.atoms)
             self.atoms.append(Atom(words, block, pointer, definition, alignment))
         return found
+
+    def next_number(self) -> int:
+        """A number that no earlier call has returned."""
+        self._numbers += 1
+        return self._numbers
 
     def definition(self, monomial: Monomial, coefficient: Residue) -> tuple[Any, ...] | None:
         """The definition of a term that is one atom with coefficient 1; None for other terms."""
