@@ -16,6 +16,9 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.values.symbolic_vector import Array
 
+SEVERAL = np.int32(-2)
+"""Several lanes of a warp."""
+
 PENDING = np.int32(2**31 - 1)
 """The time of an asynchronous access that has not been waited for."""
 
@@ -37,13 +40,18 @@ class RaceDetector:
         self.read: Array = np.zeros(cells, dtype=np.int32)
         self.read_step: Array = np.zeros(cells, dtype=np.int32)
         self.reads_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
+        self.lane_by_warp: Array = np.full((self.warps, cells), -1, dtype=np.int32)
+        self.step_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
         self.generic: Array = np.zeros(cells, dtype=bool)
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
 
     def _resize(self, cells: int) -> None:
         more = cells - self.writer.size
-        self.reads_by_warp = np.pad(self.reads_by_warp, ((0, 0), (0, more)))
+        self.reads_by_warp, self.step_by_warp = (
+            np.pad(each, ((0, 0), (0, more))) for each in (self.reads_by_warp, self.step_by_warp)
+        )
+        self.lane_by_warp = np.pad(self.lane_by_warp, ((0, 0), (0, more)), constant_values=-1)
         self.generic = np.pad(self.generic, (0, more))
         self.writer, self.reader = (np.pad(each, (0, more), constant_values=-1) for each in (self.writer, self.reader))
         self.written, self.written_step, self.read, self.read_step = (
@@ -107,6 +115,24 @@ class RaceDetector:
         self.read[cells] = self.clock[warp, warp]
         self.read_step[cells] = self.lockstep[warp]
         self.reads_by_warp[warp, cells] = self.clock[warp, warp]
+        self._record_lanes(warp, cells, actor)
+
+    def _record_lanes(self, warp: Array, cells: Array, actor: Array) -> None:
+        """Record which lane of each warp has read a cell since the last barrier of the warp."""
+        before, step = self.lane_by_warp[warp, cells], self.lockstep[warp]
+        since = (self.step_by_warp[warp, cells] == step) & (before != -1) & (before != actor)
+        self.lane_by_warp[warp, cells] = actor
+        several = since | (self.lane_by_warp[warp, cells] != actor)
+        if several.any():
+            self.lane_by_warp[warp[several], cells[several]] = SEVERAL
+        self.step_by_warp[warp, cells] = step
+
+    def _read_by_other_lane(self, cells: Array, actor: Array) -> Array:
+        """Return whether another lane of the warp of `actor` has read a cell since the last barrier of the warp."""
+        warp = actor // self.warp
+        lane = self.lane_by_warp[warp, cells]
+        found: Array = (self.step_by_warp[warp, cells] == self.lockstep[warp]) & (lane != -1) & (lane != actor)
+        return found
 
     def _read_before(self, cells: Array, actor: Array) -> Array:
         """Return whether the reads of all other warps are ordered before the current access of `actor`."""
@@ -125,7 +151,8 @@ class RaceDetector:
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
         ordered = self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells])
-        if not (ordered & self._read_before(cells, actor)).all():
+        ordered &= self._read_before(cells, actor) & ~self._read_by_other_lane(cells, actor)
+        if not ordered.all():
             raise Unsupported("a thread overwrites shared memory that another reads with no barrier between (a race)")
         if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
             raise Unsupported("two threads write the same shared memory with no barrier between (a race)")
@@ -189,6 +216,8 @@ class RaceDetector:
         reads = self.reads_by_warp
         if (reads > seen[: self.warps, None]).any():
             return False
+        if ((self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])).any():
+            return False
         for actor, time, step in (
             (self.writer, self.written, self.written_step),
             (self.reader, self.read, self.read_step),
@@ -218,6 +247,8 @@ class RaceDetector:
             (self.read, other.read),
             (self.read_step, other.read_step),
             (self.reads_by_warp, other.reads_by_warp),
+            (self.lane_by_warp, other.lane_by_warp),
+            (self.step_by_warp, other.step_by_warp),
             (self.generic, other.generic),
             *zip(own_clocks, other_clocks, strict=True),
         )
