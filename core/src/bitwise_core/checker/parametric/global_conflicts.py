@@ -46,6 +46,8 @@ class StoredElement:
     element: hashing.Words
     operation: str
     line: int
+    conditions: tuple[Polynomial, ...] = ()
+    """Integers that are not negative where the element is stored."""
     iterations: tuple[int, ...] = ()
     """The atoms that number the iterations of the loops in which the element is stored."""
 
@@ -60,6 +62,9 @@ class LoadedElement:
     threads: Array
     line: int
 
+
+MAXIMUM_VALUES = 1 << 20
+"""The largest number of values of an index that are enumerated."""
 
 _PIECE = np.uint64(0x9E3779B97F4A7C15)
 """The factor by which the hashes of the pieces of one element differ."""
@@ -135,14 +140,17 @@ class _BufferCheck:
         if ((places - places[:1]) % self.granule).any():
             raise self._fail("elements at one buffer may overlap in part")
         strides = sorted({key for each in accesses for key in (*each.blocks, *each.offsets)})
-        determined = self._determined(
-            [
-                _Equation(
-                    blocks.get(key, {}), np.unique(np.concatenate([_offsets(each, key).ravel() for each in accesses]))
-                )
-                for key in strides
-            ]
-        )
+        equations = [
+            _Equation(
+                blocks.get(key, {}), np.unique(np.concatenate([_offsets(each, key).ravel() for each in accesses]))
+            )
+            for key in strides
+        ]
+        determined = self._determined(equations, set())
+        for key in strides:
+            bounded = self._bounded(accesses, key, determined)
+            if bounded:
+                determined = self._determined(equations, determined | bounded)
         if not all(self._is_known(monomial, determined) for terms in blocks.values() for monomial in terms):
             raise self._fail("blocks may store different values at one address")
         self._check_dependence(determined)
@@ -226,10 +234,9 @@ class _BufferCheck:
 
     # -- blocks -------------------------------------------------------------------------------------------------------
 
-    def _determined(self, equations: list[_Equation]) -> set[int]:
-        """The block-dependent atoms that are equal in two blocks for which these equations hold."""
-        known: set[int] = set()
-        used: set[int] = set()
+    def _determined(self, equations: list[_Equation], known: set[int]) -> set[int]:
+        """The block-dependent atoms that are equal in two blocks for which these equations hold, and `known` ones."""
+        known, used = set(known), set[int]()
         changed = True
         while changed:
             changed = False
@@ -259,6 +266,81 @@ class _BufferCheck:
         factor = abs(equation.terms[unknown]) * extents.get(unknown[0], 1)
         offsets = np.unique(equation.offsets)
         return factor != 0 and len(np.unique(offsets % factor)) == len(offsets)
+
+    def _bounded(self, accesses: Sequence[_Address], strides: Strides, known: set[int]) -> set[int]:
+        """The unknown atoms of one index, if conditions bound all of them but one, and all values differ."""
+        terms = accesses[0].blocks.get(strides, {})
+        unknown = [monomial for monomial in terms if not self._is_known(monomial, known)]
+        if len(unknown) < 2 or any(len(monomial) != 1 for monomial in unknown) or self.loads:
+            return set()
+        atoms = [monomial[0] for monomial in unknown]
+        bounds = {number: [self._upper_bound(number, each) for each in self.stores] for number in atoms}
+        free = [number for number in atoms if any(each is None for each in bounds[number])]
+        if len(free) > 1:
+            return set()
+        extents = {each.symbol: each.extent for each in self.coordinates.created}
+        found = []
+        for place, (access, each) in enumerate(zip(accesses, self.stores, strict=True)):
+            parts = each.bits // 8 // self.granule
+            columns = [np.broadcast_to(_offsets(access, strides), each.threads.size * parts)]
+            lanes = np.arange(each.threads.size * parts)
+            for number in atoms:
+                bound = bounds[number][place]
+                if number in free or bound is None:
+                    continue
+                extent = extents.get(number, 1)
+                counts = np.maximum(np.repeat(bound, parts)[lanes] // extent + 1, 0)
+                total = int(counts.sum())
+                if total > MAXIMUM_VALUES:
+                    return set()
+                first = np.repeat(np.cumsum(counts) - counts, counts)
+                lanes = np.repeat(lanes, counts)
+                columns = [np.repeat(column, counts) for column in columns]
+                columns.append((np.arange(total) - first) * extent)
+            found.append(np.stack(columns, axis=1))
+        rows = np.unique(np.concatenate(found), axis=0)
+        factors = [1, *(terms[(number,)] for number in atoms if number not in free)]
+        sums = rows @ np.array(factors, dtype=np.int64)
+        if free:
+            sums = sums % abs(terms[(free[0],)] * extents.get(free[0], 1))
+        return set(atoms) if len(np.unique(sums)) == len(sums) else set()
+
+    def _upper_bound(self, number: int, store: StoredElement) -> Array | None:
+        """The largest value of a nonnegative atom in each thread of a store, None where nothing bounds it."""
+        if not self._is_nonnegative(number):
+            return None
+        found: Array | None = None
+        for each in store.conditions:
+            value = self.coordinates.rewrite(each)
+            coefficient = value.terms.get((number,))
+            if not isinstance(coefficient, int) or len(value.terms) != 1:
+                continue
+            factor = int(modular.signed(coefficient, value.bits))
+            if factor >= 0:
+                continue
+            constant = np.atleast_2d(np.asarray(modular.signed(value.constant, value.bits), dtype=np.int64))[0]
+            constant = constant[store.threads] if constant.size > 1 else np.broadcast_to(constant, store.threads.size)
+            bound = constant // -factor
+            found = bound if found is None else np.minimum(found, bound)
+        return found
+
+    def _is_nonnegative(self, number: int) -> bool:
+        """Whether an atom is never negative, by its definition."""
+        if number in self.table.nonnegative_atoms:
+            return True
+        for each in self.coordinates.created:
+            if each.symbol == number:
+                return self._is_nonnegative_sum(each.definition)
+        definition = self.table.atoms[number].definition
+        if definition is None or definition[0] != "operation":
+            return False
+        signs = [self._is_nonnegative_sum(each) for each in definition[2]]
+        verb = definition[1].split(".")[0]
+        return {"rem": signs[0], "and": any(signs), "div": all(signs), "min": all(signs)}.get(verb, False)
+
+    def _is_nonnegative_sum(self, value: Polynomial) -> bool:
+        numbers = [modular.signed(each, value.bits) for each in (value.constant, *value.terms.values())]
+        return all(np.all(each >= 0) for each in numbers) and all(map(self._is_nonnegative, value.atoms()))
 
     def _divisions(self, known: set[int], used: set[int], equations: list[_Equation]) -> bool:
         """Add the operand of a quotient and a remainder that are both known."""

@@ -279,8 +279,7 @@ class History:
 
     def is_unchanged(self, other: History) -> bool:
         """Whether no access was made between two states."""
-        pairs = zip(self.races.detectors, other.races.detectors, strict=False)
-        same = len(self.races.detectors) == len(other.races.detectors) and all(a.equals(b) for a, b in pairs)
+        same = self.races.states() == other.races.states()
         return same and (self.copies is None) == (other.copies is None) and copies_are_equal(self.copies, other.copies)
 
 

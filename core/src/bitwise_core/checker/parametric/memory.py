@@ -13,7 +13,7 @@ from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.global_conflicts import LoadedElement, StoredElement, check_conflicts
 from bitwise_core.checker.parametric.polynomial import Polynomial
-from bitwise_core.checker.parametric.values import ParametricInteger, Selection, conjunction
+from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
@@ -206,6 +206,7 @@ class ParametricMemory:
         known: Array | None = machine.mask
         condition: SymbolicVector | None = None
         conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
+        bounds = tuple(value for each in conditions if isinstance(each, Predicate) for value in each.polynomials)
         if conditions:
             whole_condition = conjunction(self.domain.integers, conditions)
             settled = machine.known(whole_condition)
@@ -219,7 +220,7 @@ class ParametricMemory:
         addresses = self.domain.integers.words_of(address.polynomial)
         for offset, part in _stored_elements(value):
             place = P.add_constant(address.polynomial, offset)
-            self._record(pointer, place, addresses + np.uint64(offset), condition, part, known, operation, line)
+            self._record(pointer, place, addresses + np.uint64(offset), condition, bounds, part, known, operation, line)
 
     @staticmethod
     def _possible(condition: SymbolicVector) -> Array | None:
@@ -236,6 +237,7 @@ class ParametricMemory:
         place: Polynomial,
         addresses: hashing.Words,
         condition: SymbolicVector | None,
+        bounds: tuple[Polynomial, ...],
         value: SymbolicVector,
         known: Array | None,
         operation: str,
@@ -274,6 +276,7 @@ class ParametricMemory:
             element_hash,
             operation,
             line,
+            bounds,
             tuple(self.iterations),
         )
         self.stored.append(Stored(element_hash, addresses, operation, line, access))

@@ -59,15 +59,18 @@ class SymbolicRaces(RaceDetectors):
         found.compact()
         return found
 
+    def states(self) -> set[bytes]:
+        """The states of all histories, see `RaceDetector.state`."""
+        return {each.state() for each in self.detectors}
+
     def compact(self) -> None:
         """Drop histories that cannot have a race unless another has it.  Raises Unsupported for too many.
 
         After a history whose accesses all happened before the next access of any thread, only later accesses can race.
         """
-        kept: list[RaceDetector] = []
-        for each in self.detectors:
-            if not each.is_settled() and not any(each.equals(other) for other in kept):
-                kept.append(each)
+        if len(self.detectors) == 1:
+            return
+        kept = list({each.state(): each for each in self.detectors if not each.is_settled()}.values())
         self.detectors = kept or self.detectors[:1]
         if len(self.detectors) > MAXIMUM_HISTORIES:
             raise Unsupported("too many histories of branches access shared memory between two barriers")

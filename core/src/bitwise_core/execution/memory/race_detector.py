@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -228,31 +229,42 @@ class RaceDetector:
                 return False
         return True
 
-    def equals(self, other: RaceDetector) -> bool:
-        """Whether two detectors are in the same state."""
-        if self.arrived_at.keys() != other.arrived_at.keys() or self.phases.keys() != other.phases.keys():
-            return False
-        own_clocks = (*self.arrived_at.values(), *self.phases.values())
-        other_clocks = (
-            *(other.arrived_at[each] for each in self.arrived_at),
-            *(other.phases[each] for each in self.phases),
-        )
-        pairs = (
-            (self.clock, other.clock),
-            (self.lockstep, other.lockstep),
-            (self.writer, other.writer),
-            (self.written, other.written),
-            (self.written_step, other.written_step),
-            (self.reader, other.reader),
-            (self.read, other.read),
-            (self.read_step, other.read_step),
-            (self.reads_by_warp, other.reads_by_warp),
-            (self.lane_by_warp, other.lane_by_warp),
-            (self.step_by_warp, other.step_by_warp),
-            (self.generic, other.generic),
-            *zip(own_clocks, other_clocks, strict=True),
-        )
-        return all(np.array_equal(left, right) for left, right in pairs)
+    def state(self) -> bytes:
+        """A digest that is equal for two detectors only if every later access is a race in both or in neither.
+
+        Only the order of earlier accesses and the next accesses matters, so that times which all warps have seen are
+        equal, and other times count from these.
+        """
+        seen = self.clock.min(axis=0) if self.warps == 0 else self.clock[: self.warps].min(axis=0)
+        digest = blake2b(digest_size=16)
+
+        def since(times: Array, base: Array) -> Array:
+            return np.where(times == PENDING, times, np.maximum(times - base, 0))
+
+        parts: list[Array] = [np.maximum(self.clock - seen[None], 0)]
+        for actor, time, step in (
+            (self.writer, self.written, self.written_step),
+            (self.reader, self.read, self.read_step),
+        ):
+            warp = np.maximum(actor, 0) // self.warp
+            late, unordered = since(time, seen[warp]), step >= self.lockstep[warp]
+            matters = (actor >= 0) & ((late > 0) | unordered)
+            parts += [np.where(matters, actor, -1), np.where(matters, late, 0), matters & unordered]
+        unordered = (self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])
+        parts += [
+            since(self.reads_by_warp, seen[: self.warps, None]),
+            np.where(unordered, self.lane_by_warp, -1),
+            self.generic,
+        ]
+        for part in parts:
+            filled = np.flatnonzero(part != part.flat[0]) if part.size else np.zeros(0, dtype=np.int64)
+            for each in (part.reshape(-1)[:1], filled, part.reshape(-1)[filled]):
+                digest.update(np.ascontiguousarray(each).tobytes())
+        for clocks in (self.arrived_at, self.phases):
+            for barrier in sorted(clocks):
+                digest.update(barrier.to_bytes(8, "little"))
+                digest.update(np.maximum(clocks[barrier] - seen, 0).tobytes())
+        return digest.digest()
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are complete, ordered for the warp of `actor`."""
