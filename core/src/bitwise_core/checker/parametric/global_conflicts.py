@@ -11,7 +11,7 @@ include all on which the stored values depend, or the kernel is rejected.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -116,9 +116,10 @@ class _BufferCheck:
     def __init__(
         self, integers: ParametricIntegers, stores: Sequence[StoredElement], loads: Sequence[LoadedElement]
     ) -> None:
-        self.integers, self.table, self.stores, self.loads = integers, integers.table, stores, loads
+        self.integers, self.table, self.loads = integers, integers.table, loads
         self.coordinates = integers.coordinates
-        self.accesses: tuple[StoredElement | LoadedElement, ...] = (*stores, *loads)
+        self.stores = [self._possible(each) for each in stores]
+        self.accesses: tuple[StoredElement | LoadedElement, ...] = (*self.stores, *loads)
         self.line = stores[-1].line
         self.granule = 0
         for each in self.accesses:
@@ -146,7 +147,7 @@ class _BufferCheck:
             )
             for key in strides
         ]
-        determined = self._determined(equations, set())
+        determined = self._determined(equations, self._zeros())
         for key in strides:
             bounded = self._bounded(accesses, key, determined)
             if bounded:
@@ -250,6 +251,9 @@ class _BufferCheck:
                     used.add(coordinate.symbol)
                     equations.append(_Equation(_as_numbers(coordinate.definition)))
                     changed = True
+                if coordinate.symbol not in known and self._is_known(tuple(coordinate.definition.atoms()), known):
+                    known.add(coordinate.symbol)
+                    changed = True
             changed = self._divisions(known, used, equations) or changed
             changed = self._enumerations(known) or changed
         return known
@@ -304,6 +308,28 @@ class _BufferCheck:
         if free:
             sums = sums % abs(terms[(free[0],)] * extents.get(free[0], 1))
         return set(atoms) if len(np.unique(sums)) == len(sums) else set()
+
+    def _possible(self, store: StoredElement) -> StoredElement:
+        """The store without the threads that never execute it, because a bound on a nonnegative integer is negative."""
+        inside = np.ones(store.threads.size, dtype=bool)
+        for number in set().union(*(self.coordinates.rewrite(each).atoms() for each in store.conditions)):
+            bound = self._upper_bound(number, store)
+            inside &= True if bound is None else bound >= 0
+        return replace(
+            store,
+            threads=store.threads[inside],
+            value=store.value[:, :, inside],
+            element=store.element[:, :, inside],
+        )
+
+    def _zeros(self) -> set[int]:
+        """The coordinates that are 0 wherever an element is stored."""
+        found = set()
+        for each in self.coordinates.created:
+            bounds = [self._upper_bound(each.symbol, store) for store in self.stores]
+            if not self.loads and all(bound is not None and (bound < each.extent).all() for bound in bounds):
+                found.add(each.symbol)
+        return found
 
     def _upper_bound(self, number: int, store: StoredElement) -> Array | None:
         """The largest value of a nonnegative atom in each thread of a store, None where nothing bounds it."""

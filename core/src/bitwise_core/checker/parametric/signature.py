@@ -121,7 +121,7 @@ def execute(module: Module, kernel: Kernel, arch: Arch, *, only_determined: bool
         domain = ParametricDomain(coordinates)
         x, y, z = kernel.threads
         memory = ParametricMemory(domain, x * y * z, only_determined)
-        machine = machine_for(module, kernel, arch, domain, memory, granule)
+        machine = machine_for(module, kernel, arch, domain, memory, granule, any_pointer=only_determined)
         try:
             ParametricExecutor(parametric_program, machine, [MAXIMUM_STEPS]).start()
         except FinerGranule as finer:
@@ -139,9 +139,19 @@ def _grid_dependent_registers(kernel: Kernel, names: ParametricSupport) -> list[
 
 
 def machine_for(
-    module: Module, kernel: Kernel, arch: Arch, domain: ParametricDomain, memory: ParametricMemory, granule: int
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    domain: ParametricDomain,
+    memory: ParametricMemory,
+    granule: int,
+    *,
+    any_pointer: bool = False,
 ) -> Machine:
-    """A machine at the start of the kernel whose rows are instances of one symbolic block."""
+    """A machine at the start of the kernel whose rows are instances of one symbolic block.
+
+    `any_pointer`: every parameter of 8 bytes may be a pointer, also where the text does not state it.
+    """
     assert kernel.threads is not None
     assert arch.every_launch is not None
     x, y, z = kernel.threads
@@ -174,7 +184,7 @@ def machine_for(
     for index, parameter in enumerate(kernel.parameters):
         if parameter.size not in (1, 2, 4, 8):
             continue
-        pointer = index if parameter.size == 8 and parameter.pointer else None
+        pointer = index if parameter.size == 8 and (parameter.pointer or any_pointer) else None
         machine.parameters[parameter.name] = domain.symbol(
             f"argument {index} of {parameter.size}", 8 * parameter.size, pointer=pointer
         )
