@@ -246,8 +246,15 @@ class LoopAbstraction:
     def _alike(self, values: Sequence[Value]) -> Array:
         """A number for each instance and thread, equal for those that agree on each of these values."""
         shape = (self.domain.rows, self.machine.threads)
-        columns = [np.broadcast_to(words, (2, *shape)).reshape(2, -1) for words, _ in map(hash_of, values)]
-        numbers: Array = np.unique(np.concatenate(columns), axis=1, return_inverse=True)[1].reshape(shape)
+        columns = np.concatenate(
+            [np.broadcast_to(words, (2, *shape)).reshape(2, -1) for words, _ in map(hash_of, values)]
+        )
+        factors = np.concatenate([hashing.multiplier(1000 + place).ravel() for place in range(len(values))])
+        keys = (columns * factors[:, None]).sum(axis=0, dtype=np.uint64)
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        if (columns != columns[:, first[inverse]]).any():
+            inverse = np.unique(columns, axis=1, return_inverse=True)[1]
+        numbers: Array = inverse.reshape(shape)
         return numbers
 
     def _opaque(self, name: str, bits: int, alike: Array) -> SymbolicVector:
