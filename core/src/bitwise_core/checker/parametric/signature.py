@@ -1,8 +1,9 @@
 """The launch-parametric analysis: one signature of a kernel for all launches.
 
 Two kernels with the same signature return the same bits whenever they are launched with the same arguments, each with a
-grid that covers the same output coordinates, under the assumptions in the notes of the signature.  Where the analysis
-of the function fails, the signature is that of the canonical text, which only the same program has.
+grid that covers the same output coordinates, under the assumptions in the notes of the signature.  A kernel whose
+result is not proved to be determined has no signature.  Where the result is determined, but the analysis of the
+function fails, the signature is that of the canonical text, which only the same program has.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from bitwise_core.assembly.module import Kernel, Module, registers_of
 from bitwise_core.checker.parametric.coordinates import EXTENT, TILE, Coordinates
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.executor import ParametricExecutor, ParametricProgram
+from bitwise_core.checker.parametric.global_conflicts import NOT_DETERMINED
 from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable
 from bitwise_core.checker.parametric.program_text import text_signature
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.tile_function import signature_of
 from bitwise_core.execution.architecture import Arch, ParametricSupport
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
-from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.program import build
 from bitwise_core.execution.values import hashing
@@ -36,11 +38,11 @@ MAXIMUM_STEPS = 200_000
 MAXIMUM_COORDINATES = 2
 """The maximum number of output coordinates of a kernel."""
 
-COMMON_NOTES = (
-    "pointers address buffers that do not overlap, and the launch has no race",
+DETERMINED_NOTES = (
+    "pointers address buffers that do not overlap",
     "elements stored at different indices have different addresses",
-    "each grid covers the same output coordinates",
 )
+COMMON_NOTES = (*DETERMINED_NOTES, "each grid covers the same output coordinates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +59,53 @@ class Signature:
 
 
 def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of a kernel whose module states every rounding.  Raises Unsupported with the line of the cause."""
+    """The signature of a kernel whose module states every rounding.
+
+    Raises Unsupported with the line of the cause, also where the result of the kernel is not proved to be determined.
+    """
     text = text_signature(module, kernel, arch)
     try:
         return function_signature(module, kernel, arch)
     except Unsupported as reason:
+        try:
+            determined = execute(module, kernel, arch, only_determined=True).check_determined()
+        except Unsupported as other:
+            raise (other if str(other).startswith(NOT_DETERMINED) else reason) from None
         why = f"only the program text is compared, up to names ({reason})"
-        return Signature(text, (why,), program_only=why)
+        return Signature(text, (why, *DETERMINED_NOTES, *determined), program_only=why)
 
 
 def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     """The signature of the function that the kernel computes.  Raises Unsupported."""
+    run = execute(module, kernel, arch)
+    determined = run.check_determined()
+    words, notes = signature_of(run.memory.elements(), run.domain.integers)
+    mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
+    return Signature(mixed.tobytes(), (*COMMON_NOTES, *determined, *notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished execution of one symbolic block."""
+
+    domain: ParametricDomain
+    memory: ParametricMemory
+
+    def check_determined(self) -> tuple[str, ...]:
+        """Check that each stored element has one value; the assumptions as notes.  Raises Unsupported."""
+        determined, integers = self.memory.check_determined(), self.domain.integers
+        return (
+            *determined,
+            *([WITHOUT_WRAPPING] if integers.wraps_assumed else []),
+            *([ALL_TILES] if integers.tiles is not None else []),
+        )
+
+
+def execute(module: Module, kernel: Kernel, arch: Arch, *, only_determined: bool = False) -> Run:
+    """Execute one symbolic block of a kernel.  Raises Unsupported.
+
+    `only_determined`: only the proof that the result is determined is wanted, so that loops need no summary.
+    """
     if kernel.threads is None:
         raise Unsupported(f"the text of {kernel.name} does not state the number of threads in a block", kernel.line)
     if arch.every_launch is None:
@@ -77,12 +115,13 @@ def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     block_registers = _grid_dependent_registers(kernel, arch.every_launch)
     grid_registers = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
     while True:
-        parametric_program = ParametricProgram(program, grid_registers)
-        names = [*block_registers, *([TILE] if parametric_program.persistent_loops else [])]
+        parametric_program = ParametricProgram(program, grid_registers, only_determined)
+        names = [*block_registers, *([TILE] if parametric_program.persistent_loops and not only_determined else [])]
         coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if parametric_program.loops else 0)
         domain = ParametricDomain(coordinates)
-        memory = ParametricMemory(domain)
-        machine = machine_for(module, kernel, arch, domain, memory, granule)
+        x, y, z = kernel.threads
+        memory = ParametricMemory(domain, x * y * z, only_determined)
+        machine = machine_for(module, kernel, arch, domain, memory, granule, any_pointer=only_determined)
         try:
             ParametricExecutor(parametric_program, machine, [MAXIMUM_STEPS]).start()
         except FinerGranule as finer:
@@ -90,14 +129,7 @@ def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
-        break
-    words, notes = signature_of(memory.elements(), domain.integers)
-    mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
-    conditions = [
-        *([WITHOUT_WRAPPING] if domain.integers.wraps_assumed else []),
-        *([ALL_TILES] if domain.integers.tiles is not None else []),
-    ]
-    return Signature(mixed.tobytes(), (*COMMON_NOTES, *conditions, *notes))
+        return Run(domain, memory)
 
 
 def _grid_dependent_registers(kernel: Kernel, names: ParametricSupport) -> list[str]:
@@ -107,9 +139,19 @@ def _grid_dependent_registers(kernel: Kernel, names: ParametricSupport) -> list[
 
 
 def machine_for(
-    module: Module, kernel: Kernel, arch: Arch, domain: ParametricDomain, memory: ParametricMemory, granule: int
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    domain: ParametricDomain,
+    memory: ParametricMemory,
+    granule: int,
+    *,
+    any_pointer: bool = False,
 ) -> Machine:
-    """A machine at the start of the kernel whose rows are instances of one symbolic block."""
+    """A machine at the start of the kernel whose rows are instances of one symbolic block.
+
+    `any_pointer`: every parameter of 8 bytes may be a pointer, also where the text does not state it.
+    """
     assert kernel.threads is not None
     assert arch.every_launch is not None
     x, y, z = kernel.threads
@@ -124,7 +166,7 @@ def machine_for(
         parameters={},
         symbols={},
         shared=SharedMemory(4096, rows, granule),
-        races=RaceDetectors(4096 // granule, threads, arch.warp, rows),
+        races=SymbolicRaces(4096 // granule, threads, arch.warp, rows),
         memory=memory,  # type: ignore[arg-type]
         thread=(np.arange(rows, dtype=np.int64).reshape(rows, 1) << THREAD_SHIFT) + local,
         local_thread=local,
@@ -142,7 +184,7 @@ def machine_for(
     for index, parameter in enumerate(kernel.parameters):
         if parameter.size not in (1, 2, 4, 8):
             continue
-        pointer = index if parameter.size == 8 and parameter.pointer else None
+        pointer = index if parameter.size == 8 and (parameter.pointer or any_pointer) else None
         machine.parameters[parameter.name] = domain.symbol(
             f"argument {index} of {parameter.size}", 8 * parameter.size, pointer=pointer
         )
