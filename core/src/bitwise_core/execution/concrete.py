@@ -91,7 +91,7 @@ def run_blocks(
     scratch: frozenset[int] = frozenset()
     formats = formats_of_buffers(prepared.launch, buffers)
     if isinstance(domain, TermDomain):
-        domain.formats = formats
+        domain.set_formats(formats)
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch

@@ -8,11 +8,12 @@ domain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.numerics import FloatFormat
 
 AnyValue = TypeVar("AnyValue", bound=Value)
 
@@ -78,11 +79,13 @@ Operands: TypeAlias = Callable[[], Sequence[SymbolicVector]] | Sequence[Symbolic
 class TermContext:
     """What the domain of terms provides to its rules.
 
-    `finite`: all values are assumed finite.  `recorder`: the recorder of a recorded run, else None.
+    `finite`: numbers are assumed finite.  `recorder`: the recorder of a recorded run, else None.  `formats`: the formats
+    of the buffers' elements, by the buffer's number, where the launch states them.
     """
 
     finite: bool = False
     recorder: Recorder | None = None
+    formats: Mapping[int, FloatFormat] = field(default_factory=dict)
 
     def note(self, name: str, result: SymbolicVector, operands: Operands, *, commutes: bool = False) -> SymbolicVector:
         """Report the operands of `result` to the recorder, if there is one, and return `result`."""

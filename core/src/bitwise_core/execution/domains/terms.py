@@ -8,6 +8,7 @@ rule does not replace becomes a term, a set of members (`values.ac_terms`, `valu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_ma
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
+from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.constant_folding import fold_constants
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
@@ -72,8 +74,10 @@ class TermDomain:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
         self.zero_signs = ZeroSigns()
-        self.formats: Mapping[int, FloatFormat] = {}
-        """The formats of the buffers' elements, by the buffer's number, where the launch states them."""
+
+    def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
+        """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
+        self.context = replace(self.context, formats=formats)
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -191,7 +195,7 @@ class TermDomain:
             if result is not None:
                 return L.with_flags(result, properties) if properties else result
         if info.name in AC_INDEX and info.verb in ("max", "min"):
-            keeps = "nan" not in info.modifiers and not self.context.finite
+            keeps = "nan" not in info.modifiers and not self._some_operand_is_finite(info, values)
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
             result.flags = self._with_facts(result.flags, plan, values)
             return self._with_origin(info.name, result, values)
@@ -200,6 +204,13 @@ class TermDomain:
             for zero, other in ((values[0], values[1]), (values[1], values[0])):
                 result = L.blend(L.equals_constant(zero, 0), L.plus_zero(other), result)
         return result
+
+    def _some_operand_is_finite(self, info: Operation, values: Sequence[SymbolicVector]) -> bool:
+        """Return whether in every lane some operand is assumed to be a finite number."""
+        if not self.context.finite or not isinstance(info.result, FloatFormat):
+            return False
+        found = [assumed_finite(value, info.result, self.context.formats) for value in values]
+        return bool(np.all(np.logical_or(*found)))
 
     def _hoisted(self, info: Operation, plan: Plan, values: list[SymbolicVector], properties: int) -> SymbolicVector:
         """Return the term of an operation over operands without the wrappers that rules move or drop."""
@@ -249,9 +260,13 @@ class TermDomain:
                 if name.startswith("number "):
                     lanes = both(lanes, L.equals_constant(values[place], int(name[7:])))
                 else:
-                    lanes = both(lanes, fact_lanes(name, values[place], form, self.context.finite))
+                    lanes = both(lanes, fact_lanes(name, values[place], form, self.context))
                 if lanes is False:
                     break
+            for place in inference.finite if lanes is not False else ():
+                form = plan.operation.operands[place]
+                assert isinstance(form, FloatFormat)
+                lanes = both(lanes, assumed_finite(values[place], form, self.context.formats))
             if lanes is False or (inference.square and not _same_operands(values)):
                 continue
             fact = inference.flag | (L.NOT_MINUS_ZERO if inference.flag == L.NOT_NEGATIVE else 0)
@@ -313,7 +328,7 @@ class TermDomain:
             result = SymbolicVector(info.bits, words, flags)
             self.context.note(info.name, result, values, commutes=info.commutative)
         if self.context.finite and info.is_comparison:
-            result = fold_infinity_comparison(info, values, result, self.formats)
+            result = fold_infinity_comparison(info, values, result, self.context.formats)
         return self._with_origin(info.name, result, values)
 
     def _sign_bit_changed(
@@ -372,7 +387,7 @@ class TermDomain:
         kept = kept | (left.flags & L.NAN_MARK)
         values = (condition, left, right)
         result = term(left.bits, "select", values, kept, recorder=self.recorder)
-        winner = choose(condition, left, right, self.formats) if self.context.finite else None
+        winner = choose(condition, left, right, self.context.formats) if self.context.finite else None
         if winner is not None:
             result = L.blend(winner[0], self.context.note("select", winner[1], values), result)
         return self._with_origin("select", result, values)

@@ -18,9 +18,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.assumed_finite import elements_of
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
@@ -167,7 +167,7 @@ def fold_infinity_comparison(
             where = L.equals_constant(value, number)
             if where is False:
                 continue
-            where = where & (_is_element(other, form, formats) | _is_winner(other))
+            where = where & (_element_lanes(other, form, formats) | _is_winner(other))
             truth = known_true if number == true_at and relation != "eq" else known_false
             answer = SymbolicVector(1, np.full((2, 1, 1), truth, dtype=np.uint64), L.CONST)
             result = L.blend(L.nonempty(where), answer, result)
@@ -245,20 +245,16 @@ def _tie_at_lower_address(
     return result
 
 
-def _is_element(value: SymbolicVector, form: str, formats: Mapping[int, FloatFormat]) -> Array:
-    """Return which lanes hold a loaded element of a buffer whose elements have this format."""
-    found = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
-    if not found.any():
-        return found
-    numbers = [number for number, each in formats.items() if each.name == form]
-    known: Array = found & np.isin(value.words[0] >> np.uint64(POINTER_SHIFT), np.array(numbers, dtype=np.uint64))
-    return known
+def _element_lanes(value: SymbolicVector, form: str, formats: Formats) -> Array:
+    """Return which lanes hold a loaded element itself, of a buffer whose elements have this format."""
+    plain = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
+    return plain & elements_of(value, form, formats) if plain.any() else plain
 
 
 def _as_winner(order: _Order, value: SymbolicVector, formats: Mapping[int, FloatFormat]) -> _Winner:
     """Return a value as a winner: a single loaded element, or the winner of a set."""
     form = np.asarray(value.flags & _KIND)
-    load = _is_element(value, order.form, formats)
+    load = _element_lanes(value, order.form, formats)
     own = form == order.winner
     hashed = hashing.mix(value.words * hashing.multiplier(5) + _ELEMENT + np.uint64(value.bits))
     sums = np.where(own, value.words[0], hashed[0])

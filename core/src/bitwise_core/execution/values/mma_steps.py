@@ -19,9 +19,11 @@ import numpy as np
 from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.execution.values.zero_signs import ZeroSigns
+from bitwise_core.numerics import FLOAT_FORMATS
 
 VECTOR, MATRIX = "vector", "matrix "
 """The recorded name of operand vectors, and the prefix of the recorded name of a fused step."""
@@ -74,19 +76,20 @@ class HashedVectors:
     """Operand vectors in the domain of terms: hashes of shape (2, blocks, ...).
 
     `zero` marks the vectors that are constant zeros only (None: none is), and `signed` says whether any of these zeros
-    is -0.  `sticky` holds the inherited flags.
+    is -0.  `sticky` holds the inherited flags.  `finite`: every element is a finite number, by assumption or as a constant.
     """
 
     words: hashing.Words
     zero: Array | None
     sticky: L.Flags
     signed: bool = False
+    finite: bool = False
 
     def take(self, index: Array) -> HashedVectors:
         """See `OperandVectors.take`."""
         words = self.words.reshape(2, self.words.shape[1], -1)[:, :, index]
         zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
-        return HashedVectors(words, zero, self.sticky, self.signed)
+        return HashedVectors(words, zero, self.sticky, self.signed, self.finite)
 
     def concatenated(self, others: Sequence[HashedVectors]) -> HashedVectors:
         """See `OperandVectors.concatenated`."""
@@ -99,11 +102,12 @@ class HashedVectors:
         words = np.concatenate([each.words.reshape(2, each.words.shape[1], -1) for each in parts], axis=2)
         zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
         signed = any(each.signed for each in parts)
+        finite = all(each.finite for each in parts)
         if len(zeros) < len(parts):
-            return HashedVectors(words, None, sticky, signed)
+            return HashedVectors(words, None, sticky, signed, finite)
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
-        return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed)
+        return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite)
 
 
 def known_zero(lanes: SymbolicVector) -> Array | None:
@@ -157,7 +161,20 @@ def hashed_vectors(
         VECTOR, SymbolicVector(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)]
     )
     signed = zero is not None and bool((elements.words[0] != 0)[np.broadcast_to(zero, elements.words.shape[1:])].any())
-    return HashedVectors(words, None if zero is None else np.all(zero, axis=-1), sticky, signed)
+    finite = context.finite and _all_finite(elements, form, context)
+    return HashedVectors(words, None if zero is None else np.all(zero, axis=-1), sticky, signed, finite)
+
+
+def _all_finite(elements: SymbolicVector, form: str, context: TermContext) -> bool:
+    """Return whether every element is a finite number of a format, by assumption or as a constant."""
+    number = FLOAT_FORMATS.get(form)
+    if number is None:
+        return False
+    known = np.asarray(L.constant_mask(elements))
+    magnitude = elements.words[0] & np.uint64((1 << (elements.bits - 1)) - 1)
+    infinity = np.uint64(number.infinity if number.infinity is not None else 0)
+    constants = known & (magnitude < infinity)
+    return bool(np.all(assumed_finite(elements, number, context.formats) | constants))
 
 
 def _element(elements: SymbolicVector, k: int) -> SymbolicVector:
@@ -171,7 +188,8 @@ def mma_terms(
     """Compute one fused step, elementwise over broadcastable shapes, with accumulator words (2, blocks, ...).
 
     If both vectors are all zeros, the step adds +0 to the accumulator (measured: an accumulator of -0 is returned as
-    +0, every other one unchanged).  If all values are finite, one vector of zeros is sufficient.
+    +0, every other one unchanged).  If the elements of both are
+    finite, one vector of zeros is sufficient.
     """
     name = step.name
     if step.integers is None:
@@ -196,7 +214,7 @@ def mma_terms(
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
         return out
-    finite = context.finite and not step.signed_zeros
+    finite = context.finite and not step.signed_zeros and left.finite and right.finite
     if not zeros or (len(zeros) == 1 and not finite):
         return out
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]

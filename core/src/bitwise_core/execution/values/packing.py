@@ -356,8 +356,9 @@ def _concat_term(value: PackedVector) -> SymbolicVector:
     joined = _widened_term(value, parts, f"concat {layout}", recorder)
     if joined is None:
         joined = term(value.bits, f"concat {layout}", parts, exact=True, recorder=recorder)
+    origins = joined.origins
     joined = _concat_exact_lanes(parts, value.bits, joined)
-    joined.recorder = recorder
+    joined.recorder, joined.origins = recorder, origins
     return joined
 
 
@@ -383,7 +384,9 @@ def _widened_term(
         flags = select_flags(np.asarray(canonical), clear_flags(flags, both) | CANONICAL_NAN, flags)
     zeros = constant_vector(np.zeros((1, 1), dtype=np.uint16))
     flags = flags | (parts[0].flags & STICKY)
-    return term(value.bits, tag, [zeros, high], uniform_flags(flags), recorder=recorder)
+    joined = term(value.bits, tag, [zeros, high], uniform_flags(flags), recorder=recorder)
+    joined.origins = (Origin("convert.fp32.bf16", (high,)),)
+    return joined
 
 
 def low_half_of_canonical(high: Value) -> Value:

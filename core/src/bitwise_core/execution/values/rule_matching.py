@@ -16,6 +16,7 @@ import numpy as np
 from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.constant_folding import uniform_constant
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.minmax import is_number_set
@@ -100,26 +101,30 @@ def matches(
         for condition, form in rule.conditions:
             lanes = both(
                 lanes,
-                fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, context.finite),
+                fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, context),
             )
             if lanes is False:
                 break
         if lanes is not False and rule.instance.rule.assumes == "finite":
             for name, form in rule.instance.formats.items():
-                lanes = both(lanes, _not_infinite_lanes(as_symbolic_vector(bindings[name]), form))
+                lanes = both(lanes, _finite_lanes(as_symbolic_vector(bindings[name]), form, context))
         if lanes is not False:
             yield lanes, bindings
 
 
-def _not_infinite_lanes(value: SymbolicVector, form: Format) -> Lanes:
-    """Return the lanes in which a number of a format is no constant infinity or NaN, as every other value is assumed."""
-    known = L.constant_mask(value)
-    if known is False or not isinstance(form, FloatFormat):
+def _finite_lanes(value: SymbolicVector, form: Format, context: TermContext) -> Lanes:
+    """Return the lanes in which a value is a finite number of a format, by assumption or as a constant."""
+    if not isinstance(form, FloatFormat):
         return True
-    return _lanes_or_all(np.logical_not(known) | _constants_with("finite", value.words[0], np.asarray(known), form))
+    found = assumed_finite(value, form, context.formats)
+    known = L.constant_mask(value)
+    if found is True or known is False:
+        return found
+    constants = known & np.asarray(_constants_with("finite", value.words[0], np.asarray(known), form))
+    return _lanes(np.asarray(found | constants))
 
 
-def _lanes_or_all(found: Array) -> Lanes:
+def _lanes(found: Array) -> Lanes:
     return bool(found) if found.ndim == 0 else True if found.all() else L.nonempty(found)
 
 
@@ -236,7 +241,7 @@ def same_lanes(left: Value, right: Value, form: Format) -> Lanes:
     return L.nonempty(found)
 
 
-def fact_lanes(name: str, value: SymbolicVector, form: Format, finite: bool) -> Lanes:
+def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermContext) -> Lanes:
     """Return the lanes in which a fact is known of a value of a format."""
     found: Lanes = False
     flag = READ_FLAGS.get(name)
@@ -245,7 +250,9 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, finite: bool) -> 
         if found is True or name in FLAGS_OF_CONSTANTS:
             return found if isinstance(found, bool) else L.nonempty(found)
     if name == "not_nan" and isinstance(form, FloatFormat):
-        found = np.logical_not(L.constant_mask(value)) if finite else is_number_set(value)
+        found = is_number_set(value)
+        if context.finite:
+            found = np.logical_or(found, assumed_finite(value, form, context.formats))
     known = L.constant_mask(value)
     if known is not False and np.any(known):
         found = found | (known & _constants_with(name, value.words[0], np.asarray(known), form))

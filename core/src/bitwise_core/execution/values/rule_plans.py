@@ -90,11 +90,15 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInference:
-    """A fact of the result: `flag`, where each operand has one of the flags or facts that are required of it."""
+    """A fact of the result: `flag`, where each operand has one of the flags or facts that are required of it.
+
+    The operands `finite` must be assumed to be finite.
+    """
 
     flag: int
     given: tuple[tuple[int, str, Format], ...]
     square: bool
+    finite: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,11 +354,16 @@ def _planned_inference(instance: InferenceInstance, meaning: Operation | None) -
     numbers = tuple(
         (place, f"number {each.number}", each.format) for place, each in enumerate(operands) if each.kind == "number"
     )
-    return PlannedInference(FLAG_OF_FACT[instance.inference.then], given + numbers, square)
+    finite = tuple(
+        place for place, each in enumerate(operands) if each.kind == "variable" and instance.inference.assumes
+    )
+    return PlannedInference(FLAG_OF_FACT[instance.inference.then], given + numbers, square, finite)
 
 
 def _commuted(inference: PlannedInference) -> PlannedInference | None:
     if inference.square:
         return None
-    swapped = tuple(({0: 1, 1: 0}.get(place, place), fact, form) for place, fact, form in inference.given)
-    return PlannedInference(inference.flag, swapped, inference.square)
+    other = {0: 1, 1: 0}
+    swapped = tuple((other.get(place, place), fact, form) for place, fact, form in inference.given)
+    finite = tuple(other.get(place, place) for place in inference.finite)
+    return PlannedInference(inference.flag, swapped, inference.square, finite)
