@@ -101,6 +101,8 @@ def _mutations(name: str, content: Mapping[str, Any]) -> Iterator[str]:
     ]
     if shown:
         yield f"- False {'; '.join(shown)}"
+    for change in (change for change, example in removed.items() if example is None):
+        yield f"- True {change} too"
     perturbed = [example for change, example in changes.items() if is_perturbation(change)]
     if perturbed:
         refuted = sum(each is not None for each in perturbed)

@@ -106,7 +106,6 @@ ZERO_FACTORS = (
         over(op=("fma", "fnma"), f=IEEE, r=NEAREST_OR_ZERO, zero=("+0", "-0")),
         "The product is a zero of some sign, which changes no number but -0.",
         where={"z": ("not_minus_zero",)},
-        keeps="number",
         assumes="finite",
     ),
     Rule(
