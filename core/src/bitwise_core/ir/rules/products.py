@@ -152,7 +152,7 @@ DOCUMENTED_VALUES = (
         "ex2.approx.fp32({x})",
         "{y}",
         pairs("x", "y", ("-inf", "+0"), ("+0", "+1"), ("-0", "+1")),
-        "The instruction sets of NVIDIA and AMD state these results of every approximation of a power of two.",
+        "The instruction sets state these results of every approximation of a power of two.",
         evidence="measured",
     ),
     Rule(
