@@ -44,7 +44,8 @@ ALLOWED = {
 }
 
 # No distribution requires torch: the user chooses a build for the machine. Triton and hip-python (`hip`) are extras.
-OPTIONAL = {"torch", "triton", "hip"}
+# z3 is the second solver of `nox -s proofs`, which installs it.
+OPTIONAL = {"torch", "triton", "hip", "z3"}
 
 ALL = pytest.mark.parametrize("name", ALLOWED)
 

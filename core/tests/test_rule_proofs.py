@@ -141,5 +141,6 @@ def test_no_statement_is_only_sampled() -> None:
 
 
 def test_at_most_three_rules_are_measured() -> None:
-    names = [each.name for each in (*table.RULES, *table.INFERENCES) if each.evidence == "measured"]
-    assert len(names) <= 3
+    rules = [each.name for each in table.RULES if each.evidence == "measured"]
+    inferences = [each.name for each in table.INFERENCES if each.evidence == "measured"]
+    assert len(rules) + len(inferences) <= 3

@@ -12,7 +12,7 @@ from pathlib import Path
 from bitwise_bench.proofs.faithfulness import Unfaithful
 from bitwise_bench.proofs.mutations import examine_all
 from bitwise_bench.proofs.page import render
-from bitwise_bench.proofs.prover import CORE, SECONDS, ProofError, prove, read, table, write
+from bitwise_bench.proofs.prover import CORE, SECONDS, ProofError, prove, read, second_opinion, table, write
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit of one search (%(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
     parser.add_argument("--mutations", action="store_true", help="change the statements, and see the proofs fail")
+    parser.add_argument("--second", type=float, metavar="SECONDS", help="ask z3 too, for at most that time each")
     parser.add_argument("--page", metavar="FILE", nargs="?", const="docs/soundness.md", help="write the page and stop")
     given = parser.parse_args(arguments)
     try:
@@ -37,8 +38,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     if given.mutations and not failures:
         content = read(stated.path)
-        content["mutations"] = examine_all(stated, tuple(given.names), content.get("mutations", {}), failures.append)
+        known = {} if given.again and not given.names else content.get("mutations", {})
+        content["mutations"] = examine_all(stated, tuple(given.names), known, failures.append)
         write(stated.path, content)
+    if given.second and not failures:
+        try:
+            opinion = second_opinion(stated, given.second, print)
+        except ProofError as error:
+            failures.append(str(error))
+        else:
+            write(stated.path, {**read(stated.path), "second": opinion})
     for failure in failures:
         print(failure, file=sys.stderr)
     if failures:

@@ -488,32 +488,52 @@ def evaluate(root: Bits, values: Mapping[str, Array]) -> Array:
 
 
 def _apply(each: Bits, given: list[Array]) -> Array:
-    width, kind, wide = each.width, each.kind, each.operands[0].width
+    """Return the values of an expression for arrays of its operands: in words, or number by number beyond a word."""
+    width, kind = each.width, each.kind
     if kind == "ite":
         return np.where(given[0] != 0, given[1], given[2])
     if kind == "eq":
         return np.asarray(given[0] == given[1]).astype(np.uint64)
     if kind == "ult":
         return np.asarray(given[0] < given[1]).astype(np.uint64)
-    simple = kind in ("add", "sub", "mul", "and", "or", "xor", "not", "extract", "concat")
-    if not simple or max(width, wide, *(below_.width for below_ in each.operands)) > WORD:
+    if kind in ("udiv", "urem", "isqrt") or max(width, *(below_.width for below_ in each.operands)) > WORD:
         lists = [np.asarray(array).astype(object) for array in given]
         found = [
             _integer(kind, width, each.operands, each.value, list(row)) & _mask(width)
             for row in zip(*lists, strict=True)
         ]
         return _array(width, np.array(found, dtype=object))
-    a = given[0]
-    mask = np.uint64(_mask(width))
-    if kind == "extract":
-        return np.asarray((a >> np.uint64(each.value)) & mask)
+    return np.asarray(_in_words(each, given) & np.uint64(_mask(width)))
+
+
+def _signed_words(values: Array, width: int) -> Array:
+    room = np.int64(WORD - width)
+    found: Array = (values.view(np.int64) << room) >> room
+    return found
+
+
+def _in_words(each: Bits, given: list[Array]) -> Array:
+    """Return the values modulo 2**64 of an expression of at most 64 bits."""
+    kind, width = each.kind, each.operands[0].width
+    a, b = given[0], given[-1]
     if kind == "not":
-        return np.asarray(~a & mask)
-    b = given[1]
+        return np.asarray(~a)
+    if kind == "extract":
+        return np.asarray(a >> np.uint64(each.value))
     if kind == "concat":
         return np.asarray(a << np.uint64(each.operands[1].width) | b)
-    results: Array = {
+    if kind == "sext":
+        return _signed_words(a, width).view(np.uint64)
+    if kind == "slt":
+        return np.asarray(_signed_words(a, width) < _signed_words(b, width)).astype(np.uint64)
+    if kind in ("shl", "lshr", "ashr"):
+        amount = np.minimum(b, np.uint64(WORD - 1))
+        if kind == "ashr":
+            return (_signed_words(a, width) >> amount.view(np.int64)).view(np.uint64)
+        moved = a << amount if kind == "shl" else a >> amount
+        return np.where(b < np.uint64(width), moved, np.uint64(0))
+    functions = {
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor,
-    }[kind](a, b)  # fmt: skip
-    return results & mask
+    }  # fmt: skip
+    return np.asarray(functions[kind](a, b))

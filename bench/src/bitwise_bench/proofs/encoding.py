@@ -63,3 +63,13 @@ def encode(term: Term, values: Mapping[str, Bits]) -> Bits:
             found = bv.join(each, found)
         return found
     return encode_operation(term.operation, below)
+
+
+def has_expression(operation: Operation) -> bool:
+    """Return whether an operation has an expression."""
+    operands = tuple(bv.variable(f"operand{place}", form.bits) for place, form in enumerate(operation.operands))
+    try:
+        encode_operation(operation, operands)
+    except Unencoded:
+        return False
+    return True

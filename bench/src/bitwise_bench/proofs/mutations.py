@@ -1,6 +1,7 @@
 """Mutants of statements: a condition is removed, or a number or an operation is changed, and the proof must fail.
 
-A condition without which a rule is still true is redundant, and the rule should lose it.
+A condition without which a rule is still true is redundant, and the rule should lose it.  The changes also show that
+the conditions of a rule can be satisfied.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from bitwise_bench.proofs.obligations import Obligation, with_witnesses
 from bitwise_bench.proofs.prover import Table, Task, digests, solvers, tasks
 from bitwise_core.ir.rules.patterns import Term, subterms
 from bitwise_core.numerics import FloatFormat, UnknownOperation, operation
+
+NO_ASSUMPTION = "without the finite assumption"
 
 _SAMPLES = 20_000
 _SECONDS = 60.0
@@ -41,7 +44,7 @@ def _removed(task: Task, obligation: Obligation) -> Iterator[Mutant]:
         kept = tuple(each for each in obligation.conditions if each[0] != condition)
         yield Mutant(task, f"without {condition.fact} {condition.variable}", replace(obligation, conditions=kept))
     if obligation.finite:
-        yield Mutant(task, "without the finite assumption", replace(obligation, finite=()))
+        yield Mutant(task, NO_ASSUMPTION, replace(obligation, finite=()))
     if obligation.number is not None:
         yield Mutant(task, "NaNs compared bit by bit", replace(obligation, number=None))
 
@@ -106,12 +109,9 @@ def _perturbed(task: Task, obligation: Obligation) -> Iterator[Mutant]:
 
 
 def mutants(task: Task) -> list[Mutant]:
-    """Return the mutants of an instance: without each condition, or perturbed where it has none."""
+    """Return the mutants of an instance: without each condition, and with each number and operation changed."""
     obligation = task.make()
-    found = list(_removed(task, obligation))
-    if obligation.conditions or obligation.finite:
-        return found
-    return [*found, *_perturbed(task, obligation)]
+    return [*_removed(task, obligation), *_perturbed(task, obligation)]
 
 
 def refute(mutant: Mutant, seconds: float = _SECONDS) -> Discharge:
@@ -163,11 +163,16 @@ def is_perturbation(change: str) -> bool:
 
 
 def faults(name: str, changes: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong: conditions that are redundant, and statements of which no change is noticed."""
+    """Return what is wrong: conditions that are redundant, and statements of which no change is noticed.
+
+    A statement whose conditions contradict each other would be true of everything, and no change of it noticed.
+
+    A rule may be applied under an assumption that its proof does not need; the page says so.
+    """
     found = [f"{name}: true {change} too" for change, example in changes.items()
-             if example is None and not is_perturbation(change)]  # fmt: skip
-    if not any(changes.values()):
-        found.append(f"{name}: no change has a counterexample")
+             if example is None and not is_perturbation(change) and change != NO_ASSUMPTION]  # fmt: skip
+    if not any(example is not None and is_perturbation(change) for change, example in changes.items()):
+        found.append(f"{name}: no changed number or operation has a counterexample")
     return found
 
 

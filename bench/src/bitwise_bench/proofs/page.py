@@ -51,9 +51,10 @@ functions, which is tested on samples. `nox -s proofs` repeats all of it.
 ## How the proofs are tested
 
 Each condition of each rule is removed, each assumption is dropped, and the sides that are the same number are
-compared bit for bit. Each of these changes must have a counterexample; otherwise the condition is redundant. In a rule
-without conditions, numbers, roundings and operations are changed instead. `python -m bitwise_bench.proofs --mutations`
-repeats it. Parameters for which a rule is known to be false have counterexamples too.
+compared bit for bit. Each of these changes must have a counterexample; otherwise the condition is redundant. Then
+numbers, roundings, operations and variables are changed, with all conditions in place, until a change of each side has
+a counterexample. `python -m bitwise_bench.proofs --mutations` repeats it. Parameters for which a rule is known to be
+false have counterexamples too.
 """
 
 
@@ -101,6 +102,8 @@ def _mutations(name: str, content: Mapping[str, Any]) -> Iterator[str]:
     ]
     if shown:
         yield f"- False {'; '.join(shown)}"
+    for change in (change for change, example in removed.items() if example is None):
+        yield f"- True {change} too"
     perturbed = [example for change, example in changes.items() if is_perturbation(change)]
     if perturbed:
         refuted = sum(each is not None for each in perturbed)
@@ -148,8 +151,17 @@ def _summary(content: Mapping[str, Any]) -> Iterator[str]:
     ]
     names = ", ".join(exceptions) or "none"
     yield f"\nStatements that are not proved, but measured or sampled: {names}."
+    if "second" in content:
+        second = content["second"]
+        yield (
+            f"\n{second['solver']} confirmed {second['confirmed']:,} of the {second['of']:,} proofs by a solver, in at "
+            f"most {second['seconds']:g} seconds each, and contradicted none."
+        )
     words = content["operations"]
-    yield f"\n{words['names']:,} operations were compared with their functions, each on {words['vectors']} patterns."
+    yield (
+        f"\n{words['names']:,} operations were compared with their functions: {words['exhausted']:,} of them on every "
+        f"pattern of their operands, the others on {words['vectors']} patterns."
+    )
 
 
 def render(given: Table, content: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.proofs import faithfulness, semantics
+from bitwise_bench.proofs.conversions import Unencoded
 from bitwise_bench.proofs.discharge import Discharge, discharge
+from bitwise_bench.proofs.encoding import has_expression
 from bitwise_bench.proofs.exhaustion import exhaust, sample
 from bitwise_bench.proofs.lemmas import CASES, HINTS, LEMMAS, Lemma, with_lemmas
 from bitwise_bench.proofs.obligations import (
@@ -27,7 +29,7 @@ from bitwise_bench.proofs.obligations import (
 from bitwise_bench.proofs.solvers import Z3, Bitwuzla, Solver
 from bitwise_core.ir.rules.proofs import implication_digest, inference_digest, label, rule_digest
 from bitwise_core.ir.rules.rule import IEEE, Inference, Parameters, Rule
-from bitwise_core.numerics import FORMATS
+from bitwise_core.numerics import FORMATS, operation
 
 CORE = "bitwise_core.ir.rules.stated"
 SECONDS = 60.0
@@ -148,6 +150,20 @@ def solvers() -> tuple[Solver, ...]:
     return Bitwuzla(), Z3()
 
 
+def _searched(task: Task, obligation: Obligation, seconds: float) -> Discharge:
+    """Ask the solvers; an obligation with an operation that has no expression is open."""
+    missing = [name for name in operations_of(obligation) if operation(name).function is None]
+    if missing:
+        raise ProofError(
+            f"{task.title} cannot be proved: {missing[0]} has no evaluation; a rule that states what hardware does has "
+            'evidence="measured", and its reason names the measurement'
+        )
+    try:
+        return discharge(obligation, solvers(), seconds, CASES.get(task.name, ()))
+    except Unencoded:
+        return Discharge(task.title, "open", "", 0.0)
+
+
 def settle(task: Task, seconds: float = SECONDS) -> Discharge:
     """Discharge one obligation: by the solvers, else by exhaustion, else by a sample, which the method then says.
 
@@ -158,7 +174,7 @@ def settle(task: Task, seconds: float = SECONDS) -> Discharge:
     obligation = task.obligation()
     found = sample(obligation, _SAMPLES) if task.refuted else None
     if found is None or found.result != "refuted":
-        found = discharge(obligation, solvers(), seconds, CASES.get(task.name, ()))
+        found = _searched(task, obligation, seconds)
     if found.result == "open":
         found = exhaust(obligation) or sample(obligation, _SAMPLES)
     if task.refuted and found.result != "refuted":
@@ -280,9 +296,7 @@ def merged(given: Table, found: Mapping[int, Discharge], before: Mapping[str, An
         if statement in examples:
             entry["counterexamples"] = examples[statement]
         content[section][name] = entry
-    for kept in ("mutations", "operations"):
-        if kept in before:
-            content[kept] = before[kept]
+    content |= {kept: before[kept] for kept in ("mutations", "second") if kept in before}
     return content
 
 
@@ -307,14 +321,21 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def operations(given: Table) -> tuple[str, ...]:
-    """Return the names of the operations in the obligations of a table, sorted."""
+def operations(listed: Iterable[Task]) -> tuple[str, ...]:
+    """Return the names of the operations in obligations, sorted."""
     found: set[str] = set()
-    for task in tasks(given):
+    for task in listed:
         if not task.measured:
             found.update(operations_of(task.make()))
             found.update(operations_of(task.obligation()))
     return tuple(sorted(found))
+
+
+def _compared(listed: Sequence[Task]) -> dict[str, int]:
+    """Return how many operations a table has, how many are compared on every pattern, and on how many the others."""
+    words = operations(listed)
+    exhausted = sum(faithfulness.is_exhausted(operation(name)) for name in words)
+    return {"names": len(words), "exhausted": exhausted, "vectors": faithfulness.VECTORS}
 
 
 def prove(
@@ -322,28 +343,45 @@ def prove(
 ) -> list[str]:
     """Prove what a table states and its file does not hold, or all of it `again`; write the file.  Returns failures.
 
-    With `names`, only these statements and their lemmas.  Where the code of the vocabulary has changed, everything is
-    proved again.  Raises Unfaithful where an expression of an operation differs from its function.
+    With `names`, only these statements.  The operations in what is proved are compared with their functions.  Where
+    the code of the vocabulary has changed, everything is proved again.  Raises Unfaithful where an operation's
+    expression differs from its function, and ProofError for an unknown name.
     """
     before, mark, stated = read(given.path), semantics.fingerprint(), digests(given)
-    if before.get("semantics") != mark:
-        before = {}
     listed = tasks(given)
     unknown = sorted(set(names) - {task.name for task in listed})
     if unknown:
         raise ProofError(f"there is no rule, inference or implication {unknown[0]!r}")
+    if before and before.get("semantics") != mark:
+        say("the code of the vocabulary has changed since the proofs: everything is proved again")
+        before, names = {}, ()
     chosen = [
         place
         for place, task in enumerate(listed)
         if (not names or task.name in names)
         and (again or not is_settled(task, before, stated[task.section, task.name]))
     ]
-    words = operations(given)
-    if again or before.get("operations", {}).get("names") != len(words):
-        say(f"{len(words)} operations are compared with their functions")
-        faithfulness.check_all(words)
-        before = {**before, "operations": {"names": len(words), "vectors": faithfulness.VECTORS}}
-    say(f"{len(chosen)} of {len(listed)} obligations")
+    words = operations(listed[place] for place in chosen)
+    say(f"{len(chosen)} of {len(listed)} obligations, {len(words)} operations")
+    faithfulness.check_all([name for name in words if has_expression(operation(name))])
     found, failures = settle_all(given, chosen, seconds, workers, say)
-    write(given.path, merged(given, found, before, mark))
+    content = merged(given, found, before, mark)
+    content["operations"] = _compared(listed)
+    write(given.path, content)
     return failures
+
+
+def second_opinion(given: Table, seconds: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """Ask z3 for what bitwuzla proved, at most `seconds` for each search.  Returns how many proofs it confirmed.
+
+    Raises ProofError where it finds a counterexample.
+    """
+    solver, confirmed = Z3(), 0
+    listed = [task for task in tasks(given) if not task.measured and not task.refuted]
+    for task in listed:
+        found = discharge(task.obligation(), [solver], seconds, CASES.get(task.name, ()))
+        if found.result == "refuted":
+            raise ProofError(f"{solver.name} refutes {task.title} with {found.values}, which was proved")
+        confirmed += found.result == "proved"
+    say(f"{solver.name} confirms {confirmed} of {len(listed)} proofs")
+    return {"solver": solver.name, "seconds": seconds, "confirmed": confirmed, "of": len(listed)}

@@ -36,7 +36,6 @@ EXTREMA = (
         _PLAIN,
         "The infinity is never selected over a number, but would replace a NaN.",
         where={"x": ("not_nan",)},
-        keeps="number",
         execution="set",
     ),
     Rule(
@@ -45,7 +44,6 @@ EXTREMA = (
         "x",
         _PLAIN,
         "The infinity is never selected over a number.",
-        keeps="number",
         assumes="finite",
         execution="set",
     ),
@@ -76,7 +74,6 @@ SELECTED_EXTREMA = (
         over(f=IEEE),
         "Where x is NaN or not above y, y is the greater number; two zeros give y, which is then +0.",
         where=_GREATER,
-        keeps="number",
     ),
     Rule(
         "maximum_selected_unless_equal",
@@ -85,7 +82,6 @@ SELECTED_EXTREMA = (
         over(f=IEEE),
         "Where x is NaN or below y, y is the greater number; two zeros give x, which is then +0.",
         where={"x": ("not_minus_zero",), "y": ("not_nan",)},
-        keeps="number",
     ),
     Rule(
         "maximum_selected_with_nan",
@@ -112,7 +108,6 @@ SELECTED_EXTREMA = (
         over(f=IEEE),
         "Where x is NaN or not below y, y is the lesser number, and there are no two zeros.",
         where={"y": ("not_nan", "not_zero")},
-        keeps="number",
     ),
     Rule(
         "minimum_selected_with_nan",

@@ -58,7 +58,7 @@ class Term:
 
     def __str__(self) -> str:
         if self.kind == "number":
-            return f"{self.number:#0{2 + max(1, self.bits // 4)}x}"
+            return f"0x{self.number:0{max(1, self.bits // 4)}x}"
         if self.kind == "variable":
             return self.word
         head = f"slice.{self.low}.{self.bits}" if self.kind == "slice" else self.word

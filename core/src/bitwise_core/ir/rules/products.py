@@ -106,7 +106,6 @@ ZERO_FACTORS = (
         over(op=("fma", "fnma"), f=IEEE, r=NEAREST_OR_ZERO, zero=("+0", "-0")),
         "The product is a zero of some sign, which changes no number but -0.",
         where={"z": ("not_minus_zero",)},
-        keeps="number",
         assumes="finite",
     ),
     Rule(
@@ -153,7 +152,7 @@ DOCUMENTED_VALUES = (
         "ex2.approx.fp32({x})",
         "{y}",
         pairs("x", "y", ("-inf", "+0"), ("+0", "+1"), ("-0", "+1")),
-        "The instruction sets of NVIDIA and AMD state these results of every approximation of a power of two.",
+        "The instruction sets state these results of every approximation of a power of two.",
         evidence="measured",
     ),
     Rule(
