@@ -241,3 +241,10 @@ def test_wrong_arguments_are_refused(
         main(arguments)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_forms_of_several_kernels_name_their_buffers() -> None:
+    left = Program(Expression("not.b32", (leaf("i32.0", "i32"),), "i32"), "u32", "test")
+    right = Program(Expression("not.b32", (leaf("h2.0", "h2"),), "i32"), "u32", "test")
+    forms = [analyse([each], PTX, SCOPES["launch"]).forms[0] for each in (left, right)]
+    assert forms[0] != forms[1]
