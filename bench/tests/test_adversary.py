@@ -131,6 +131,7 @@ def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
     assert sum(tally.equal.values()) > 500
     assert {scope.split(", ")[1] for scope in tally.equal} == set(SCOPES)
     assert [name for name in tally.wrong if "without NaN" in name] == []
+    assert [name for name in tally.wrong if name.startswith(("ptx, launch", "ptx, every launch"))] == []
 
 
 @pytest.fixture
@@ -241,3 +242,10 @@ def test_wrong_arguments_are_refused(
         main(arguments)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_forms_of_several_kernels_name_their_buffers() -> None:
+    left = Program(Expression("not.b32", (leaf("i32.0", "i32"),), "i32"), "u32", "test")
+    right = Program(Expression("not.b32", (leaf("h2.0", "h2"),), "i32"), "u32", "test")
+    forms = [analyse([each], PTX, SCOPES["launch"]).forms[0] for each in (left, right)]
+    assert forms[0] != forms[1]

@@ -23,12 +23,10 @@ from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
 from bitwise_bench.adversary.scopes import SCOPES, Scope
-from bitwise_bench.adversary.shrinking import shrunk, witness
+from bitwise_bench.adversary.shrinking import BLOCKS, shrunk, witness
 from bitwise_bench.adversary.sources import SOURCES, Source
 from bitwise_core.execution.domains.domain import Unsupported
 
-BLOCKS = 16
-"""The blocks of each execution on a CPU."""
 DEVICE_BLOCKS = 256
 """The blocks of an execution on a GPU, on other inputs than those of the CPU."""
 MOST_FINDINGS = 12

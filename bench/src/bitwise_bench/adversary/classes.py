@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_bench.adversary.kernels import KernelText
+from bitwise_bench.adversary.kernels import BUFFERS, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import Scope
-from bitwise_core.checker.analysis import Session, Source, buffer_numbers
+from bitwise_core.checker.analysis import Session, Source
 from bitwise_core.execution.launch import POINTER_SHIFT
 
 
@@ -32,7 +32,7 @@ def analyse(programs: Sequence[Program], language: Language, scope: Scope) -> An
     if scope.options.every_launch:
         return _one_by_one(programs, language, scope)
     kernel = language.kernel(programs)
-    session = Session(buffer_numbers(set(kernel.launch(1).buffers())), scope.options)
+    session = Session(BUFFERS, scope.options)
     result = session.analyse(Source("kernel", kernel.text, kernel.launch(1)), language.arch)
     if result.malformed or result.failed:
         raise RuntimeError(f"the adversary wrote a kernel that the analysis rejects: {result.unknown}")
@@ -67,7 +67,7 @@ def _one_by_one(programs: Sequence[Program], language: Language, scope: Scope) -
     for program in programs:
         kernel = language.kernel([program])
         launch = kernel.launch(1)
-        session = Session(buffer_numbers(set(launch.buffers())), scope.options)
+        session = Session(BUFFERS, scope.options)
         result = session.analyse(Source("kernel", kernel.text, None, launch.entry), language.arch)
         if result.malformed or result.failed:
             raise RuntimeError(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from bitwise_bench.adversary.expressions import WIDTHS, operations
 from bitwise_bench.adversary.programs import MIXED_BYTES, STORES, Program
 from bitwise_bench.adversary.vocabulary import Vocabulary
+from bitwise_core.checker.analysis import buffer_numbers
 from bitwise_core.execution.launch import Argument, Launch
 
 DTYPES = {store.buffer: store.dtype for store in STORES.values()}
 """The element type of each buffer that programs store."""
+
+BUFFERS: Mapping[str, int] = MappingProxyType(
+    buffer_numbers({f"in_{kind}" for kind in WIDTHS} | {store.buffer for store in STORES.values()})
+)
+"""The number of every buffer, the same in all kernels: forms of programs of several kernels are compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.execution import run
 from bitwise_bench.adversary.expressions import Expression, nodes, substituted
 from bitwise_bench.adversary.judging import Difference, canonical, difference
-from bitwise_bench.adversary.kernels import DTYPES, KernelText
+from bitwise_bench.adversary.kernels import BUFFERS, DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.loops import STORE_OF, LoopProgram, loop_kernel
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES
 from bitwise_bench.adversary.scopes import Scope
-from bitwise_core.checker.analysis import Session, Source, buffer_numbers
+from bitwise_core.checker.analysis import Session, Source
 from bitwise_core.execution.domains.domain import Unsupported
 
 ROWS = (3, 1, 2, 0, 6)
@@ -75,7 +75,7 @@ def analysed(
     for program in programs:
         kernel = loop_kernel(program, ROWS[0])
         launch = kernel.launch(1)
-        session = Session(buffer_numbers(set(launch.buffers())), scope.options)
+        session = Session(BUFFERS, scope.options)
         source = Source("kernel", kernel.text, None if scope.options.every_launch else launch, launch.entry)
         result = session.analyse(source, language.arch)
         if result.malformed or result.failed:

@@ -15,8 +15,8 @@ from bitwise_bench.adversary.programs import STORES, Program
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.execution.domains.domain import Unsupported
 
-BLOCKS = 24
-"""The blocks of the executions that decide whether a pair is kept."""
+BLOCKS = 16
+"""The blocks of every execution on a CPU, in rounds and in attempts to shrink a pair."""
 
 
 @dataclass(frozen=True, slots=True)
