@@ -10,11 +10,10 @@ holds.
   of a mask, the -inf that results from adding it to a number, the +0 that is its power of two.
 - Integers, predicates, and operations that only move or select bits are not constrained.
 
-In the domain of terms, rules may then treat every value that is not constant as finite (`values.float_rules`,
-`domains.terms`, `values.mma_steps`, `values.argminmax`), and guarded values (`values.nan_guards`) are not needed.  An
-execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
-`replace_non_finite`, and it is rejected if an operation makes an infinity or a NaN from finite operands, or a NaN from
-operands that are not NaN (`values.finiteness`).
+In the domain of terms, rules may then treat inputs and intermediate values as finite numbers of their own format
+(`values.assumed_finite`), and guarded values (`values.nan_guards`) are not needed.  An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
+`replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
+(`values.finiteness`).
 """
 
 from __future__ import annotations

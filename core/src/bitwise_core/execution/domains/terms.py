@@ -197,7 +197,11 @@ class TermDomain:
         if info.name in AC_INDEX and info.verb in ("max", "min"):
             keeps = "nan" not in info.modifiers and not self._some_operand_is_finite(info, values)
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
-            result.flags = self._with_facts(result.flags, plan, values)
+            facts = self._with_facts(0, plan, values)
+            wrapped = (
+                result.flags & _WRAPPERS
+            ) != 0  # then the result is an operand, and its flags are about the inside
+            result.flags = result.flags | L.select_flags(np.asarray(wrapped), 0, facts)
             return self._with_origin(info.name, result, values)
         result = self._hoisted(info, plan, list(values), properties)
         if any(hoist.flag == L.PLUS_ZERO for hoist in plan.hoists[0]):
@@ -242,7 +246,10 @@ class TermDomain:
             words = other if isinstance(switched, int) else np.where(switched != 0, other, words)
         if isinstance(info.result, IntegerFormat):
             properties |= L.INTEGER  # the payload of a NaN does not affect the integer
-        flags = self._with_facts(L.TERM | properties | L.sticky_flags(*values), plan, values)
+        facts = self._with_facts(0, plan, values)
+        if target is not None:
+            facts = L.select_flags(np.asarray(switched != 0), 0, facts)
+        flags = L.TERM | properties | L.sticky_flags(*values) | facts
         if np.any(moved):
             # A sum with +0 of a value that is not -0 is the value; the facts are those of the number without its sign.
             flags = L.clear_flags_where(flags | moved, L.PLUS_ZERO, L.NOT_MINUS_ZERO)
@@ -491,6 +498,8 @@ def _convert(info: Operation, values: Sequence[SymbolicVector], context: TermCon
 def _guard(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
     return context.note(info.name, nan_guards.guarded(values[0], values[1]), values)
 
+
+_WRAPPERS = L.PLUS_ZERO | L.NEGATED | L.WIDENED
 
 _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert": _convert, "guard": _guard}
 """Operations whose results are values in another form, or sets, by their verbs."""

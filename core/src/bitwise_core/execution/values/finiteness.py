@@ -17,7 +17,8 @@ from bitwise_core.numerics.mma import MmaSpec
 def makes_non_finite(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
     """Return whether a floating-point operation violates finiteness in some lane.
 
-    It does if it makes an infinity from finite numbers, or a NaN from operands that are not NaN.
+    It does if it makes an infinity from finite numbers, or a NaN: no NaN follows from finite numbers and infinities of
+    the text alone, unless an earlier operation made one.
     """
     made = operation.result
     if not isinstance(made, FloatFormat) or not operation.is_float:
@@ -28,21 +29,21 @@ def makes_non_finite(operation: Operation, operands: Sequence[Value], result: Va
     for operand, form in zip(operands, operation.operands, strict=True):
         if bad.any() and isinstance(form, FloatFormat):
             given, _ = _patterns(operand)
-            bad, nan = bad & ~not_finite(given, form), nan & ~nan_of(given, form)
+            bad = bad & ~not_finite(given, form)
     return bool(bad.any() or nan.any())
 
 
 def mma_makes_non_finite(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
     """Return whether a step of a matrix unit violates finiteness, judged over all its operands and results.
 
-    It does if it makes an infinity from finite numbers, or a NaN from operands that are not NaN.
+    It does if it makes an infinity from finite numbers, or a NaN.
     """
     made = FLOAT_FORMATS.get(unit.result)
     if made is None or not not_finite(result, made).any():
         return False
     named = ((left, unit.left), (right, unit.right), (accumulators, unit.accumulator))
     taken = [(patterns, FLOAT_FORMATS[name]) for patterns, name in named if name in FLOAT_FORMATS]
-    if nan_of(result, made).any() and not any(nan_of(patterns, form).any() for patterns, form in taken):
+    if nan_of(result, made).any():
         return True
     return not any(not_finite(patterns, form).any() for patterns, form in taken)
 
