@@ -99,6 +99,8 @@ class LoopAbstraction:
         self.opaque: dict[str, Array] = {}
         """Registers that are opaque in the general state, with a number for each instance and thread, see `_alike`."""
         self.undefined: set[str] = set()
+        self.first = 0
+        """The number of iterations before those that repeat."""
 
     def fail(self, reason: str) -> Unsupported:
         """An error that names the loop."""
@@ -111,9 +113,10 @@ class LoopAbstraction:
             raise self.fail("memory barriers are not followed")
         before = Snapshot.of(machine)
         counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
+        stores, first_loads = False, self.memory.loads_after(counts[1])
         snapshots = [before]
         period: int | None = None
-        while period is None or len(snapshots) <= 3 * period + 1:
+        while period is None or len(snapshots) <= 3 * period + 1 + self.first:
             taken = self._iterate()
             if taken is None or machine.known(taken) is not None:
                 if len(snapshots) > 1:
@@ -124,11 +127,16 @@ class LoopAbstraction:
                 return False
             self._check_uniform(taken)
             snapshots.append(Snapshot.of(machine))
+            if len(snapshots) == 2:
+                stores = len(self.memory.stored) > counts[0] or self.memory.written != counts[2]
+                first_loads = self.memory.loads_after(counts[1])
             if period is None:
-                period = self._period(snapshots)
+                period = self._period(snapshots, stores)
         self.memory.forget_accesses_after(*counts[:2])
         self.memory.written = counts[2]
-        self._general_period(snapshots, period)
+        if self.first:
+            self.memory.add_loads(first_loads)
+        self._general_period(snapshots[self.first :], period)
         self._leave(snapshots)
         return True
 
@@ -148,24 +156,30 @@ class LoopAbstraction:
 
     # -- periods ------------------------------------------------------------------------------------------------------
 
-    def _period(self, snapshots: list[Snapshot]) -> int | None:
-        """The number of iterations after which repeating numbers and copies repeat, once it has been seen."""
-        iterations = len(snapshots) - 1
-        if iterations % 2:
-            return None
-        period = iterations // 2
-        if period > LONGEST_PERIOD:
+    def _period(self, snapshots: list[Snapshot], stores: bool) -> int | None:
+        """The number of iterations after which repeating numbers and copies repeat, once it has been seen.
+
+        The first iteration may differ from the others if no iteration `stores`.
+        """
+        if len(snapshots) > 2 * LONGEST_PERIOD + 2:
             raise self.fail("no period is found")
+        for first in (0,) if stores else (0, 1):
+            iterations = len(snapshots) - 1 - first
+            if iterations > 0 and iterations % 2 == 0 and self._repeats(snapshots[first:], iterations // 2):
+                self.first = first
+                return iterations // 2
+        return None
+
+    def _repeats(self, snapshots: list[Snapshot], period: int) -> bool:
         for name in self.names:
             if self._is_repeating(name, snapshots, period) or self._growth(name, snapshots, period) is not None:
                 continue
             if all(isinstance(each.registers.get(name), np.ndarray) for each in snapshots):
-                return None
-        same = all(
+                return False
+        return all(
             copies_have_equal_places(snapshots[place].copies, snapshots[place + period].copies)
             for place in range(1, len(snapshots) - period)
         )
-        return period if same else None
 
     @staticmethod
     def _is_repeating(name: str, snapshots: list[Snapshot], period: int) -> bool:
