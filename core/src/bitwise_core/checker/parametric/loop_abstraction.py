@@ -101,6 +101,8 @@ class LoopAbstraction:
         self.undefined: set[str] = set()
         self.first = 0
         """The number of iterations before those that repeat."""
+        self.counts = False
+        """Whether a number grows by the same amount in every iteration so far."""
 
     def fail(self, reason: str) -> Unsupported:
         """An error that names the loop."""
@@ -108,10 +110,28 @@ class LoopAbstraction:
 
     def apply(self) -> bool:
         """Set the machine to the state after the loop; False if the trip count is known.  Raises Unsupported."""
-        machine = self.machine
+        machine, memory = self.machine, self.memory
         if machine.extra.keys() - INERT:
             raise self.fail("memory barriers are not followed")
         before = Snapshot.of(machine)
+        counts = len(memory.stored), memory.loads_so_far()
+        written, iterations, path = dict(memory.written), list(memory.iterations), list(memory.path)
+        facts, condition = list(self.integers.facts), machine.condition
+        try:
+            return self._apply(before, 0)
+        except Unsupported:
+            if not self.counts:
+                raise
+        before.restore(machine)
+        memory.forget_accesses_after(*counts)
+        memory.written, memory.iterations, memory.path[:] = written, iterations, path
+        self.integers.facts[:], machine.condition, machine.mask = facts, condition, None
+        self.opaque, self.undefined, self.first = {}, set(), 0
+        return self._apply(before, 2 * LONGEST_PERIOD)
+
+    def _apply(self, before: Snapshot, fewest: int) -> bool:
+        """See `apply`; at least `fewest` iterations are executed before a period is chosen."""
+        machine = self.machine
         counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
         stores, first_loads = False, self.memory.loads_after(counts[1])
         snapshots = [before]
@@ -130,7 +150,9 @@ class LoopAbstraction:
             if len(snapshots) == 2:
                 stores = len(self.memory.stored) > counts[0] or self.memory.written != counts[2]
                 first_loads = self.memory.loads_after(counts[1])
-            if period is None:
+            if period is not None and not self._repeats(snapshots[self.first :], period):
+                period = None
+            if period is None and len(snapshots) > fewest:
                 period = self._period(snapshots, stores)
         self.memory.forget_accesses_after(*counts[:2])
         self.memory.written = counts[2]
@@ -164,11 +186,19 @@ class LoopAbstraction:
         if len(snapshots) > 2 * LONGEST_PERIOD + 2:
             raise self.fail("no period is found")
         for first in (0,) if stores else (0, 1):
-            iterations = len(snapshots) - 1 - first
-            if iterations > 0 and iterations % 2 == 0 and self._repeats(snapshots[first:], iterations // 2):
-                self.first = first
-                return iterations // 2
+            for period in range(1, (len(snapshots) - 1 - first) // 2 + 1):
+                if self._repeats(snapshots[first:], period):
+                    self.first = first
+                    self.counts = any(self._counts(name, snapshots[first:], period) for name in self.names)
+                    return period
         return None
+
+    def _counts(self, name: str, snapshots: list[Snapshot], period: int) -> bool:
+        """Whether a number grows, which a later iteration may reset."""
+        if not all(isinstance(each.registers.get(name), np.ndarray) for each in snapshots):
+            return False
+        growth = self._growth(name, snapshots, period)
+        return growth is not None and not growth.is_zero
 
     def _repeats(self, snapshots: list[Snapshot], period: int) -> bool:
         for name in self.names:
