@@ -408,3 +408,19 @@ def test_slots_that_start_before_the_first_are_followed(last: int, determined: b
     found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
     assert (found.signature is not None) is determined
     assert not found.failed
+
+
+@pytest.mark.parametrize(("barriers", "determined"), [(BARRIER, True), ("", False)])
+def test_branches_that_only_late_iterations_take_are_followed(barriers: str, determined: bool) -> None:
+    """From iteration 20 on, iterations exchange values in another part of shared memory, with no second barrier."""
+    iteration = f"""	setp.lt.s32 %p5, %r20, 20;
+	@%p5 bra $early;
+	st.shared.b32 [%r9+1024], %r21;
+	bar.sync 0;
+	ld.shared.b32 %r22, [%r10+1024];
+{barriers}$early:
+"""
+    text = with_cells(CYCLIC.format(iteration=iteration))
+    found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert (found.signature is not None) is determined
+    assert not found.failed

@@ -158,8 +158,8 @@ class LoopAbstraction:
         self.memory.written = counts[2]
         if self.first:
             self.memory.add_loads(first_loads)
-        self._general_period(snapshots[self.first :], period)
-        self._leave(snapshots)
+        histories = self._general_period(snapshots[self.first :], period)
+        self._leave(snapshots, [*snapshots[1 : 1 + self.first], *histories])
         return True
 
     def _iterate(self) -> Value | None:
@@ -231,8 +231,11 @@ class LoopAbstraction:
 
     # -- the general state --------------------------------------------------------------------------------------------
 
-    def _general_period(self, snapshots: list[Snapshot], period: int) -> None:
-        """Execute one period from the general state, and check that it leads to the general state."""
+    def _general_period(self, snapshots: list[Snapshot], period: int) -> list[Snapshot]:
+        """Execute one period from the general state, and check that it leads to the general state.
+
+        Returns the histories of accesses to shared memory after each number of iterations.
+        """
         atom = self.integers.table.atom(hashing.constant(f"periods of the loop at {self.loop.header}"))
         self.integers.table.nonnegative_atoms.add(atom)
         self.integers.table.iteration_atoms.add(atom)
@@ -257,8 +260,31 @@ class LoopAbstraction:
                 stable = self._check_general_state(snapshots, period, phase, growth, atom) and stable
             self.memory.iterations.pop()
             if stable:
-                return
+                return self._histories(snapshots, period, growth, atom)
         raise self.fail("no general state of the iterations is found")
+
+    def _histories(
+        self, snapshots: list[Snapshot], period: int, growth: Mapping[str, Polynomial | None], atom: int
+    ) -> list[Snapshot]:
+        """The states after each number of iterations that all start from the general state.
+
+        Branches on a counter, which is a number in the first iterations, may take both sides there.
+        """
+        machine, memory = self.machine, self.memory
+        counts = len(memory.stored), memory.loads_so_far(), dict(memory.written)
+        found = [snapshots[0]]
+        for place in range(3 * period + 1):
+            self._set_general_state(snapshots, period, place % period, growth, atom)
+            previous = found[-1]
+            machine.races, machine.asynchronous_reads = previous.races.copy(), deepcopy(previous.reads)
+            machine.extra.pop("copies", None)
+            if previous.copies is not None:
+                machine.extra["copies"] = self._opaque_copies(deepcopy(previous.copies))
+            self._iterate()
+            found.append(Snapshot.of(machine))
+        memory.forget_accesses_after(*counts[:2])
+        memory.written = counts[2]
+        return found[1:]
 
     def _value(
         self, name: str, snapshots: list[Snapshot], place: int, growth: Mapping[str, Polynomial | None], atom: int
@@ -328,10 +354,15 @@ class LoopAbstraction:
         self._join_memories(snapshots)
         copies = machine.extra.get("copies")
         if copies is not None:
-            copies.open = [self._opaque_copy(each) for each in copies.open]
-            for groups in copies.groups.values():
-                for group in groups.groups:
-                    group.work = [self._opaque_copy(each) for each in group.work]
+            self._opaque_copies(copies)
+
+    def _opaque_copies(self, copies: Any) -> Any:
+        """Make the values of copies in flight opaque, in place; return the copies."""
+        copies.open = [self._opaque_copy(each) for each in copies.open]
+        for groups in copies.groups.values():
+            for group in groups.groups:
+                group.work = [self._opaque_copy(each) for each in group.work]
+        return copies
 
     def _opaque_copy(self, copy: Any) -> Any:
         bits = L.width(copy.value)
@@ -426,27 +457,26 @@ class LoopAbstraction:
 
     # -- after the loop -----------------------------------------------------------------------------------------------
 
-    def _leave(self, snapshots: list[Snapshot]) -> None:
-        """Set the state after any number of iterations, at least one."""
-        machine, after = self.machine, snapshots[1:]
-        last = dict(machine.registers)
-        self._join_memories(snapshots)
+    def _leave(self, snapshots: list[Snapshot], histories: list[Snapshot]) -> None:
+        """Set the state after any number of iterations, at least one, of which `histories` are the accesses."""
+        machine = self.machine
+        self._join_memories([*snapshots, *histories])
         registers = {name: value for name, value in snapshots[0].registers.items() if name not in self.loop.writes}
         for name in self.loop.writes:
-            values = [each.registers.get(name) for each in after]
-            if values[0] is None or any(each is None for each in values) or name not in last:
+            found = [each.registers.get(name) for each in (*snapshots[1:], *histories)]
+            values = [each for each in found if each is not None]
+            if len(values) < len(found):
                 continue
-            defined = not any(hash_of(cast(Value, each))[1] for each in (*values, last[name]))
+            defined = not any(hash_of(each)[1] for each in values)
             bits = L.width(values[0])
-            if defined and all(self._same(cast(Value, each), values[0]) for each in (*values, last[name])):
+            if defined and all(self._same(each, values[0]) for each in values):
                 registers[name] = values[0]
                 continue
-            alike = self._alike([cast(Value, each) for each in (*values, last[name])])
-            registers[name] = self._opaque(name, bits, alike) if defined else poison(bits)
+            registers[name] = self._opaque(name, bits, self._alike(values)) if defined else poison(bits)
         machine.registers = registers
-        machine.races = after[0].races.with_histories(each.races for each in after[1:])
-        machine.asynchronous_reads = merged_reads([each.reads for each in after])
-        copies = merged_copies([each.copies for each in after], self._opaque_copy)
+        machine.races = histories[0].races.with_histories(each.races for each in histories[1:])
+        machine.asynchronous_reads = merged_reads([each.reads for each in histories])
+        copies = merged_copies([each.copies for each in histories], self._opaque_copy)
         machine.extra.pop("copies", None)
         machine.extra.pop("tiles", None)
         if copies is not None:
