@@ -389,3 +389,38 @@ $loop:
     found = analyse(source(with_cells(body)), SM90, {}, Options(every_launch=True, audit_contraction=False))
     assert (found.signature is not None) is determined
     assert not found.failed
+
+
+@pytest.mark.parametrize(("last", "determined"), [(1, True), (2, True), (0, False)])
+def test_slots_that_start_before_the_first_are_followed(last: int, determined: bool) -> None:
+    """Iterations use `last` + 1 slots of shared memory in turn; one slot needs a second barrier."""
+    slots = f"""	add.s32 %r51, %r50, 1;
+	setp.gt.s32 %p4, %r51, {last};
+	selp.b32 %r50, 0, %r51, %p4;
+	shl.b32 %r52, %r50, 9;
+	add.s32 %r53, %r9, %r52;
+	add.s32 %r54, %r10, %r52;
+	st.shared.b32 [%r53], %r21;
+	bar.sync 0;
+	ld.shared.b32 %r22, [%r54];
+"""
+    text = with_cells("\tmov.b32 %r50, -1;\n" + CYCLIC.format(iteration=slots))
+    found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert (found.signature is not None) is determined
+    assert not found.failed
+
+
+@pytest.mark.parametrize(("barriers", "determined"), [(BARRIER, True), ("", False)])
+def test_branches_that_only_late_iterations_take_are_followed(barriers: str, determined: bool) -> None:
+    """From iteration 20 on, iterations exchange values in another part of shared memory, with no second barrier."""
+    iteration = f"""	setp.lt.s32 %p5, %r20, 20;
+	@%p5 bra $early;
+	st.shared.b32 [%r9+1024], %r21;
+	bar.sync 0;
+	ld.shared.b32 %r22, [%r10+1024];
+{barriers}$early:
+"""
+    text = with_cells(CYCLIC.format(iteration=iteration))
+    found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert (found.signature is not None) is determined
+    assert not found.failed

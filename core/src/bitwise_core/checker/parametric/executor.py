@@ -182,11 +182,15 @@ class ParametricExecutor(Executor):
                 start, stop
             )
 
-        self.parametric.abstracted_latches.append(loop.latch)
-        applied = LoopAbstraction(self.parametric.plain, self.machine, loop, run).apply()
-        self.parametric.abstracted_latches.pop()
+        applied, latches = True, self.parametric.abstracted_latches
+        latches.append(loop.latch)
+        try:
+            applied = LoopAbstraction(self.parametric.plain, self.machine, loop, run).apply()
+        finally:
+            latches.pop()
+            if applied:
+                self.parametric.executed_headers.discard(loop.header)
         if applied:
-            self.parametric.executed_headers.discard(loop.header)
             group.pc = loop.latch + 1
 
     def _persistent(self, loop: PersistentLoop, line: int | None) -> bool:

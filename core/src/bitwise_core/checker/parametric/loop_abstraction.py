@@ -99,6 +99,10 @@ class LoopAbstraction:
         self.opaque: dict[str, Array] = {}
         """Registers that are opaque in the general state, with a number for each instance and thread, see `_alike`."""
         self.undefined: set[str] = set()
+        self.first = 0
+        """The number of iterations before those that repeat."""
+        self.counts = False
+        """Whether a number grows by the same amount in every iteration so far."""
 
     def fail(self, reason: str) -> Unsupported:
         """An error that names the loop."""
@@ -106,14 +110,33 @@ class LoopAbstraction:
 
     def apply(self) -> bool:
         """Set the machine to the state after the loop; False if the trip count is known.  Raises Unsupported."""
-        machine = self.machine
+        machine, memory = self.machine, self.memory
         if machine.extra.keys() - INERT:
             raise self.fail("memory barriers are not followed")
         before = Snapshot.of(machine)
+        counts = len(memory.stored), memory.loads_so_far()
+        written, iterations, path = dict(memory.written), list(memory.iterations), list(memory.path)
+        facts, condition = list(self.integers.facts), machine.condition
+        try:
+            return self._apply(before, 0)
+        except Unsupported:
+            if not self.counts:
+                raise
+        before.restore(machine)
+        memory.forget_accesses_after(*counts)
+        memory.written, memory.iterations, memory.path[:] = written, iterations, path
+        self.integers.facts[:], machine.condition, machine.mask = facts, condition, None
+        self.opaque, self.undefined, self.first = {}, set(), 0
+        return self._apply(before, 2 * LONGEST_PERIOD)
+
+    def _apply(self, before: Snapshot, fewest: int) -> bool:
+        """See `apply`; at least `fewest` iterations are executed before a period is chosen."""
+        machine = self.machine
         counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
+        stores, first_loads = False, self.memory.loads_after(counts[1])
         snapshots = [before]
         period: int | None = None
-        while period is None or len(snapshots) <= 3 * period + 1:
+        while period is None or len(snapshots) <= 3 * period + 1 + self.first:
             taken = self._iterate()
             if taken is None or machine.known(taken) is not None:
                 if len(snapshots) > 1:
@@ -124,12 +147,19 @@ class LoopAbstraction:
                 return False
             self._check_uniform(taken)
             snapshots.append(Snapshot.of(machine))
-            if period is None:
-                period = self._period(snapshots)
+            if len(snapshots) == 2:
+                stores = len(self.memory.stored) > counts[0] or self.memory.written != counts[2]
+                first_loads = self.memory.loads_after(counts[1])
+            if period is not None and not self._repeats(snapshots[self.first :], period):
+                period = None
+            if period is None and len(snapshots) > fewest:
+                period = self._period(snapshots, stores)
         self.memory.forget_accesses_after(*counts[:2])
         self.memory.written = counts[2]
-        self._general_period(snapshots, period)
-        self._leave(snapshots)
+        if self.first:
+            self.memory.add_loads(first_loads)
+        histories = self._general_period(snapshots[self.first :], period)
+        self._leave(snapshots, [*snapshots[1 : 1 + self.first], *histories])
         return True
 
     def _iterate(self) -> Value | None:
@@ -148,24 +178,38 @@ class LoopAbstraction:
 
     # -- periods ------------------------------------------------------------------------------------------------------
 
-    def _period(self, snapshots: list[Snapshot]) -> int | None:
-        """The number of iterations after which repeating numbers and copies repeat, once it has been seen."""
-        iterations = len(snapshots) - 1
-        if iterations % 2:
-            return None
-        period = iterations // 2
-        if period > LONGEST_PERIOD:
+    def _period(self, snapshots: list[Snapshot], stores: bool) -> int | None:
+        """The number of iterations after which repeating numbers and copies repeat, once it has been seen.
+
+        The first iteration may differ from the others if no iteration `stores`.
+        """
+        if len(snapshots) > 2 * LONGEST_PERIOD + 2:
             raise self.fail("no period is found")
+        for first in (0,) if stores else (0, 1):
+            for period in range(1, (len(snapshots) - 1 - first) // 2 + 1):
+                if self._repeats(snapshots[first:], period):
+                    self.first = first
+                    self.counts = any(self._counts(name, snapshots[first:], period) for name in self.names)
+                    return period
+        return None
+
+    def _counts(self, name: str, snapshots: list[Snapshot], period: int) -> bool:
+        """Whether a number grows, which a later iteration may reset."""
+        if not all(isinstance(each.registers.get(name), np.ndarray) for each in snapshots):
+            return False
+        growth = self._growth(name, snapshots, period)
+        return growth is not None and not growth.is_zero
+
+    def _repeats(self, snapshots: list[Snapshot], period: int) -> bool:
         for name in self.names:
             if self._is_repeating(name, snapshots, period) or self._growth(name, snapshots, period) is not None:
                 continue
             if all(isinstance(each.registers.get(name), np.ndarray) for each in snapshots):
-                return None
-        same = all(
+                return False
+        return all(
             copies_have_equal_places(snapshots[place].copies, snapshots[place + period].copies)
             for place in range(1, len(snapshots) - period)
         )
-        return period if same else None
 
     @staticmethod
     def _is_repeating(name: str, snapshots: list[Snapshot], period: int) -> bool:
@@ -187,8 +231,11 @@ class LoopAbstraction:
 
     # -- the general state --------------------------------------------------------------------------------------------
 
-    def _general_period(self, snapshots: list[Snapshot], period: int) -> None:
-        """Execute one period from the general state, and check that it leads to the general state."""
+    def _general_period(self, snapshots: list[Snapshot], period: int) -> list[Snapshot]:
+        """Execute one period from the general state, and check that it leads to the general state.
+
+        Returns the histories of accesses to shared memory after each number of iterations.
+        """
         atom = self.integers.table.atom(hashing.constant(f"periods of the loop at {self.loop.header}"))
         self.integers.table.nonnegative_atoms.add(atom)
         self.integers.table.iteration_atoms.add(atom)
@@ -213,8 +260,31 @@ class LoopAbstraction:
                 stable = self._check_general_state(snapshots, period, phase, growth, atom) and stable
             self.memory.iterations.pop()
             if stable:
-                return
+                return self._histories(snapshots, period, growth, atom)
         raise self.fail("no general state of the iterations is found")
+
+    def _histories(
+        self, snapshots: list[Snapshot], period: int, growth: Mapping[str, Polynomial | None], atom: int
+    ) -> list[Snapshot]:
+        """The states after each number of iterations that all start from the general state.
+
+        Branches on a counter, which is a number in the first iterations, may take both sides there.
+        """
+        machine, memory = self.machine, self.memory
+        counts = len(memory.stored), memory.loads_so_far(), dict(memory.written)
+        found = [snapshots[0]]
+        for place in range(3 * period + 1):
+            self._set_general_state(snapshots, period, place % period, growth, atom)
+            previous = found[-1]
+            machine.races, machine.asynchronous_reads = previous.races.copy(), deepcopy(previous.reads)
+            machine.extra.pop("copies", None)
+            if previous.copies is not None:
+                machine.extra["copies"] = self._opaque_copies(deepcopy(previous.copies))
+            self._iterate()
+            found.append(Snapshot.of(machine))
+        memory.forget_accesses_after(*counts[:2])
+        memory.written = counts[2]
+        return found[1:]
 
     def _value(
         self, name: str, snapshots: list[Snapshot], place: int, growth: Mapping[str, Polynomial | None], atom: int
@@ -284,10 +354,15 @@ class LoopAbstraction:
         self._join_memories(snapshots)
         copies = machine.extra.get("copies")
         if copies is not None:
-            copies.open = [self._opaque_copy(each) for each in copies.open]
-            for groups in copies.groups.values():
-                for group in groups.groups:
-                    group.work = [self._opaque_copy(each) for each in group.work]
+            self._opaque_copies(copies)
+
+    def _opaque_copies(self, copies: Any) -> Any:
+        """Make the values of copies in flight opaque, in place; return the copies."""
+        copies.open = [self._opaque_copy(each) for each in copies.open]
+        for groups in copies.groups.values():
+            for group in groups.groups:
+                group.work = [self._opaque_copy(each) for each in group.work]
+        return copies
 
     def _opaque_copy(self, copy: Any) -> Any:
         bits = L.width(copy.value)
@@ -382,27 +457,26 @@ class LoopAbstraction:
 
     # -- after the loop -----------------------------------------------------------------------------------------------
 
-    def _leave(self, snapshots: list[Snapshot]) -> None:
-        """Set the state after any number of iterations, at least one."""
-        machine, after = self.machine, snapshots[1:]
-        last = dict(machine.registers)
-        self._join_memories(snapshots)
+    def _leave(self, snapshots: list[Snapshot], histories: list[Snapshot]) -> None:
+        """Set the state after any number of iterations, at least one, of which `histories` are the accesses."""
+        machine = self.machine
+        self._join_memories([*snapshots, *histories])
         registers = {name: value for name, value in snapshots[0].registers.items() if name not in self.loop.writes}
         for name in self.loop.writes:
-            values = [each.registers.get(name) for each in after]
-            if values[0] is None or any(each is None for each in values) or name not in last:
+            found = [each.registers.get(name) for each in (*snapshots[1:], *histories)]
+            values = [each for each in found if each is not None]
+            if len(values) < len(found):
                 continue
-            defined = not any(hash_of(cast(Value, each))[1] for each in (*values, last[name]))
+            defined = not any(hash_of(each)[1] for each in values)
             bits = L.width(values[0])
-            if defined and all(self._same(cast(Value, each), values[0]) for each in (*values, last[name])):
+            if defined and all(self._same(each, values[0]) for each in values):
                 registers[name] = values[0]
                 continue
-            alike = self._alike([cast(Value, each) for each in (*values, last[name])])
-            registers[name] = self._opaque(name, bits, alike) if defined else poison(bits)
+            registers[name] = self._opaque(name, bits, self._alike(values)) if defined else poison(bits)
         machine.registers = registers
-        machine.races = after[0].races.with_histories(each.races for each in after[1:])
-        machine.asynchronous_reads = merged_reads([each.reads for each in after])
-        copies = merged_copies([each.copies for each in after], self._opaque_copy)
+        machine.races = histories[0].races.with_histories(each.races for each in histories[1:])
+        machine.asynchronous_reads = merged_reads([each.reads for each in histories])
+        copies = merged_copies([each.copies for each in histories], self._opaque_copy)
         machine.extra.pop("copies", None)
         machine.extra.pop("tiles", None)
         if copies is not None:

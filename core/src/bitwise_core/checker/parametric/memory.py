@@ -150,6 +150,15 @@ class ParametricMemory:
         """The number of recorded loads of each buffer."""
         return {pointer: len(loads) for pointer, loads in self.loaded.items()}
 
+    def loads_after(self, counts: Mapping[int, int]) -> list[LoadedElement]:
+        """The loads that were recorded after `counts` was taken."""
+        return [each for pointer, loads in self.loaded.items() for each in loads[counts.get(pointer, 0) :]]
+
+    def add_loads(self, loads: Sequence[LoadedElement]) -> None:
+        """Record loads."""
+        for each in loads:
+            self.loaded.setdefault(each.pointer, []).append(each)
+
     def forget_accesses_after(self, stores: int, loads: Mapping[int, int]) -> None:
         """Drop the stores and loads that were recorded after these counts were taken."""
         del self.stored[stores:]
