@@ -197,7 +197,8 @@ class TermDomain:
         if info.name in AC_INDEX and info.verb in ("max", "min"):
             keeps = "nan" not in info.modifiers and not self._some_operand_is_finite(info, values)
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
-            result.flags = self._with_facts(result.flags, plan, values)
+            # The extremum of one value is the value itself, which must not get the facts of the result.
+            result = L.with_flags(result, self._with_facts(result.flags, plan, values))
             return self._with_origin(info.name, result, values)
         result = self._hoisted(info, plan, list(values), properties)
         if any(hoist.flag == L.PLUS_ZERO for hoist in plan.hoists[0]):
