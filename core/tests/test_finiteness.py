@@ -94,4 +94,4 @@ def test_matrix_steps() -> None:
     assert violates(0x3F80, 0x3F80, INFINITY) is False
     assert violates(0x7F7F, 0x7F7F, ONE) is True
     assert violates(0, 0x7F80, ONE) is True
-    assert violates(0x7FC0, 0x3F80, ONE) is False
+    assert violates(0x7FC0, 0x3F80, ONE) is True

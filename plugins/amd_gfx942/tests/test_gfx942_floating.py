@@ -179,6 +179,16 @@ def test_maximum_of_possibly_signalling_operands_is_distinguished() -> None:
     assert plain != quiet
 
 
+def test_the_minimum_of_a_value_with_itself_leaves_the_value_as_it_is() -> None:
+    # The minimum is no signalling NaN; the operand, which a later maximum reads, may still be one.
+    minimum = "v_min_f32_e32 v6, v2, v2\nv_mov_b32_e32 v7, 0xff800000\n"
+    direct = reading(minimum + "v_max_f32_e32 v5, v7, v2")
+    quieted = reading(minimum + "v_max_f32_e32 v5, v7, v6")
+    assert direct.signature is not None
+    assert direct.signature != quieted.signature
+    assert direct.signature == reading("v_mov_b32_e32 v7, 0xff800000\nv_max_f32_e32 v5, v7, v2").signature
+
+
 def test_flushing_is_part_of_the_signature() -> None:
     """The same instruction in another denormal mode has another signature."""
     body = "v_add_f32_e32 v5, v2, v3"

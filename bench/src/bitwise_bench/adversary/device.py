@@ -46,6 +46,7 @@ class Device:
         context = ctypes.c_void_p()
         self._check("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self._check("cuCtxSetCurrent", context)
+        self._images: dict[str, bytes] = {}
 
     def _check(self, name: str, *arguments: Any) -> None:
         status = getattr(self.driver, name)(*arguments)
@@ -70,7 +71,12 @@ class Device:
         }
 
     def assembled(self, text: str) -> bytes:
-        """Return the machine code of a text."""
+        """Return the machine code of a text; that of the last text is kept for another launch."""
+        if text not in self._images:
+            self._images = {text: self._assembled(text)}
+        return self._images[text]
+
+    def _assembled(self, text: str) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
             source.write_text(text)

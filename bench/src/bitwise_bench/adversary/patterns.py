@@ -36,15 +36,26 @@ _SPECIAL: Mapping[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Special patterns of each kind; those with the sign bit, or the complement of an integer, are added to them."""
 
+_FIRST: Mapping[str, tuple[int, ...]] = {
+    "f32": (0, 0x7F800000, 0x7FC00000, 0x7F800001, 1, 0x3F800000, 0x7F7FFFFF),
+    "f64": (0, 0x7FF << 52, 0x7FF8 << 48, (0x7FF << 52) + 1, 1, 0x3FF0 << 48, 0x7FEFFFFFFFFFFFFF),
+    "f16": (0, 0x7C00, 0x7E00, 0x7C01, 1, 0x3C00, 0x7BFF),
+    "bf16": (0, 0x7F80, 0x7FC0, 0x7F81, 1, 0x3F80, 0x7F7F),
+    "i32": (0, 1, 0x7FFFFFFF, 0xFFFF, 31),
+    "i64": (0, 1, 2**63 - 1, 0xFFFFFFFF, 31),
+    "i16": (0, 1, 0x7FFF, 0xFF, 15),
+}
+"""A few special patterns of each kind, of which all pairs shall occur: zero, infinity, NaNs, the extremes and one."""
 
-def special(kind: str) -> Array:
-    """Return the special patterns of a kind."""
+
+def special(kind: str, *, first: bool = False) -> Array:
+    """Return the special patterns of a kind, or the first of them."""
     bits = WIDTHS[kind]
     unsigned = np.dtype(f"u{bits // 8}")
     if kind in ("h2", "b2"):
-        halves = special({"h2": "f16", "b2": "bf16"}[kind]).astype(np.uint32)
+        halves = special({"h2": "f16", "b2": "bf16"}[kind], first=first).astype(np.uint32)
         return (halves[:, None] | halves[None, ::-1] << np.uint32(16)).reshape(-1)
-    found = np.array(_SPECIAL[kind], dtype=np.uint64).astype(unsigned)
+    found = np.array((_FIRST if first else _SPECIAL)[kind], dtype=np.uint64).astype(unsigned)
     others = ~found if kind.startswith("i") else found | unsigned.type(1 << (bits - 1))
     return np.concatenate([found, others])
 
@@ -55,7 +66,7 @@ _NEAR = MappingProxyType({"f32": (0x3F000000, 0x02000000), "f16": (0x3800, 0x100
 
 
 def drawn(kind: str, count: int, dice: np.random.Generator) -> Array:
-    """Return `count` patterns of a kind: half of them special, a quarter around 1, a quarter arbitrary."""
+    """Return `count` patterns of a kind: a third of them first special ones; special, ordinary and arbitrary ones."""
     bits = WIDTHS[kind]
     unsigned = np.dtype(f"u{bits // 8}")
     anything = dice.integers(0, 2**64, count, dtype=np.uint64)
@@ -75,10 +86,11 @@ def drawn(kind: str, count: int, dice: np.random.Generator) -> Array:
     elif kind.startswith("i"):
         small = (anything % np.uint64(64)).astype(unsigned) - unsigned.type(32)
         near = np.where(anything >> np.uint64(63) == 1, small, near)
-    chosen = special(kind)
-    listed = chosen[dice.integers(0, chosen.size, count)]
-    which = dice.integers(0, 4, count)
-    return np.where(which < 2, listed, np.where(which == 2, near, anything.astype(unsigned)))
+    every, few = special(kind), special(kind, first=True)
+    listed = every[dice.integers(0, every.size, count)]
+    common = few[dice.integers(0, few.size, count)]
+    which = dice.integers(0, 6, count)
+    return np.select([which < 2, which == 2, which == 3], [common, listed, near], anything.astype(unsigned))
 
 
 def inputs(

@@ -198,10 +198,9 @@ class TermDomain:
             keeps = "nan" not in info.modifiers and not self._some_operand_is_finite(info, values)
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
             facts = self._with_facts(0, plan, values)
-            wrapped = (
-                result.flags & _WRAPPERS
-            ) != 0  # then the result is an operand, and its flags are about the inside
-            result.flags = result.flags | L.select_flags(np.asarray(wrapped), 0, facts)
+            # The extremum of one value is the value itself, whose flags are about the number inside of its wrappers.
+            wrapped = np.asarray((result.flags & _WRAPPERS) != 0)
+            result = L.with_flags(result, L.select_flags(wrapped, 0, facts))
             return self._with_origin(info.name, result, values)
         result = self._hoisted(info, plan, list(values), properties)
         if any(hoist.flag == L.PLUS_ZERO for hoist in plan.hoists[0]):
