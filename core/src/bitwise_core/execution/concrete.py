@@ -11,6 +11,7 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import formats_of_buffers
+from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
@@ -39,6 +40,7 @@ class PreparedLaunch:
     launch: Launch
     program: Program
     block: tuple[int, int, int]
+    clusters: Clusters
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -52,7 +54,10 @@ class PreparedLaunch:
 
 
 def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> PreparedLaunch:
-    """Build the program of the launch's entry.  Raises ManifestError if the launch does not fit the entry."""
+    """Build the program of the launch's entry.
+
+    Raises ManifestError if the launch does not fit the entry, and Unsupported if it leaves the clusters open.
+    """
     try:
         kernel = module.kernel(launch.entry)
     except KeyError as error:
@@ -69,7 +74,8 @@ def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str,
         )
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
-    return PreparedLaunch(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
+    clusters = clusters_of(kernel, launch, arch.name, arch.largest_cluster)
+    return PreparedLaunch(module, kernel, arch, launch, build(module, kernel, arch), block, clusters, notes)
 
 
 class WorkLimitExceeded(Exception):
@@ -185,6 +191,7 @@ def machine_for(
         thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
         local_thread=local,
         block=prepared.block,
+        clusters=prepared.clusters,
         buffers=buffers,
     )
     if memory.domain.recorder is not None:

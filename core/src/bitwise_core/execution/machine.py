@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, Symbol, Vector
+from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.global_memory import GlobalMemory
@@ -97,9 +98,9 @@ class Machine:
     `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.
     `condition` is a predicate on data under which side effects happen, or None.
 
-    `block` is the extent of a block in threads (x, y, z).  `buffers` maps names of the launch's buffers to numbers;
-    buffer i starts at address i * 2**POINTER_SHIFT. `local` holds the threads' local arrays by address.
-    `asynchronous_reads` holds the asynchronous reads of shared memory for each kind of work.
+    `block` is the extent of a block in threads (x, y, z), `clusters` the clusters of the launch.  `buffers` maps names
+    of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `local` holds the threads'
+    local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory for each kind of work.
     """
 
     domain: Domain
@@ -115,6 +116,7 @@ class Machine:
     thread: Array
     local_thread: Array
     block: tuple[int, int, int]
+    clusters: Clusters
     buffers: Mapping[str, int]
     registers: dict[str, Value] = field(default_factory=dict)
     local: dict[int, Value] = field(default_factory=dict)

@@ -19,9 +19,10 @@ from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable
-from bitwise_core.checker.parametric.program_text import text_signature
+from bitwise_core.checker.parametric.program_text import registers_of_clusters, text_signature
 from bitwise_core.checker.parametric.tile_function import signature_of
 from bitwise_core.execution.architecture import Arch, ParametricSupport
+from bitwise_core.execution.clusters import Clusters, cluster_shape
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
@@ -35,6 +36,9 @@ ALL_TILES = "the number of blocks equals the step of the persistent loop over ti
 MAXIMUM_STEPS = 200_000
 MAXIMUM_COORDINATES = 2
 """The maximum number of output coordinates of a kernel."""
+
+_SOME_GRID = (2, 2, 2)
+"""The grid for which special registers are filled before symbols replace those that depend on it."""
 
 COMMON_NOTES = (
     "pointers address buffers that do not overlap, and the launch has no race",
@@ -56,22 +60,34 @@ class Signature:
     program_only: str | None = None
 
 
-def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of a kernel whose module states every rounding.  Raises Unsupported with the line of the cause."""
-    text = text_signature(module, kernel, arch)
+def parametric_signature(
+    module: Module, kernel: Kernel, arch: Arch, cluster: tuple[int, int, int] | None = None
+) -> Signature:
+    """The signature of a kernel whose module states every rounding.
+
+    `cluster` is the shape of the clusters of its launches, None where only the text states it.  Raises Unsupported with
+    the line of the cause, and ManifestError for a shape that the text does not allow.
+    """
+    shape = cluster_shape(kernel, cluster)
+    text = text_signature(module, kernel, arch, shape)
     try:
-        return function_signature(module, kernel, arch)
+        return function_signature(module, kernel, arch, shape)
     except Unsupported as reason:
         why = f"only the program text is compared, up to names ({reason})"
         return Signature(text, (why,), program_only=why)
 
 
-def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of the function that the kernel computes.  Raises Unsupported."""
+def function_signature(
+    module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None = None
+) -> Signature:
+    """The signature of the function that the kernel computes in clusters of this shape.  Raises Unsupported."""
     if kernel.threads is None:
         raise Unsupported(f"the text of {kernel.name} does not state the number of threads in a block", kernel.line)
     if arch.every_launch is None:
         raise Unsupported(f"kernels of {arch.name} have no launch-parametric analysis")
+    cluster_registers = sorted(registers_of_clusters(module, kernel, arch))
+    if cluster_registers:
+        raise Unsupported(f"the kernel reads {cluster_registers[0]}, which depends on the clusters of the launch")
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
     block_registers = _grid_dependent_registers(kernel, arch.every_launch)
@@ -129,15 +145,14 @@ def machine_for(
         thread=(np.arange(rows, dtype=np.int64).reshape(rows, 1) << THREAD_SHIFT) + local,
         local_thread=local,
         block=kernel.threads,
+        clusters=Clusters(_SOME_GRID),
         buffers={},
     )
-    arch.special(machine, Launch(file="", grid=(2, 2, 2)))
+    arch.special(machine, Launch(file="", grid=_SOME_GRID))
     for name in arch.every_launch.block:
         machine.special[name] = domain.symbol(name, 32, block=True)  # type: ignore[assignment]
     for name in arch.every_launch.grid:
         machine.special[name] = domain.symbol(name, 32, block=True, axis=EXTENT)  # type: ignore[assignment]
-    for name in arch.every_launch.grid_dependent:
-        machine.special.pop(name, None)
     arch.every_launch.layout(machine, module, kernel)
     for index, parameter in enumerate(kernel.parameters):
         if parameter.size not in (1, 2, 4, 8):
