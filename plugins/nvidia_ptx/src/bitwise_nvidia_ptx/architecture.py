@@ -20,6 +20,7 @@ from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
     atomics,
+    clusters,
     compare,
     control,
     floating,
@@ -39,8 +40,8 @@ SHARED_BASE = 1024
 """The first address of shared memory: lower ones are reserved, and swizzles need an alignment of 1024 bytes."""
 
 COMMON = OpcodeTable(
-    asynchronous.TABLE, atomics.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
-    memory.TABLE, mbarriers.TABLE, tensor_maps.TABLE, warp.TABLE,
+    asynchronous.TABLE, atomics.TABLE, clusters.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE,
+    logic.TABLE, memory.TABLE, mbarriers.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 
 
