@@ -11,7 +11,7 @@ from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import prepare_launch
-from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.launch import Argument, Launch, TensorMap
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_sm90.plugin import SM90
 
@@ -24,9 +24,10 @@ def text(body: str, directives: str = "", threads: int = 32) -> str:
     return f""".version 8.7
 .target sm_90a
 .address_size 64
-.visible .entry k(.param .u64 .ptr .global out, .param .u64 .ptr .global in) .reqntid {threads} {directives}
+.visible .entry k(.param .u64 .ptr .global out, .param .u64 .ptr .global in, .param .align 64 .b8 map[128])
+.reqntid {threads} {directives}
 {{
-.reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<40>; .shared .align 16 .b8 room[4096];
+.reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<40>; .reg .b64 %d<40>; .shared .align 16 .b8 room[4096];
 ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; mov.u32 %r0, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ctaid.y;
 mov.u32 %r4, %ctaid.z; mov.u32 %r5, %nctaid.x; mov.u32 %r6, %nctaid.y; mad.lo.u32 %r4, %r4, %r6, %r3;
 mad.lo.u32 %r4, %r4, %r5, %r2; mad.lo.u32 %r1, %r4, {threads}, %r0; mul.wide.u32 %d2, %r1, 4; add.s64 %d9, %d0, %d2;
@@ -39,7 +40,12 @@ ret;
 
 def launch(grid: Sequence[int], cluster: Sequence[int] | None = None, threads: int = 32, name: str = "k.ptx") -> Launch:
     settings: dict[str, Any] = {} if cluster is None else {"cluster": tuple(cluster)}
-    buffers = tuple(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("out", "in"))
+    count = int(np.prod(tuple(grid))) * threads
+    words_of_input = TensorMap(buffer="in", dtype="fp32", shape=(count,), strides=(1,), block=(32,))
+    buffers = (
+        *(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("out", "in")),
+        Argument(kind="tensor_map", tensor_map=words_of_input),
+    )
     return Launch(file=name, entry="k", grid=tuple(grid), block=(threads, 1, 1), args=buffers, **settings)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Blocked, ClusterState, Control, Machine, Predicated
 from bitwise_core.execution.memory.access import read_shared, write_shared
-from bitwise_core.execution.memory.cluster_races import ClusterDetector, ClusterRaceDetectors
+from bitwise_core.execution.memory.cluster_races import BlockOfCluster, ClusterDetector, ClusterRaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
 
@@ -56,6 +56,50 @@ def write_cluster(machine: Machine, address: Array, ranks: Array, value: Value) 
         raise Unsupported("threads write different values to one address of shared memory at once (a race)")
 
 
+def use_in_cluster(machine: Machine, address: int, rank: int, size: int, what: str, *, lasting: bool = True) -> None:
+    """The active threads use `size` bytes at a shared address of the block of a rank, such as a memory barrier.
+
+    `what` is the verb in messages.  `lasting`: the block must not end before the use.  Raises Unsupported if a use is
+    not ordered after the last write.
+    """
+    shape = (machine.blocks, machine.threads)
+    where, ranks = np.full(shape, address, dtype=np.uint64), np.full(shape, rank, dtype=np.int64)
+    cells, ranks = _places(machine, where, ranks)
+    for detector, accessed, actors in _accesses(machine, cells, ranks, 8 * size, lasting=lasting):
+        detector.reads(accessed, actors, what)
+
+
+def arrive_from_cluster(machine: Machine, address: int, rank: int, *, of_cluster: bool) -> None:
+    """The active threads arrive at a memory barrier of the block of a rank, and publish their accesses.
+
+    They publish to that block's threads only if they are its own, or `of_cluster`.
+    """
+    _, races = cluster_state(machine)
+    active = machine.active()
+    for rows, block in races.ranks_of(np.any(active, axis=1)):
+        warps = np.unique(np.flatnonzero(np.any(active[rows], axis=0)) // machine.warp)
+        target = BlockOfCluster(block.detector, rank)
+        if block.rank == rank:
+            target.arrive(address, warps)
+        elif of_cluster:
+            target.arrive_from_cluster(address, block.rank, warps)
+
+
+def start_write(machine: Machine, cells: Array, rank: int, thread: int, rows: Array) -> None:
+    """A copy engine starts to write these cells of the block of a rank for a thread of the blocks in `rows`.
+
+    `rows` is a boolean array of shape (blocks,).  Raises Unsupported for a race.
+    """
+    _, races = cluster_state(machine)
+    for _, block in races.ranks_of(rows):
+        detector = block.detector
+        actor = thread + block.rank * detector.block_warps * detector.warp
+        if block.rank != rank:
+            detector.check_started(actor // detector.warp, rank)
+        accessed = cells * detector.size + rank
+        detector.writes(accessed, np.full(accessed.shape, actor), pending=True)
+
+
 def _is_own(machine: Machine, ranks: Array) -> bool:
     other = ranks != own_ranks(machine)
     return not (other.any() if machine.mask is None else (other & machine.mask).any())
@@ -74,13 +118,15 @@ def _rows(machine: Machine, ranks: Array) -> Array:
     return found
 
 
-def _accesses(machine: Machine, cells: Array, ranks: Array, bits: int) -> list[tuple[ClusterDetector, Array, Array]]:
+def _accesses(
+    machine: Machine, cells: Array, ranks: Array, bits: int, *, lasting: bool = True
+) -> list[tuple[ClusterDetector, Array, Array]]:
     """Return the detectors of an access, each with the accessed cells and the thread of each."""
     state, races = cluster_state(machine)
     count = max(1, bits // 8 // machine.shared.granule)
     found = []
     for detector, accessed, actors, targets in races.remote(cells, ranks, machine.active()):
-        detector.reach(actors, targets, machine.line)
+        detector.reach(actors, targets, machine.line, lasting=lasting)
         parts = (accessed[:, None] + np.arange(count) * state.size).ravel()
         found.append((detector, parts, np.repeat(actors, count)))
     return found

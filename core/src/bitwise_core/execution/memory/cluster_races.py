@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.race_detector import History, RaceDetector, RaceDetectors
+from bitwise_core.execution.memory.race_detector import PENDING, History, RaceDetector, RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_HISTORIES = 64
@@ -44,21 +44,25 @@ class ClusterDetector(RaceDetector):
         """Return the warps of a block."""
         return slice(rank * self.block_warps, (rank + 1) * self.block_warps)
 
-    def reach(self, actor: Array, ranks: Array, line: int) -> None:
+    def reach(self, actor: Array, ranks: Array, line: int, *, lasting: bool = True) -> None:
         """`actor` threads access the shared memory of the blocks of these ranks (flat arrays of one length).
 
-        Raises Unsupported for a block that may not have started.
+        `lasting`: these blocks must not end before the access.  Raises Unsupported for one that may not have started.
         """
         for warp, rank in np.unique(np.stack([actor // self.warp, ranks]), axis=1).T.tolist():
-            if warp // self.block_warps == rank:
-                continue
-            if not self.started[warp] and not (self.clock[warp, self.warps_of(rank)] > 0).any():
-                raise Unsupported(
-                    "a thread accesses the shared memory of another block, which may not have started: no barrier of "
-                    "the cluster comes before it"
-                )
-            self.reached[rank, warp] = self.clock[warp, warp]
-            self.reached_at[rank, warp] = line
+            if warp // self.block_warps != rank:
+                self.check_started(warp, rank)
+                if lasting:
+                    self.reached[rank, warp] = self.clock[warp, warp]
+                    self.reached_at[rank, warp] = line
+
+    def check_started(self, warp: int, rank: int) -> None:
+        """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
+        if not self.started[warp] and not (self.clock[warp, self.warps_of(rank)] > 0).any():
+            raise Unsupported(
+                "a thread accesses the shared memory of another block, which may not have started: no barrier of the "
+                "cluster comes before it"
+            )
 
     def arrive_at_cluster(self, phase: int, warps: Array, *, publishes: bool) -> None:
         """These warps arrive at a barrier of the cluster, and publish their accesses unless it is relaxed."""
@@ -78,6 +82,10 @@ class ClusterDetector(RaceDetector):
 
     def finish(self) -> None:
         """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
+        foreign = np.flatnonzero((self.written == PENDING) & (self.writer >= 0))
+        writers = self.writer[foreign] // self.warp // self.block_warps
+        if (writers != foreign % self.size).any():
+            raise Unsupported("a block may end before a copy to its shared memory that another block has started")
         for rank in range(self.size):
             own = self.warps_of(rank)
             seen = self.clock[own].max(axis=0)[: self.warps]
@@ -155,12 +163,17 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.written_by_others`."""
         return self.detector.written_by_others(self._cells(cells), self._actors(actor))
 
-    def fence(self, threads: Array) -> None:
+    def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """See `RaceDetector.fence`."""
-        every = np.zeros(self.detector.threads, dtype=bool)
+        detector = self.detector
+        every = np.zeros(detector.threads, dtype=bool)
         first = self._actors(np.zeros(1, dtype=np.int64))[0]
         every[first : first + threads.size] = threads
-        self.detector.fence(every)
+        before = detector.generic.copy()
+        detector.fence(every)
+        if not of_cluster:
+            own = np.arange(before.size) % detector.size == self.rank
+            detector.generic = np.where(own, detector.generic, before)
 
     def finished(self, cells: Array, actor: Array) -> None:
         """See `RaceDetector.finished`."""

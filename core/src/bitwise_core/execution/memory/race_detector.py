@@ -140,8 +140,11 @@ class RaceDetector:
         """Return whether the last write of one of these cells is not that of the `actor` thread at its position."""
         return bool((self.writer[cells] != actor).any())
 
-    def fence(self, threads: Array) -> None:
-        """Make the writes of these threads (a boolean array) visible to asynchronous agents."""
+    def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
+        """Make the writes of these threads (a boolean array) visible to asynchronous agents.
+
+        `of_cluster`: their writes to the shared memory of other blocks as well.
+        """
         mine = (self.writer >= 0) & (self.writer < threads.size)
         mine[mine] = threads[self.writer[mine]]
         self.generic[mine] = False

@@ -335,7 +335,7 @@ def no_operation(instruction: Instruction, context: Context) -> Step:
     root = instruction.opcode.split(".")[0]
     destination = instruction.operands[0] if root == "createpolicy" else None
     if instruction.opcode.startswith("fence.proxy.async"):
-        return _proxy_fence
+        return _proxy_fence(instruction)
 
     def step(machine: Machine) -> None:
         if destination is not None:
@@ -344,10 +344,19 @@ def no_operation(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-def _proxy_fence(machine: Machine) -> None:
-    """Make the active threads' writes to shared memory visible to the asynchronous proxy."""
-    for races in machine.races.acting(machine.mask):
-        races.fence(machine.active_threads())
+def _proxy_fence(instruction: Instruction) -> Step:
+    """Return a step that makes the active threads' writes to shared memory visible to the asynchronous proxy."""
+    _, _, _, *spaces = instruction.opcode.split(".")
+    if set(spaces) - {"global", "shared::cta", "shared::cluster"}:
+        raise UnknownInstruction(instruction)
+
+    def step(machine: Machine) -> None:
+        if spaces == ["global"]:
+            return
+        for races in machine.races.acting(machine.mask):
+            races.fence(machine.active_threads(), of_cluster=spaces != ["shared::cta"])
+
+    return step
 
 
 def literal_value(operand: Operand, instruction: Instruction) -> int:
