@@ -136,6 +136,65 @@ def test_the_rank_is_computed_from_the_block_coordinates() -> None:
     assert verdict(rank, computed, every_launch=False) == "equal"
 
 
+def placed(index: str, value: str, directives: str = ".reqnctapercluster 2") -> str:
+    """Return a kernel in clusters of two blocks: the word at `index`, in %r9, becomes `value` of it, in %r8."""
+    return f""".version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global out, .param .u64 .ptr .global in, .param .align 64 .b8 map[128])
+.reqntid 32 {directives}
+{{
+.reg .b32 %r<40>; .reg .b64 %d<40>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; mov.u32 %r0, %tid.x;
+{index} mul.wide.s32 %d3, %r9, 4;
+add.s64 %d4, %d0, %d3; add.s64 %d5, %d1, %d3; ld.global.b32 %r8, [%d5]; {value} st.global.b32 [%d4], %r8;
+ret;
+}}
+"""
+
+
+PLACE = "mov.u32 %r10, %clusterid.x; mov.u32 %r11, %cluster_ctarank;"
+HALVES = PLACE + "shl.b32 %r9, %r11, 5; add.u32 %r9, %r9, %r0; mad.lo.u32 %r9, %r10, 64, %r9;"
+ALTERNATING = PLACE + "shl.b32 %r9, %r0, 1; add.u32 %r9, %r9, %r11; mad.lo.u32 %r9, %r10, 64, %r9;"
+BLOCKS = "mov.u32 %r11, %cluster_ctarank; mov.u32 %r12, %ctaid.x; mad.lo.u32 %r9, %r12, 32, %r0;"
+CONSTANT = "xor.b32 %r8, %r8, 5;"
+BY_RANK = "xor.b32 %r8, %r8, %r11;"
+BY_OTHER_RANK = "xor.b32 %r12, %r11, 1; xor.b32 %r8, %r8, %r12;"
+
+
+@pytest.mark.parametrize("every_launch", [False, True])
+def test_the_blocks_of_a_cluster_share_the_words_of_their_cluster(every_launch: bool) -> None:
+    """A function of the words has the same bits however they are divided; one of the rank depends on it."""
+    same = [placed(index, CONSTANT) for index in (HALVES, ALTERNATING, BLOCKS)]
+    assert verdict(same[0], same[1], every_launch=every_launch) == "equal"
+    assert verdict(same[0], same[2], every_launch=every_launch) == "equal"
+    ranked = [placed(index, BY_RANK) for index in (HALVES, ALTERNATING)]
+    assert verdict(ranked[0], ranked[1], every_launch=every_launch) != "equal"
+    assert verdict(ranked[0], placed(HALVES, BY_OTHER_RANK), every_launch=every_launch) != "equal"
+    assert verdict(ranked[0], same[0], every_launch=every_launch) != "equal"
+    assert verdict(ranked[0], placed(HALVES, ""), every_launch=every_launch) != "equal"
+    assert verdict(ranked[0], ranked[0], every_launch=every_launch) == "equal"
+
+
+def test_for_every_launch_clusters_of_blocks_equal_blocks() -> None:
+    alone = placed("mov.u32 %r12, %ctaid.x; mad.lo.u32 %r9, %r12, 32, %r0;", CONSTANT, "")
+    assert verdict(placed(HALVES, CONSTANT), alone, every_launch=True) == "equal"
+    assert verdict(placed(HALVES, BY_RANK), alone, every_launch=True) != "equal"
+
+
+def test_for_every_launch_half_of_the_words_are_not_all() -> None:
+    """Without the rank in its index every block of a cluster stores the same words."""
+    assert (
+        verdict(placed(HALVES.replace("%r11, 5", "%r11, 0"), CONSTANT), placed(HALVES, CONSTANT), every_launch=True)
+        != "equal"
+    )
+
+
+def test_for_every_launch_blocks_of_a_cluster_that_store_different_words_to_one_place() -> None:
+    body = placed(PLACE + "mad.lo.u32 %r9, %r10, 64, %r0;", BY_RANK)
+    assert verdict(body, body.replace("xor.b32 %r8, %r8, %r11;", ""), every_launch=True) != "equal"
+
+
 @pytest.mark.parametrize("every_launch", [False, True])
 def test_one_text_in_clusters_of_two_shapes_is_not_equal(every_launch: bool) -> None:
     source = text(RANK.format("%cluster_ctarank"))

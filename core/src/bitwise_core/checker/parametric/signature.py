@@ -18,9 +18,10 @@ from bitwise_core.checker.parametric.executor import ParametricExecutor, Paramet
 from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
-from bitwise_core.checker.parametric.polynomial import AtomTable
+from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
 from bitwise_core.checker.parametric.program_text import registers_of_clusters, text_signature
 from bitwise_core.checker.parametric.tile_function import signature_of
+from bitwise_core.checker.parametric.values import ParametricInteger
 from bitwise_core.execution.architecture import Arch, ParametricSupport
 from bitwise_core.execution.clusters import Clusters, cluster_shape
 from bitwise_core.execution.domains.domain import Unsupported
@@ -28,7 +29,7 @@ from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
 from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
-from bitwise_core.execution.program import build
+from bitwise_core.execution.program import Program, build
 from bitwise_core.execution.values import hashing
 
 ALL_TILES = "the number of blocks equals the step of the persistent loop over tiles"
@@ -36,9 +37,6 @@ ALL_TILES = "the number of blocks equals the step of the persistent loop over ti
 MAXIMUM_STEPS = 200_000
 MAXIMUM_COORDINATES = 2
 """The maximum number of output coordinates of a kernel."""
-
-_SOME_GRID = (2, 2, 2)
-"""The grid for which special registers are filled before symbols replace those that depend on it."""
 
 COMMON_NOTES = (
     "pointers address buffers that do not overlap, and the launch has no race",
@@ -86,21 +84,22 @@ def function_signature(
     if arch.every_launch is None:
         raise Unsupported(f"kernels of {arch.name} have no launch-parametric analysis")
     cluster_registers = sorted(registers_of_clusters(module, kernel, arch))
-    if cluster_registers:
-        raise Unsupported(f"the kernel reads {cluster_registers[0]}, which depends on the clusters of the launch")
+    if cluster_registers and shape is None:
+        raise Unsupported(
+            f"the kernel reads {cluster_registers[0]}, and neither its text nor its launch states the shape of clusters"
+        )
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
-    block_registers = _grid_dependent_registers(kernel, arch.every_launch)
-    grid_registers = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
+    axes = grid_axes(arch.every_launch, shape if shape is not None and cluster_registers else _ALONE)
     while True:
-        parametric_program = ParametricProgram(program, grid_registers)
-        names = [*block_registers, *([TILE] if parametric_program.persistent_loops else [])]
+        # The loops of a persistent kernel are summarised for one block in a cluster alone.
+        parametric_program = ParametricProgram(program, axes.extents if axes.size == 1 else {})
+        persistent = axes.size == 1 and parametric_program.persistent_loops
+        names = [*axes.read_by(kernel), *([TILE] if persistent else [])]
         coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if parametric_program.loops else 0)
         domain = ParametricDomain(coordinates)
-        memory = ParametricMemory(domain)
-        machine = machine_for(module, kernel, arch, domain, memory, granule)
         try:
-            ParametricExecutor(parametric_program, machine, [MAXIMUM_STEPS]).start()
+            memory = _run_cluster(module, kernel, arch, domain, program, parametric_program, axes, granule)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
@@ -116,27 +115,130 @@ def function_signature(
     return Signature(mixed.tobytes(), (*COMMON_NOTES, *conditions, *notes))
 
 
-def _grid_dependent_registers(kernel: Kernel, names: ParametricSupport) -> list[str]:
-    """The special registers that the kernel reads and that depend on the grid."""
-    read = {name for each in kernel.instructions for operand in each.operands for name in registers_of(operand)}
-    return [*sorted(read & set(names.block)), *([EXTENT] if read & set(names.grid) else [])]
+def _set_grid_symbols(machine: Machine, domain: ParametricDomain, axes: GridAxes, rank: int) -> None:
+    """Replace the special registers that depend on the grid by symbols, for the block of a rank."""
+    ranks = np.unravel_index(rank, axes.shape[::-1])[::-1]
+    for names, symbols, extent, inside in zip(axes.registers, axes.symbols, axes.shape, ranks, strict=True):
+        block, blocks, cluster, clusters = names
+        number = domain.symbol(symbols[0], 32, block=True)
+        count = domain.symbol(symbols[1], 32, block=True, axis=EXTENT)
+        found = {
+            cluster: number,
+            clusters: count,
+            block: _multiple(number, extent, int(inside)),
+            blocks: _multiple(count, extent, 0),
+        }
+        for name, value in found.items():
+            if name:
+                machine.special[name] = value  # type: ignore[assignment]
+
+
+def _multiple(symbol: ParametricInteger, factor: int, addend: int) -> ParametricInteger:
+    """A symbol times a factor plus a number; unlike a sum in the kernel, it creates no output coordinate."""
+    terms = dict.fromkeys(symbol.polynomial.terms, factor)
+    return ParametricInteger(symbol.integers, Polynomial(32, terms, addend))
+
+
+def _run_cluster(
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    domain: ParametricDomain,
+    program: Program,
+    first: ParametricProgram,
+    axes: GridAxes,
+    granule: int,
+) -> ParametricMemory:
+    """The memory with the elements that the blocks of one symbolic cluster store, each executed alone."""
+    memories = []
+    for rank in range(axes.size):
+        memories.append(ParametricMemory(domain))
+        machine = machine_for(module, kernel, arch, domain, memories[-1], granule, axes, rank)
+        unread = [name for name in registers_of_clusters(module, kernel, arch) if name not in machine.special]
+        if unread:
+            raise Unsupported(f"the kernel reads {unread[0]}, which neither its text nor its launch decides")
+        each = ParametricProgram(program, first.grid_registers) if rank else first
+        ParametricExecutor(each, machine, [MAXIMUM_STEPS]).start()
+    memories[0].stored.extend(stored for memory in memories[1:] for stored in memory.stored)
+    return memories[0]
+
+
+_ALONE = (1, 1, 1)
+"""The shape of a cluster of one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridAxes:
+    """The axes of a grid of clusters of this shape.
+
+    `registers` names the special registers of each axis that depend on the grid: the coordinate and the extent in
+    blocks, and in clusters.  `symbols` names the two registers of each axis that are symbols of the launch: those in
+    clusters where a cluster has several blocks along the axis.
+    """
+
+    shape: tuple[int, int, int]
+    registers: tuple[tuple[str, str, str, str], ...]
+    symbols: tuple[tuple[str, str], ...]
+
+    @property
+    def size(self) -> int:
+        """The number of blocks in a cluster."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    @property
+    def extents(self) -> dict[str, str]:
+        """The register of each extent by that of the coordinate."""
+        return dict(self.symbols)
+
+    def read_by(self, kernel: Kernel) -> list[str]:
+        """The symbols that a kernel depends on; EXTENT stands for all extents."""
+        read = {name for each in kernel.instructions for operand in each.operands for name in registers_of(operand)}
+        found = [
+            symbol
+            for (block, _, cluster, _), (symbol, _) in zip(self.registers, self.symbols, strict=True)
+            if read & {block, cluster}
+        ]
+        extents = {name for _, extent, _, clusters in self.registers for name in (extent, clusters)}
+        return [*sorted(found), *([EXTENT] if read & extents else [])]
+
+
+def grid_axes(support: ParametricSupport, shape: tuple[int, int, int]) -> GridAxes:
+    """The axes of a grid of an architecture."""
+    none = ("", "", "")
+    of_clusters = support.cluster_registers
+    cluster, clusters = (none, none) if of_clusters is None else (of_clusters.cluster, of_clusters.clusters)
+    registers = tuple(zip(support.block, support.grid, cluster, clusters, strict=True))
+    symbols = tuple(
+        (each[0], each[1]) if extent == 1 else (each[2], each[3]) for each, extent in zip(registers, shape, strict=True)
+    )
+    return GridAxes(shape, registers, symbols)
 
 
 def machine_for(
-    module: Module, kernel: Kernel, arch: Arch, domain: ParametricDomain, memory: ParametricMemory, granule: int
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    domain: ParametricDomain,
+    memory: ParametricMemory,
+    granule: int,
+    axes: GridAxes,
+    rank: int,
 ) -> Machine:
-    """A machine at the start of the kernel whose rows are instances of one symbolic block."""
+    """A machine at the start of the kernel whose rows are instances of one symbolic block: that of a rank."""
     assert kernel.threads is not None
-    assert arch.every_launch is not None
     x, y, z = kernel.threads
     threads, rows = x * y * z, domain.rows
     local = np.arange(threads, dtype=np.int64)[None]
+    grid = tuple(2 * each for each in axes.shape)
+    explicit = kernel.clusters is not None and kernel.clusters.explicit
+    clusters = Clusters((grid[0], grid[1], grid[2]), axes.shape, explicit or None)
+    block = clusters.blocks_of(np.zeros(1, dtype=np.int64))[0, rank]
     machine = Machine(
         domain=domain,
         blocks=rows,
         threads=threads,
         warp=arch.warp,
-        special={"block": np.zeros((rows, 1), dtype=np.int64)},
+        special={"block": np.full((rows, 1), block, dtype=np.int64)},
         parameters={},
         symbols={},
         shared=SharedMemory(4096, rows, granule),
@@ -145,14 +247,12 @@ def machine_for(
         thread=(np.arange(rows, dtype=np.int64).reshape(rows, 1) << THREAD_SHIFT) + local,
         local_thread=local,
         block=kernel.threads,
-        clusters=Clusters(_SOME_GRID),
+        clusters=clusters,
         buffers={},
     )
-    arch.special(machine, Launch(file="", grid=_SOME_GRID))
-    for name in arch.every_launch.block:
-        machine.special[name] = domain.symbol(name, 32, block=True)  # type: ignore[assignment]
-    for name in arch.every_launch.grid:
-        machine.special[name] = domain.symbol(name, 32, block=True, axis=EXTENT)  # type: ignore[assignment]
+    arch.special(machine, Launch(file="", grid=clusters.grid))
+    _set_grid_symbols(machine, domain, axes, rank)
+    assert arch.every_launch is not None
     arch.every_launch.layout(machine, module, kernel)
     for index, parameter in enumerate(kernel.parameters):
         if parameter.size not in (1, 2, 4, 8):
