@@ -219,6 +219,16 @@ def test_a_mutant_is_never_equal(name: str, body: str, every_launch: bool) -> No
     assert verdict(original, mutant, every_launch=every_launch, threads=64) != "equal"
 
 
+@pytest.mark.parametrize("body", [READ, WRITE, READ.replace(BOTH, "", 1)], ids=["read", "write", "race"])
+def test_for_every_launch_blocks_that_depend_on_each_other_are_unknown(body: str) -> None:
+    assert verdict(text(body, CLUSTERS, 64), text(body, CLUSTERS, 64), every_launch=True, threads=64) == "unknown"
+
+
+def test_for_a_launch_a_kernel_equals_itself_unless_it_has_a_race() -> None:
+    for body, outcome in ((READ, "equal"), (WRITE, "equal"), (READ.replace(BOTH, "", 1), "unknown")):
+        assert verdict(text(body, CLUSTERS, 64), text(body, CLUSTERS, 64), every_launch=False, threads=64) == outcome
+
+
 def test_the_order_of_independent_instructions_does_not_matter() -> None:
     other = READ.replace("ld.global.b32 %r20, [%d8];", "").replace(
         "st.shared.b32 [%r11]", "ld.global.b32 %r20, [%d8]; st.shared.b32 [%r11]"

@@ -40,7 +40,7 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[in
     Unsupported.
     """
     digest = blake2b(digest_size=16)
-    clusters = [f"clusters of {cluster}"] if depends_on_clusters(module, kernel, arch) else []
+    clusters = [f"clusters of {cluster}"] if registers_of_clusters(module, kernel, arch) else []
     for part in (*_text_parts(module, kernel, arch), *clusters):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little"))
@@ -84,14 +84,6 @@ def registers_of_clusters(module: Module, kernel: Kernel, arch: Arch) -> frozens
         for name in (*registers_of(*each.operands), *(() if each.guard is None else (each.guard.register,)))
     }
     return support.cluster_registers.names & read
-
-
-def depends_on_clusters(module: Module, kernel: Kernel, arch: Arch) -> bool:
-    """Whether the result of a kernel may depend on the clusters of its launch."""
-    if registers_of_clusters(module, kernel, arch):
-        return True
-    bodies = (kernel, *(module.functions[name] for name in _reachable(module, kernel)))
-    return any(info.effects.overlaps(Effect.CLUSTER) for each in bodies for info in infos_of(each, arch.opcodes))
 
 
 def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:
@@ -150,6 +142,9 @@ def _check_instruction(index: int, context: Context) -> None:
         raise Unsupported(info.nondeterministic_result, instruction.line)
     if info.nondeterminism is not None:
         raise Unsupported(info.nondeterminism, instruction.line)
+    if info.effects.overlaps(Effect.CLUSTER):
+        reason = "blocks of a cluster depend on each other, and races between them are detected for a given launch only"
+        raise Unsupported(reason, instruction.line)
 
 
 def _result_is_used(index: int, context: Context) -> bool:
