@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_conformance.suite.declared import observed
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.execution.architecture import Arch
@@ -59,13 +60,18 @@ def words(
     arch: Arch = SM90,
     given: Any = None,
 ) -> Any:
-    """Return the output of the kernel as words, shape (blocks, threads); `given` is the input."""
+    """Return the output of the kernel as words, shape (blocks, threads); `given` is the input.
+
+    Every step is checked against the declaration of its opcode.
+    """
     module = arch.parse(text(body, directives, threads), "k.ptx")
-    prepared = prepare_launch(module, arch, launch(grid, cluster, threads))
+    prepared, found = observed(prepare_launch(module, arch, launch(grid, cluster, threads)))
     count = int(np.prod(tuple(grid))) * threads
     data = np.arange(count, dtype=np.uint32) if given is None else given
     before = {"out": np.zeros(4 * count, dtype=np.uint8), "in": data.view(np.uint8)}
-    return simulate(prepared, before).after["out"].view(np.uint32).reshape(-1, threads)
+    after = simulate(prepared, before).after["out"].view(np.uint32).reshape(-1, threads)
+    assert not found.wrong, found.wrong
+    return after
 
 
 def verdict(
