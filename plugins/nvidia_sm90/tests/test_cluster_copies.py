@@ -185,6 +185,29 @@ def test_a_copy_to_the_other_block_swaps_the_words() -> None:
     assert np.array_equal(run(MUTANTS[0]).reshape(-1, 2, 32), 4 * given(8)[:, ::-1])
 
 
+def test_an_mbarrier_of_the_own_block_orders_its_warps() -> None:
+    """Two warps exchange words through an mbarrier of their block, without the scope of the cluster."""
+    body = f"""
+    {START} @%p1 mbarrier.init.shared::cta.b64 [%r15], 64; {BOTH} st.shared.b32 [%r11], %r20;
+    mbarrier.arrive.shared::cta.b64 _, [%r15]; {WAIT.format(0, "")}
+    xor.b32 %r24, %r11, 128; ld.shared.b32 %r21, [%r24]; {BOTH} st.global.b32 [%d9], %r21;
+    """
+    found = words(body, (4,), directives=CLUSTERS, threads=64)
+    assert np.array_equal(found, np.roll(np.arange(256).reshape(4, 64), 32, axis=1))
+
+
+@pytest.mark.parametrize("reader", [0, 1])
+def test_a_copy_to_one_block_is_not_ordered_by_a_copy_to_another(reader: int) -> None:
+    """A block that has waited for its own copy reads that of the other block."""
+    body = OWN.replace(
+        "ld.shared.b32 %r21, [%r11];",
+        f"mov.b32 %r21, %r12; mapa.shared::cluster.u32 %r14, %r11, %r13; setp.eq.u32 %p3, %r12, {reader}; @%p3 ld.shared::cluster.b32 %r21, [%r14];",
+    )
+    assert body != OWN
+    with pytest.raises(Unsupported, match="no barrier between"):
+        run(body)
+
+
 def test_a_proxy_fence_of_the_own_block_does_not_cover_writes_to_another() -> None:
     """A bulk store reads what the other block wrote."""
     body = f"""

@@ -159,6 +159,26 @@ def test_a_race_in_one_of_many_clusters(cluster: int) -> None:
         run(READ.replace(BOTH + "\nst.global", skip + "st.global"), (24,))
 
 
+def test_warps_that_arrive_one_after_the_other() -> None:
+    """Each warp reads the word of the other warp of the next block, and arrives on a path of its own."""
+    path = "st.shared.b32 [%r11], %r20; " + BOTH + " ld.shared::cluster.b32 %r21, [%r14]; "
+    body = f"""
+    {START} xor.b32 %r24, %r11, 128; {NEXT.replace("%r14, %r11", "%r14, %r24")} setp.lt.u32 %p1, %r0, 32;
+    @%p1 bra FIRST; {path} bra JOIN; FIRST: {path} JOIN: {BOTH} st.global.b32 [%d9], %r21;
+    """
+    assert np.array_equal(run(body), np.roll(moved((8,), 1), 32, axis=1))
+
+
+def test_a_relaxed_barrier_does_not_order_the_lanes_of_a_warp() -> None:
+    body = f"""
+    {START} st.shared.b32 [%r11], %r20; {BOTH} xor.b32 %r24, %r11, 4; ld.shared.b32 %r21, [%r24];
+    st.global.b32 [%d9], %r21;
+    """
+    assert np.array_equal(run(body), moved((8,), 0) ^ 1)
+    with pytest.raises(Unsupported, match="no barrier between"):
+        run(body.replace("arrive.aligned", "arrive.relaxed.aligned"))
+
+
 def test_threads_that_have_ended_are_not_waited_for() -> None:
     body = READ.replace(BOTH + "\nst.global", BOTH + "st.global").replace(
         START, START + "setp.ge.u32 %p1, %r0, 32; @%p1 ret;"
