@@ -86,6 +86,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def proofs(session: nox.Session) -> None:
+    """Prove the canonical rules again; `-- --mutations` breaks every condition and sees the proof fail."""
+    install_workspace(session, *group("proofs"))
+    install_triton(session)
+    session.run("python", "-m", "bitwise_bench.proofs", "--again", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check style, imports and formatting."""
     session.install(*group("lint"))
@@ -202,6 +210,14 @@ def bench(session: nox.Session) -> None:
     install_triton(session)
     session.run("python", "-m", "bitwise_bench.matrix_units.throughput")
     session.run("python", "-m", "bitwise_bench.readings.precision", *session.posargs)
+
+
+@nox.session
+def adversary(session: nox.Session) -> None:
+    """Search for kernels that are called Equal though they return different bytes; `-- --seconds 600 --jobs 2`."""
+    install_workspace(session)
+    install_triton(session)
+    session.run("python", "-m", "bitwise_bench.adversary", *session.posargs)
 
 
 def need_gpu_packages(session: nox.Session) -> None:

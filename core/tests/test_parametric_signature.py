@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -106,10 +107,10 @@ def test_tiles_with_gaps_are_tied_to_their_definition() -> None:
 
 def with_rows(text: str, length: int, *, row: str = "%ctaid.y") -> str:
     """An elementwise kernel on rows of a known length, one for each block along another axis."""
-    return text.replace(
-        "\tadd.s32 %r6, %r5, %r4;",
-        f"\tmov.u32 %r50, {row};\n\tmad.lo.s32 %r5, %r50, {length}, %r5;\n\tadd.s32 %r6, %r5, %r4;",
-    )
+    start = f"\tmov.u32 %r50, {row};\n\tmul.lo.s32 %r51, %r50, {length};\n\tadd.s32 %r5, %r5, %r51;\n"
+    text = text.replace("\tadd.s32 %r6, %r5, %r4;", start + "\tadd.s32 %r6, %r5, %r4;")
+    inside = rf"\tsub.s32 %r52, \2, %r51;\n\tsetp.lt.s32 \1, %r52, {length};"
+    return re.sub(r"\tsetp\.lt\.s32 (%p\d+), (%r\d+), %r1;", inside, text)
 
 
 def test_only_one_axis_of_the_grid_enumerates_tiles() -> None:

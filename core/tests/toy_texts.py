@@ -63,9 +63,9 @@ ld.global.f32 %f1, [%rd4];
 ld.global.f32 %f2, [%rd4+{4 if neighbours else 128}];
 {combine} %f5, {"%f2, %f1" if swapped else "%f1, %f2"};
 """
-    store = "mul.wide.u32 %rd5, %r5, 4;\nadd.s64 %rd6, %rd2, %rd5;\nst.global.f32 [%rd6], %f5;"
+    address, store = "mul.wide.u32 %rd5, %r5, 4;\nadd.s64 %rd6, %rd2, %rd5;\n", "st.global.f32 [%rd6], %f5;"
     head = HEAD.format(threads=32 * rows).replace(".reg .b32", ".reg .pred %p<3>;\n.reg .b32")
-    return head + load + reduction(combine, swapped) + TAIL.format(store=store)
+    return head + load + reduction(combine, swapped) + address + TAIL.format(store=store)
 
 
 def launch(file: str, rows: int = 1, **fields: Any) -> dict[str, Any]:

@@ -252,6 +252,9 @@ DIFFERENT = {
     ),
     "an unordered comparison": ("setp.ltu.f32 %p2, %f1, %f2; selp.f32 %f40, %f3, %f4, %p2;", "selp.f32 %f40, %f3, %f4, %p1;"),
     "swapped halves": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
+    "a load and its low half packed with itself": (
+        "mov.b32 {%h5, %h6}, %r1; mov.b32 %r5, {%h5, %h5}; cvt.rn.f32.s32 %f40, %r5;", "cvt.rn.f32.s32 %f40, %r1;"
+    ),
     "the top bits of two values": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
     "values whose low bits are shifted to the top": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
     "factors modulo the width": ("mul.lo.s64 %d40, %d5, 0x8000000000000001;", "mov.b64 %d40, %d5;"),
@@ -412,3 +415,11 @@ def test_zero_divided_by_a_known_number(divisor: str) -> None:
 )
 def test_zero_divided_by_other_numbers(divisor: str) -> None:
     assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)
+
+
+@pytest.mark.parametrize("same", ["mul.rn.f32 %f20, %f1, 0f3F800000;", "max.f32 %f20, %f1, 0fFF800000;"])
+def test_rounding_to_tf32_with_ties_away_reads_the_bits_of_a_nan(same: str) -> None:
+    """An H100 makes an infinity of the NaN 0x7f800001, and a NaN of the canonical one."""
+    moved = form("cvt.f32.f32 %f20, %f1; cvt.rna.tf32.f32 %r40, %f20;")
+    assert moved == form("cvt.rna.tf32.f32 %r40, %f1;")
+    assert moved != form(same + "cvt.rna.tf32.f32 %r40, %f20;")

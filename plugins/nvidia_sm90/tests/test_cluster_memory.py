@@ -173,8 +173,8 @@ def test_blocks_of_a_cluster_whose_different_warps_write_one_place() -> None:
     """In blocks of an even rank the first warp writes a word, in the others the second one."""
     body = f"""
     {START} shr.u32 %r24, %r0, 5; and.b32 %r25, %r12, 1; setp.eq.u32 %p1, %r24, %r25; and.b32 %r26, %r0, 31;
-    mad.lo.u32 %r11, %r26, 4, %r10; @%p1 st.shared.b32 [%r11], %r20; {BOTH}
-    {NEXT} ld.shared::cluster.b32 %r21, [%r14]; {BOTH} st.global.b32 [%d9], %r21;
+    mad.lo.u32 %r11, %r26, 4, %r10; @%p1 st.shared.b32 [%r11], %r20;
+    @%p1 ld.shared.b32 %r20, [%r11]; {BOTH} {NEXT} ld.shared::cluster.b32 %r21, [%r14]; {BOTH} st.global.b32 [%d9], %r21;
     """
     given = moved((8,), 1).reshape(8, 2, 32)
     expected = [given[block, (block + 1) % 2] for block in range(8)]

@@ -30,7 +30,7 @@ from bitwise_core.execution.concrete import (
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch, ManifestError
-from bitwise_core.execution.memory.global_memory import Nondeterministic
+from bitwise_core.execution.memory.global_memory import Nondeterministic, Race
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import nan_bits, with_architecture_nans
@@ -41,6 +41,10 @@ MAXIMUM_LANES = 1 << 21
 
 MAXIMUM_WORK = 200_000_000
 """Launches of at most this many thread steps are executed in full; larger ones are decided by block symmetry."""
+
+
+MAXIMUM_CHECKED_WORK = 20_000_000
+"""Launches of at most this many thread steps are executed to check a result for every launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +292,24 @@ class Session:
         found = parametric_signature(module, module.kernel(entry), arch, cluster)
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
+        if source.launch is not None:
+            self._reject_undetermined_launch(module, source.launch, arch, notes)
+
+    def _reject_undetermined_launch(self, module: Module, launch: Launch, arch: Arch, notes: tuple[str, ...]) -> None:
+        """Raise Race or Nondeterministic if the result of the kernel is not determined in its given launch.
+
+        The assumptions of the launch-parametric analysis, such as strides that are at least the length of a row, may
+        not hold there.  Launches that cannot be analysed, or only with much work, are not checked.
+        """
+        try:
+            prepared = prepare_launch(module, arch, launch, notes)
+            if launch.blocks * prepared.threads <= MAXIMUM_LANES:
+                domain = TermDomain(self.options.assume)
+                checked_outputs(*run_blocks(prepared, domain, self.buffers, work=MAXIMUM_CHECKED_WORK))
+        except (Race, Nondeterministic):
+            raise
+        except (Unsupported, ManifestError, WorkLimitExceeded):
+            return
 
     def summary(self, source: Source, arch: Arch, prepared: PreparedLaunch | None = None) -> GridSummary:
         """The checked summary of a kernel's grid, cached for the most recent kernels.

@@ -118,8 +118,8 @@ def run_blocks(
     numbers = prepared.chosen_blocks(blocks)
     scratch: frozenset[int] = frozenset()
     formats = formats_of_buffers(prepared.launch, buffers)
-    if isinstance(domain, TermDomain) and domain.argminmax is not None:
-        domain.argminmax.formats = formats
+    if isinstance(domain, TermDomain):
+        domain.formats = formats
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch

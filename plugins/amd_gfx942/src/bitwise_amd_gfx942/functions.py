@@ -46,9 +46,9 @@ _FLOATS = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
 def scaled_by_power(form: str, pattern: Array, power: Array) -> Array:
     """A number times a power of two, rounded once: for narrower formats the product is exact in fp64."""
     kind = _FLOATS[form]
-    wide = pattern.view(kind).astype(np.float64)
     exponent = np.clip(power.view(f"int{8 * power.dtype.itemsize}").astype(np.int64), -2200, 2200)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        wide = pattern.view(kind).astype(np.float64)
         if form == "fp64":
             result = np.ldexp(wide, exponent.astype(np.int32))
         else:

@@ -57,6 +57,8 @@ class ParametricDomain(TermDomain):
                 for name, place in enumerate(coordinates.naming_rows):
                     words[:, place] = hashing.constant(f"output coordinate {name}")[:, 0]
         number = table.atom(words, block=block, pointer=pointer)
+        if not block or axis:
+            table.launch_atoms.add(number)
         if block:
             table.block_symbols[tag] = number
             table.nonnegative_atoms.add(number)

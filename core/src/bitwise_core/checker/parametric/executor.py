@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.induction_variables import LoopBody
+from bitwise_core.checker.parametric.loop_abstraction import LoopAbstraction
 from bitwise_core.checker.parametric.loop_shape import Loop, find_loops
-from bitwise_core.checker.parametric.loop_state import hash_of, invalidate
+from bitwise_core.checker.parametric.loop_state import (
+    INERT,
+    hash_of,
+    invalidate,
+    merged_copies,
+    merged_reads,
+)
 from bitwise_core.checker.parametric.loop_summary import NO_ITERATION, LoopSummary
 from bitwise_core.checker.parametric.memory import ParametricMemory
-from bitwise_core.checker.parametric.persistent_loops import PersistentIteration, PersistentLoop, find_persistent_loops
+from bitwise_core.checker.parametric.persistent_loops import (
+    PersistentIteration,
+    PersistentLoop,
+    find_natural_loops,
+    find_persistent_loops,
+)
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.machine import Branch, Control, Machine, Step, invert
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -40,15 +55,22 @@ class ParametricProgram:
     """A program whose loop headers return `LoopEntry` controls; `plain` is the program itself.
 
     `grid_registers` maps the special register of a block index to that of the number of blocks along the same axis.
+    `only_determined`: all loops are abstracted, which proves that the result is determined, but not what it is.
     """
 
-    def __init__(self, plain: Program, grid_registers: Mapping[str, str]) -> None:
-        self.plain, self.grid_registers = plain, grid_registers
-        self.loops = find_loops(plain)
-        self.persistent_loops = find_persistent_loops(plain)
+    def __init__(self, plain: Program, grid_registers: Mapping[str, str], only_determined: bool = False) -> None:
+        self.plain, self.grid_registers, self.only_determined = plain, grid_registers, only_determined
+        self.loops = {} if only_determined else find_loops(plain)
+        self.persistent_loops = (
+            {header: loop for header, (loop, _) in find_natural_loops(plain).items()}
+            if only_determined
+            else find_persistent_loops(plain)
+        )
         self.executed_headers: set[int] = set()
         """The headers of loops that are executed iteration by iteration."""
         self.iteration: PersistentIteration | None = None
+        self.abstracted_latches: list[int] = []
+        """The latches of the loops around the current instruction that are abstracted."""
         self.loop_conditions: list[Polynomial | None] = []
         """The results of `LoopSummary.summarise` for the loops so far."""
         steps = list(plain.steps)
@@ -68,16 +90,18 @@ class ParametricProgram:
     def may_return(self, pc: int, target: int, reconvergence: int) -> bool:
         """Whether control may return from the target of a branch to it; in a persistent loop, within the iteration."""
         iteration = self.iteration
+        if self.only_determined:
+            return pc in self._reachable(target, {reconvergence, *self.abstracted_latches})
         if iteration is None or iteration.done:
             return reconvergence <= pc or target <= pc
-        return pc in self._reachable(target, iteration.loop.latch)
+        return pc in self._reachable(target, {iteration.loop.latch})
 
-    def _reachable(self, start: int, end: int | None = None) -> set[int]:
-        """The instructions reachable from `start` without passing `end`."""
+    def _reachable(self, start: int, ends: Collection[int] = ()) -> set[int]:
+        """The instructions reachable from `start` without passing one of `ends`."""
         reached, stack = {start}, [start]
         while stack:
             index = stack.pop()
-            for each in self.plain.following[index] if index != end else ():
+            for each in self.plain.following[index] if index not in ends else ():
                 if each >= 0 and each not in reached:
                     reached.add(each)
                     stack.append(each)
@@ -118,9 +142,20 @@ class ParametricExecutor(Executor):
             return alive
         return super()._control(control, group, groups, alive, outer)
 
+    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
+        super()._release_single_group(group, groups)
+        self._races().compact()
+
+    def _races(self) -> SymbolicRaces:
+        assert isinstance(self.machine.races, SymbolicRaces)
+        return self.machine.races
+
     def _loop(self, found: LoopEntry, group: LaneGroup) -> None:
         machine, loop = self.machine, found.straight_line
         line = self._line(group.pc)
+        if self.parametric.only_determined:
+            self._abstract_loop(found.persistent, group)
+            return
         body = None if loop is None else LoopBody(self.parametric.plain, machine, loop)
         if body is not None and body.has_known_trip_count():
             self.parametric.executed_headers.add(group.pc)
@@ -135,6 +170,24 @@ class ParametricExecutor(Executor):
             raise Unsupported("threads diverge at a loop whose trip count depends on the launch", line)
         self.parametric.loop_conditions.append(LoopSummary(body, self.conditions).summarise())
         group.pc = loop.latch + 1
+
+    def _abstract_loop(self, loop: PersistentLoop | None, group: LaneGroup) -> None:
+        assert loop is not None
+        self.parametric.executed_headers.add(loop.header)
+        if group.mask is not None or self.machine.condition is not None:
+            return
+
+        def run(start: int, stop: int) -> None:
+            ParametricExecutor(self.parametric, self.machine, self.budget, self.conditions, self.depth + 1).start(
+                start, stop
+            )
+
+        self.parametric.abstracted_latches.append(loop.latch)
+        applied = LoopAbstraction(self.parametric.plain, self.machine, loop, run).apply()
+        self.parametric.abstracted_latches.pop()
+        if applied:
+            self.parametric.executed_headers.discard(loop.header)
+            group.pc = loop.latch + 1
 
     def _persistent(self, loop: PersistentLoop, line: int | None) -> bool:
         """Whether the loop is persistent over tiles: one iteration is then executed for a symbolic tile."""
@@ -152,15 +205,16 @@ class ParametricExecutor(Executor):
             return
         if group.mask is not None or self.machine.condition is not None:
             raise iteration.fail("threads diverge at the end of an iteration")
-        iteration.end(taken)
-        group.pc += 1
+        group.pc = iteration.loop.header if iteration.end(taken) else group.pc + 1
 
     def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         machine, pc = self.machine, group.pc
         lanes = as_symbolic_vector(taken)
         words = lanes.words
         uniform = (
-            isinstance(lanes.flags, int) and bool((words == words[:, :, :1]).all()) and isinstance(taken, Predicate)
+            isinstance(lanes.flags, int)
+            and bool((words == words[:, :, :1]).all())
+            and (isinstance(taken, Predicate) or (self.parametric.only_determined and not lanes.flags & L.STICKY))
         )
         reconvergence = self.program.reconvergence.get(pc)
         if not uniform or group.mask is not None or machine.condition is not None:
@@ -178,7 +232,9 @@ class ParametricExecutor(Executor):
         """Execute both sides of a uniform branch that depends on the launch; registers become selections."""
         machine, pc = self.machine, group.pc
         memory = cast(ParametricMemory, cast(object, machine.memory))
-        shared, copies = machine.shared, machine.extra.get("copies")
+        shared, races = machine.shared, self._races()
+        copies, reads = machine.extra.get("copies"), machine.asynchronous_reads
+        local = machine.local
         before, words, flags, version = (
             dict(machine.registers),
             shared.words.copy(),
@@ -188,6 +244,8 @@ class ParametricExecutor(Executor):
         changed = False
         memories: list[tuple[hashing.Words, Array]] = []
         sides: list[tuple[dict[str, Value], bool]] = []
+        histories: list[SymbolicRaces] = []
+        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]] = []
         order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
         if self._contains_loop(control.target, reconvergence):
             order.reverse()
@@ -195,8 +253,12 @@ class ParametricExecutor(Executor):
             machine.registers = dict(before)
             machine.shared, machine.mask = shared, None
             shared.words[:, :, : words.shape[2]], shared.flags[:, : words.shape[2]] = words, flags
+            machine.races, machine.local = races.copy(), dict(local)
+            machine.asynchronous_reads = deepcopy(reads)
             if copies is not None:
-                machine.extra["copies"] = copies
+                machine.extra["copies"] = deepcopy(copies)
+            else:
+                machine.extra.pop("copies", None)
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
             loops_before, facts_before = len(self.parametric.loop_conditions), len(self.domain.integers.facts)
             memory.path.append(predicate)
@@ -207,6 +269,8 @@ class ParametricExecutor(Executor):
                 ).start(start, reconvergence)
             memory.path.pop()
             del self.domain.integers.facts[facts_before:]
+            histories.append(self._races())
+            after.append((machine.local, dict(machine.extra), machine.asynchronous_reads))
             memories.append((machine.shared.words.copy(), machine.shared.flags.copy()))
             changed = changed or machine.shared is not shared or shared.version != version
             loop_conditions = self.parametric.loop_conditions[loops_before:]
@@ -216,8 +280,41 @@ class ParametricExecutor(Executor):
             invalidate(machine.shared, equal, "shared memory after a branch")
         if order[0][0] is not taken:
             sides.reverse()
+            after.reverse()
+        self._merge_other_state(taken, after, self._line(pc))
+        machine.races = histories[0].with_histories(histories[1:])
         self._merge(taken, sides, before, self.parametric.registers_read_from(reconvergence))
         machine.mask, group.pc = group.mask, reconvergence
+
+    def _merge_other_state(
+        self,
+        taken: Value,
+        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]],
+        line: int | None,
+    ) -> None:
+        """Set local memory and asynchronous work after both sides of a branch.  Raises Unsupported."""
+        (local_left, extra_left, reads_left), (local_right, extra_right, reads_right) = after
+        copies = [each.get("copies") for each in (extra_left, extra_right)]
+        if (extra_left.keys() | extra_right.keys()) - INERT:
+            raise Unsupported("memory barriers are used where the control flow depends on the launch", line)
+        machine = self.machine
+        merged: dict[int, Value] = {}
+        for place in {**local_left, **local_right}:
+            first, second = local_left.get(place), local_right.get(place)
+            if first is second and first is not None:
+                merged[place] = first
+                continue
+            bits = L.width(first if first is not None else second)  # type: ignore[arg-type]
+            first, second = poison(bits) if first is None else first, poison(bits) if second is None else second
+            if L.width(first) != L.width(second):
+                raise Unsupported("local memory is written in different widths in the sides of a branch", line)
+            merged[place] = self._select_value(taken, first, second)
+        machine.local = merged
+        machine.asynchronous_reads = merged_reads([reads_left, reads_right])
+        merged_queue = merged_copies(copies)
+        machine.extra.pop("copies", None)
+        if merged_queue is not None:
+            machine.extra["copies"] = merged_queue
 
     def _contains_loop(self, start: int, reconvergence: int) -> bool:
         return any(start <= header < reconvergence for header in self.parametric.loops)

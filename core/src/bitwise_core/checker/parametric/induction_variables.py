@@ -18,9 +18,10 @@ from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.loop_shape import Loop, integer_slice
 from bitwise_core.checker.parametric.loop_state import hash_of
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, integer_of, polynomial_of
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import Barrier, Branch, Machine
+from bitwise_core.execution.machine import Barrier, Branch, Machine, is_unwritten_register
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.numerics import modular
@@ -76,6 +77,11 @@ class LoopBody:
                 if error.line is None:
                     error.line = self.instructions[pc].line
                 raise
+            except Exception as error:
+                if not is_unwritten_register(error):
+                    raise
+                line = self.instructions[pc].line
+                raise Unsupported(f"the register {error} is read before it is written", line) from None
             if step is not None:
                 step.record(machine)
             if control is None:
@@ -84,6 +90,8 @@ class LoopBody:
                 raise self.fail("unsupported divergence or synchronisation of threads")
             for races in machine.races.all():
                 races.barrier(np.arange(machine.races.warps))
+            if isinstance(machine.races, SymbolicRaces):
+                machine.races.compact()
             machine.epoch += 1
 
     def has_known_trip_count(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.async_groups import AsyncGroup, AsyncGroups, AsynchronousReads
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -106,7 +107,92 @@ def _list_copies(copies: Any) -> tuple[Any, ...]:
 
 def copies_in_flight(machine: Machine) -> bool:
     """Whether an asynchronous copy has not arrived."""
-    return any(cells is not None for _, cells, _, _ in _list_copies(machine.extra.get("copies")))
+    return copies_are_in_flight(machine.extra.get("copies"))
+
+
+def copies_are_in_flight(copies: Any) -> bool:
+    """Whether an asynchronous copy has not arrived."""
+    return any(cells is not None for _, cells, _, _ in _list_copies(copies))
+
+
+def copies_are_equal(left: Any, right: Any) -> bool:
+    """Whether the same copies are in flight, in the same groups, in every instance of the launch."""
+    first, second = _list_copies(left), _list_copies(right)
+    if len(first) != len(second):
+        return False
+    return all(
+        _same_copy(a, row, b, row)
+        for a, b in zip(first, second, strict=True)
+        for row in range(1 if a[1] is None else max(hash_of(each[2])[0].shape[1] for each in (a, b)))
+    )
+
+
+def _undefined_copy(copy: Any) -> Any:
+    bits = L.width(copy.value)
+    return replace(copy, value=SymbolicVector(bits, hashing.constant("a copy after a branch"), L.TERM | L.POISON))
+
+
+def copies_have_equal_places(left: Any, right: Any) -> bool:
+    """Whether copies to the same cells are in flight, in the same groups."""
+    first, second = _list_copies(left), _list_copies(right)
+    return len(first) == len(second) and all(
+        a[0] == b[0] and (a[1] is None) == (b[1] is None) and (a[1] is None or np.array_equal(a[1], b[1]))
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def merged_copies(histories: Sequence[Any], of_copy: Callable[[Any], Any] = _undefined_copy) -> Any:
+    """The copies in flight after one of several histories, each None or a record with open copies and groups.
+
+    `of_copy` is applied to copies whose value depends on the history.  Groups are counted from the newest, as waits
+    count them.
+    """
+    present = [each for each in histories if each is not None]
+    if not present:
+        return None
+    if len(present) == len(histories) and all(copies_are_equal(present[0], each) for each in present[1:]):
+        return present[0]
+    found = type(present[0])()
+    found.open = _changed_copies([each.open for each in present], of_copy)
+    for key in dict.fromkeys(key for each in present for key in each.groups):
+        found.groups[key] = _merged_groups([each.groups[key] for each in present if key in each.groups])
+        for group in found.groups[key].groups:
+            group.work = _changed_copies([group.work], of_copy)
+    return found
+
+
+def _changed_copies(lists: Sequence[list[Any]], of_copy: Callable[[Any], Any]) -> list[Any]:
+    found: dict[Any, Any] = {}
+    for each in (copy for copies in lists for copy in copies):
+        found.setdefault((each.cells.tobytes(), each.threads.tobytes(), L.width(each.value)), of_copy(each))
+    return list(found.values())
+
+
+def _merged_groups(histories: Sequence[AsyncGroups[Any]]) -> AsyncGroups[Any]:
+    found: AsyncGroups[Any] = AsyncGroups()
+    for age in range(max(len(each.groups) for each in histories)):
+        groups = [each.groups[-1 - age] for each in histories if len(each.groups) > age]
+        blocks = np.logical_or.reduce([each.blocks for each in groups])
+        found.groups.insert(0, AsyncGroup([work for each in groups for work in each.work], blocks))
+    return found
+
+
+def merged_reads(histories: Sequence[dict[str, AsynchronousReads]]) -> dict[str, AsynchronousReads]:
+    """The asynchronous reads in flight after one of several histories; groups are counted from the newest."""
+    found: dict[str, AsynchronousReads] = {}
+    for work in dict.fromkeys(key for each in histories for key in each):
+        present = [each[work] for each in histories if work in each]
+        merged = found[work] = AsynchronousReads(
+            _distinct_reads([read for each in present for read in each.open]),
+            _merged_groups([each.groups for each in present]),
+        )
+        for group in merged.groups.groups:
+            group.work = _distinct_reads(group.work)
+    return found
+
+
+def _distinct_reads(reads: list[tuple[Array, int]]) -> list[tuple[Array, int]]:
+    return list({(cells.tobytes(), thread): (cells, thread) for cells, thread in reads}.values())
 
 
 def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:
@@ -210,15 +296,3 @@ class LiveInSharedMemory(SharedMemory):
         if self.machine.extra.keys() - INERT:
             defined[:] = False
         invalidate(self, defined, "shared memory after a loop")
-        copies = self.machine.extra.get("copies")
-        if copies is None:
-            return
-
-        def undefined_copy(copy: Any) -> Any:
-            bits = L.width(copy.value)
-            return replace(copy, value=SymbolicVector(bits, hashing.constant("a copy after a loop"), L.TERM | L.POISON))
-
-        copies.open = [undefined_copy(each) for each in copies.open]
-        for groups in copies.groups.values():
-            for group in groups.groups:
-                group.work = [undefined_copy(each) for each in group.work]

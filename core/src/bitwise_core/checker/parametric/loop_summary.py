@@ -11,9 +11,10 @@ beyond the bound, and no iteration.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,14 +24,23 @@ from bitwise_core.checker.parametric.induction_variables import InductionVariabl
 from bitwise_core.checker.parametric.integers import implies, tighten
 from bitwise_core.checker.parametric.loop_dependence import AccumulatorDependences, MatrixStep, analyse_accumulators
 from bitwise_core.checker.parametric.loop_shape import matrix_depth
-from bitwise_core.checker.parametric.loop_state import LiveInSharedMemory, LoopState, hash_of
+from bitwise_core.checker.parametric.loop_state import (
+    INERT,
+    LiveInSharedMemory,
+    LoopState,
+    copies_are_equal,
+    hash_of,
+    merged_copies,
+    merged_reads,
+)
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import Equality, Predicate, nonnegative
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -251,6 +261,28 @@ def _equal_rows(left: hashing.Words, left_row: int, right: hashing.Words, right_
 # -- summaries --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """The accesses to shared memory after some iterations, and the asynchronous work in flight."""
+
+    races: SymbolicRaces
+    reads: dict[str, AsynchronousReads]
+    copies: Any
+
+    @staticmethod
+    def of(machine: Machine) -> History:
+        """The current state of the machine."""
+        assert isinstance(machine.races, SymbolicRaces)
+        return History(
+            machine.races.copy(), deepcopy(machine.asynchronous_reads), deepcopy(machine.extra.get("copies"))
+        )
+
+    def is_unchanged(self, other: History) -> bool:
+        """Whether no access was made between two states."""
+        same = self.races.states() == other.races.states()
+        return same and (self.copies is None) == (other.copies is None) and copies_are_equal(self.copies, other.copies)
+
+
 class LoopSummary:
     """The summary of one loop; the machine is at its header, reached from outside under `path_conditions`."""
 
@@ -305,6 +337,7 @@ class LoopSummary:
         stored = len(self._stored())
         names, pcs = self.body.integer_registers()
         variables = self.body.induction_variables(names, pcs, self.whole_history)
+        histories = self._histories(variables, entry)
         whole = variables.step * variables.period
         symbol = integers.table.atom(hashing.constant("turn of a loop"), alignment=whole & -whole)
         integers.table.nonnegative_atoms.add(symbol)
@@ -330,7 +363,46 @@ class LoopSummary:
             loop_positions.clear()
         if len(self._stored()) != stored:
             raise self.fail("global memory is written")
+        entered = histories[1:] if condition is None else histories
+        machine.races = entered[0].races.with_histories(each.races for each in entered[1:])
+        machine.asynchronous_reads = merged_reads([each.reads for each in entered])
+        copies = merged_copies([each.copies for each in entered])
+        machine.extra.pop("copies", None)
+        if copies is not None:
+            machine.extra["copies"] = copies
         return condition
+
+    def _histories(self, variables: InductionVariables, entry: LoopState) -> list[History]:
+        """The states before the loop and after every number of iterations.  Raises Unsupported.
+
+        The iterations are executed from the state at the entry; every period accesses the same cells.  Two periods
+        contain each pair of accesses of consecutive iterations, and a third one each last iteration after two periods.
+        """
+        machine = self.machine
+        registers, shared, extra = machine.registers, machine.shared, machine.extra
+        races, reads, loads = machine.races, machine.asynchronous_reads, self._memory().loads_so_far()
+        found = [History.of(machine)]
+        machine.registers, machine.shared = dict(entry.registers), shared.copy()
+        machine.races = found[0].races.copy()
+        machine.asynchronous_reads = deepcopy(reads)
+        machine.extra = {key: deepcopy(value) if key == "copies" else value for key, value in extra.items()}
+        machine.extra.pop("tiles", None)
+        try:
+            for _ in range(3 * variables.period + (1 if variables.late else 0)):
+                self.body.run(self.loop.body)
+                if machine.extra.keys() - INERT:
+                    raise self.fail("memory barriers are not followed")
+                found.append(History.of(machine))
+                if len(found) == 2 and found[0].is_unchanged(found[1]):
+                    break
+        finally:
+            machine.registers, machine.shared, machine.extra = registers, shared, extra
+            machine.races, machine.asynchronous_reads = races, reads
+            self._memory().forget_loads_after(loads)
+        return found
+
+    def _memory(self) -> ParametricMemory:
+        return cast(ParametricMemory, cast(object, self.machine.memory))
 
     def _steps_per_iteration(self, variables: InductionVariables) -> int:
         """The number of matrix steps of an iteration on each accumulator; 0 where accumulators differ."""
@@ -514,7 +586,7 @@ class LoopSummary:
                 bits, hashing.constant(f"before the loop {name}"), L.TERM | L.POISON
             )
         memory = LiveInSharedMemory.install(machine)
-        machine.races = RaceDetectors(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
+        machine.races = SymbolicRaces(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
         machine.asynchronous_reads = {}
         for _ in range(lead_iterations):
             self.body.run(loop.body)
@@ -606,4 +678,4 @@ class LoopSummary:
         return sum(held)
 
     def _stored(self) -> list[object]:
-        return list(cast(ParametricMemory, cast(object, self.machine.memory)).stored)
+        return list(self._memory().stored)

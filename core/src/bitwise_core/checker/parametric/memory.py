@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bitwise_core import numerics
+from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.values import ParametricInteger, Selection, conjunction
+from bitwise_core.checker.parametric.global_conflicts import LoadedElement, StoredElement, check_conflicts
+from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
@@ -33,6 +36,7 @@ class Stored:
     address: hashing.Words
     operation: str
     line: int
+    access: StoredElement
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,23 @@ class Elements:
 class ParametricMemory:
     """Loads and stores of a block; a buffer is identified by the pointer parameter that is the base of an address.
 
-    `path` are the conditions of the branches on the path to the current instruction.
+    `path` are the conditions of the branches on the path to the current instruction.  `only_determined`: loaded values
+    need not be exact, so that a thread may read an element that it has written.
     """
 
-    def __init__(self, domain: ParametricDomain) -> None:
-        self.domain, self.rows = domain, domain.rows
+    def __init__(self, domain: ParametricDomain, threads: int, only_determined: bool = False) -> None:
+        self.only_determined = only_determined
+        self.domain, self.rows, self.threads = domain, domain.rows, threads
         self.stored: list[Stored] = []
         self.written: dict[int, str] = {}
-        self.read: set[int] = set()
+        self.contributed: dict[int, int] = {}
+        """The buffers that atomic operations change, with the line of one."""
+        self.loaded: dict[int, list[LoadedElement]] = {}
         self.path: list[Value] = []
+        self.iterations: list[int] = []
+        """The atoms that number the iterations of the loops around the current instruction."""
+        self.mask_differs: int | None = None
+        """The line of a store whose active threads differ between instances of the launch."""
 
     def pointer(self, address: Value, line: int) -> int:
         """The index of the pointer parameter that is the base of an address.  Raises Unsupported."""
@@ -102,16 +114,58 @@ class ParametricMemory:
         line: int,
         buffers: object = None,
     ) -> None:
-        """Raise Unsupported: the addresses depend on data."""
-        raise Unsupported("an atomic operation at a computed address", line)
+        """Record an atomic operation where only determinism is wanted.  Raises Unsupported.
+
+        Its result does not depend on the order of the contributions, nor on where their addresses come from.
+        """
+        if not self.only_determined:
+            raise Unsupported("an atomic operation at a computed address", line)
+        if not is_order_independent(operation):
+            raise Unsupported("an atomic operation's result depends on the order of threads", line)
+        if any(np.any(np.bitwise_and(as_symbolic_vector(part).flags, L.STICKY)) for part in parts):
+            raise Unsupported("a contribution depends on an undefined value", line)
+        pointer = self.pointer(parts[0], line)
+        if self.written.setdefault(pointer, operation.name) != operation.name:
+            raise Unsupported("a buffer is written in different ways", line)
+        self.contributed[pointer] = line
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """The contents before the launch; the kernel must not have written the buffer.  Raises Unsupported."""
         pointer = self.pointer(address, line)
-        if pointer in self.written:
+        if pointer in self.written and (pointer in self.contributed or not self.only_determined):
             raise Unsupported("a buffer is read after the kernel has written it", line)
-        self.read.add(pointer)
+        assert isinstance(address, ParametricInteger)
+        self.loaded.setdefault(pointer, []).append(
+            LoadedElement(pointer, address.polynomial, bits, self._active_threads(mask), line)
+        )
         return self.domain.gather(address, bits, mask)
+
+    def _active_threads(self, mask: Array | None) -> Array:
+        """The threads that are active in some instance of the launch."""
+        if mask is None:
+            return np.arange(self.threads)
+        return np.flatnonzero(np.broadcast_to(mask.any(axis=0), (self.threads,)))
+
+    def loads_so_far(self) -> dict[int, int]:
+        """The number of recorded loads of each buffer."""
+        return {pointer: len(loads) for pointer, loads in self.loaded.items()}
+
+    def forget_accesses_after(self, stores: int, loads: Mapping[int, int]) -> None:
+        """Drop the stores and loads that were recorded after these counts were taken."""
+        del self.stored[stores:]
+        self.forget_loads_after(loads)
+
+    def forget_loads_after(self, counts: Mapping[int, int]) -> None:
+        """Drop the loads that were recorded after `counts` was taken."""
+        for pointer in list(self.loaded):
+            del self.loaded[pointer][counts.get(pointer, 0) :]
+            if not self.loaded[pointer]:
+                del self.loaded[pointer]
+
+    @property
+    def read(self) -> set[int]:
+        """The pointers of the buffers that the kernel has read."""
+        return set(self.loaded)
 
     def copied(self, machine: Machine, address: Value, bits: int, count: Value | None, line: int) -> Value:
         """The value of an asynchronous copy: all bytes, or zeros where the byte count is 0.  Raises Unsupported."""
@@ -152,17 +206,21 @@ class ParametricMemory:
         known: Array | None = machine.mask
         condition: SymbolicVector | None = None
         conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
+        bounds = tuple(value for each in conditions if isinstance(each, Predicate) for value in each.polynomials)
         if conditions:
             whole_condition = conjunction(self.domain.integers, conditions)
             settled = machine.known(whole_condition)
             if settled is None:
                 condition = as_symbolic_vector(whole_condition)
+                if np.any(np.bitwise_and(condition.flags, L.STICKY)):
+                    raise Unsupported("whether an element is stored depends on an undefined value", line)
                 possible = self._possible(condition)
                 settled = np.ones((1, 1), dtype=bool) if possible is None else possible
             known = settled if known is None else known & settled
         addresses = self.domain.integers.words_of(address.polynomial)
         for offset, part in _stored_elements(value):
-            self._record(pointer, addresses + np.uint64(offset), condition, part, known, operation, line)
+            place = P.add_constant(address.polynomial, offset)
+            self._record(pointer, place, addresses + np.uint64(offset), condition, bounds, part, known, operation, line)
 
     @staticmethod
     def _possible(condition: SymbolicVector) -> Array | None:
@@ -176,8 +234,10 @@ class ParametricMemory:
     def _record(
         self,
         pointer: int,
+        place: Polynomial,
         addresses: hashing.Words,
         condition: SymbolicVector | None,
+        bounds: tuple[Polynomial, ...],
         value: SymbolicVector,
         known: Array | None,
         operation: str,
@@ -191,26 +251,58 @@ class ParametricMemory:
             addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
         )
         address = total
+        value_hash = hashed
         total = total + hashed * hashing.multiplier(52)
         if condition is not None:
             total = total + hashing.mix(full_hash(condition) * hashing.multiplier(53) + hashing.constant("where"))
         total = hashing.mix(total.copy())
-        threads = max(total.shape[2], 1 if known is None else known.shape[-1])
+        threads = self.threads
         shape = (2, self.rows, threads)
         element_hash, addresses = np.broadcast_to(total, shape), np.broadcast_to(address, shape)
+        value_hash = np.broadcast_to(value_hash, shape)
+        active = np.ones(threads, dtype=bool)
         if known is not None:
-            if known.shape[0] > 1 and (known != known[:1]).any():
-                raise Unsupported("whether an element is stored differs between launches", line)
+            if known.shape[0] > 1 and (known != known[:1]).any() and self.mask_differs is None:
+                self.mask_differs = line
             active = np.broadcast_to(known[:1], (1, threads))[0]
             element_hash, addresses = element_hash[:, :, active], addresses[:, :, active]
-        self.stored.append(Stored(element_hash, addresses, operation, line))
+            value_hash = value_hash[:, :, active]
+        access = StoredElement(
+            pointer,
+            place,
+            value.bits,
+            np.flatnonzero(active),
+            value_hash,
+            element_hash,
+            operation,
+            line,
+            bounds,
+            tuple(self.iterations),
+        )
+        self.stored.append(Stored(element_hash, addresses, operation, line, access))
 
-    def elements(self) -> Elements:
-        """All elements that the block stores.  Raises Unsupported where it stores nothing."""
-        if not self.stored:
+    def check_determined(self) -> tuple[str, ...]:
+        """Check that each stored element has one value at the end of every launch.
+
+        Returns the notes of the assumptions.  Raises Unsupported, also where the block stores nothing.
+        """
+        if not self.stored and not self.contributed:
             raise Unsupported("the kernel stores nothing")
+        for pointer, line in self.contributed.items():
+            if pointer in self.loaded:
+                raise Unsupported("a buffer that atomic operations change is read", line)
         for operation in {each.operation for each in self.stored}:
             self._check(operation, [each for each in self.stored if each.operation == operation])
+        return check_conflicts(
+            [each.access for each in self.stored],
+            [each for loads in self.loaded.values() for each in loads],
+            self.domain.integers,
+        )
+
+    def elements(self) -> Elements:
+        """All elements that the block stores.  Raises Unsupported where they differ between instances."""
+        if self.mask_differs is not None:
+            raise Unsupported("whether an element is stored differs between launches", self.mask_differs)
         return Elements(
             np.concatenate([each.element_hash for each in self.stored], axis=2),
             np.concatenate([each.address for each in self.stored], axis=2),
@@ -221,10 +313,25 @@ class ParametricMemory:
         element_hash = np.concatenate([each.element_hash[:, 0] for each in stored], axis=1)
         address = np.concatenate([each.address[:, 0] for each in stored], axis=1)
         elements, addresses = _distinct_count(element_hash), _distinct_count(address)
-        if operation == "store" and elements != addresses:
+        if operation == "store" and elements != addresses and not self._written_by_one_thread(stored, address):
             raise Unsupported("one address is written twice", stored[-1].line)
         if operation.split(".")[0] in ("add", "xor") and elements != element_hash.shape[1]:
             raise Unsupported("equal contributions to one sum are not counted", stored[-1].line)
+
+    def _written_by_one_thread(self, stored: list[Stored], address: hashing.Words) -> bool:
+        """Whether only determinism is wanted, and the stores to each address are ordered, being of one thread."""
+        numbers = _numbers(address)
+        threads = np.concatenate([each.access.threads for each in stored])
+        last = np.zeros(numbers.max(initial=0) + 1, dtype=np.int64)
+        last[numbers] = threads
+        return self.only_determined and bool((last[numbers] == threads).all())
+
+
+def _numbers(words: hashing.Words) -> Array:
+    """A number for each hash, equal for equal hashes."""
+    pairs = np.ascontiguousarray(words.T).view([("high", np.uint64), ("low", np.uint64)]).ravel()
+    found: Array = np.unique(pairs, return_inverse=True)[1].ravel()
+    return found
 
 
 def _is_constant(value: Value, number: int) -> bool:

@@ -21,6 +21,7 @@ from bitwise_core.checker.parametric.integers import Tiles, tighten
 from bitwise_core.checker.parametric.loop_state import INERT, copies_in_flight, invalidate
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, integer_of, polynomial_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
@@ -42,32 +43,32 @@ class PersistentLoop:
 
 
 def find_persistent_loops(program: Program) -> dict[int, PersistentLoop]:
-    """The outermost loops with one entry, one back edge and one exit, at the latch, by header.
+    """The outermost loops of `find_natural_loops` whose carried registers are integers or written under guards only."""
+    natural = find_natural_loops(program)
+    found = {
+        header: loop for header, (loop, _) in natural.items() if _carries_integers(program, loop, natural[header][1])
+    }
+    inner = {header for header in found for other in found if other != header and header in natural[other][1]}
+    return {header: loop for header, loop in found.items() if header not in inner}
 
-    Their carried registers are integers or are written under guards only.
-    """
+
+def find_natural_loops(program: Program) -> dict[int, tuple[PersistentLoop, set[int]]]:
+    """The loops with one entry, one back edge and one exit, at the latch, by header, with their instructions."""
     following = program.following
     predecessors: list[list[int]] = [[] for _ in following]
     for index, targets in enumerate(following):
         for target in targets:
             if target >= 0:
                 predecessors[target].append(index)
-    found: dict[int, PersistentLoop] = {}
-    bodies: dict[int, set[int]] = {}
+    found: dict[int, tuple[PersistentLoop, set[int]]] = {}
     for latch, targets in enumerate(following):
         if len(targets) != 2 or targets[1] != latch + 1 or not 0 <= targets[0] != latch + 1:
             continue
         header = targets[0]
         body = _body(header, latch, predecessors)
-        loop = (
-            _loop(program, header, latch, body)
-            if _has_single_entry_and_exit(body, header, latch, following, predecessors)
-            else None
-        )
-        if loop is not None:
-            found[header], bodies[header] = loop, body
-    inner = {header for header in found for other, body in bodies.items() if other != header and header in body}
-    return {header: loop for header, loop in found.items() if header not in inner}
+        if _has_single_entry_and_exit(body, header, latch, following, predecessors):
+            found[header] = _loop(program, header, latch, body), body
+    return found
 
 
 def _body(header: int, latch: int, predecessors: Sequence[Sequence[int]]) -> set[int]:
@@ -96,7 +97,7 @@ def _has_single_entry_and_exit(
     return entered and [each for each in predecessors[header] if each in body] == [latch] and latch + 1 not in body
 
 
-def _loop(program: Program, header: int, latch: int, body: set[int]) -> PersistentLoop | None:
+def _loop(program: Program, header: int, latch: int, body: set[int]) -> PersistentLoop:
     infos = {index: program.infos[index] for index in body}
     bit_of: dict[str, int] = {}
 
@@ -118,11 +119,13 @@ def _loop(program: Program, header: int, latch: int, body: set[int]) -> Persiste
             changed, live[index] = changed or now != live[index], now
     writes = frozenset().union(*(each.writes for each in infos.values()))
     carried = frozenset(name for name in writes if name in bit_of and live[header] >> bit_of[name] & 1)
-    instructions = program.kernel.instructions
-    unguarded = [index for index in body if infos[index].writes & carried and instructions[index].guard is None]
-    if not all(Effect.INTEGER in infos[index].effects for index in unguarded):
-        return None
     return PersistentLoop(header, latch, writes, tuple(sorted(carried)))
+
+
+def _carries_integers(program: Program, loop: PersistentLoop, body: set[int]) -> bool:
+    instructions, infos, carried = program.kernel.instructions, program.infos, set(loop.carried)
+    unguarded = [index for index in body if infos[index].writes & carried and instructions[index].guard is None]
+    return all(Effect.INTEGER in infos[index].effects for index in unguarded)
 
 
 def _domain(machine: Machine) -> ParametricDomain:
@@ -165,6 +168,10 @@ class PersistentIteration:
             else:
                 registers[name] = poison(32 if value is None else width(value))
         machine.registers = registers
+        self.registers_at_header = dict(registers)
+        self.after_first: SymbolicRaces | None = None
+        """The accesses to shared memory of the first execution of the iteration, while it is executed again."""
+        self.counts: tuple[int, dict[int, int]] = (0, {})
         self.bound = bound
         self.integers.facts.append(self._for_tile(bound, P.atom_polynomial(self.tile, 64)))
         self.integers.tiles = Tiles(self.tile, block, self.integers.facts[-1])
@@ -238,8 +245,27 @@ class PersistentIteration:
             raise self.fail("an iteration may depend on the state of the previous one")
         invalidate(machine.shared, np.zeros(machine.shared.words.shape[2], dtype=bool), "shared memory of another tile")
 
-    def end(self, taken: Value) -> None:
-        """Check at the latch that the next iteration is this one for the tile a step later.  Raises Unsupported."""
+    def end(self, taken: Value) -> bool:
+        """Check at the latch that the next iteration is this one for the tile a step later.  Raises Unsupported.
+
+        Returns whether the iteration is to be executed again, which checks that accesses to shared memory of
+        consecutive iterations do not race.
+        """
+        races = self.machine.races
+        assert isinstance(races, SymbolicRaces)
+        if self.after_first is not None:
+            self._check_nothing_carried()
+            self.memory.forget_accesses_after(*self.counts)
+            self.machine.races = races.with_histories([self.after_first])
+            self._leave()
+            return False
+        self._check_next(taken)
+        self.after_first = races.copy()
+        self.counts = len(self.memory.stored), self.memory.loads_so_far()
+        self.machine.registers = dict(self.registers_at_header)
+        return True
+
+    def _check_next(self, taken: Value) -> None:
         if not isinstance(taken, Predicate) or taken.single is None:
             raise self.fail("the condition of the back edge is not a comparison of integers")
         step = self._step()
@@ -249,6 +275,9 @@ class PersistentIteration:
         self._check_nothing_carried()
         if self.memory.read & self.memory.written.keys():
             raise self.fail("a buffer is both read and written")
+
+    def _leave(self) -> None:
+        """Remove the values of the symbolic tile."""
         for name in self.loop.writes:
             self.machine.registers.pop(name, None)
         self.memory.path[:] = self.path

@@ -44,13 +44,18 @@ class Atom:
 class AtomTable:
     """The atoms of one analysis; monomials refer to them by index.
 
-    `nonnegative_atoms` are the indices of nonnegative atoms, `block_symbols` those of the block coordinates by name.
+    `nonnegative_atoms` are the indices of nonnegative atoms, `launch_atoms` those of numbers that are equal in all
+    blocks of a launch, `iteration_atoms` those that number the periods of a loop, `block_symbols` those of the block
+    coordinates by name.
     """
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
         self.nonnegative_atoms: set[int] = set()
+        self.launch_atoms: set[int] = set()
+        self.iteration_atoms: set[int] = set()
         self.block_symbols: dict[str, int] = {}
+        self._numbers = 0
         self._interned: dict[tuple[Any, ...], int] = {}
 
     def atom(
@@ -69,6 +74,11 @@ class AtomTable:
             found = self._interned[key] = len(self.atoms)
             self.atoms.append(Atom(words, block, pointer, definition, alignment))
         return found
+
+    def next_number(self) -> int:
+        """A number that no earlier call has returned."""
+        self._numbers += 1
+        return self._numbers
 
     def definition(self, monomial: Monomial, coefficient: Residue) -> tuple[Any, ...] | None:
         """The definition of a term that is one atom with coefficient 1; None for other terms."""

@@ -1,12 +1,14 @@
 """The launch-parametric analysis: one signature of a kernel for all launches.
 
 Two kernels with the same signature return the same bits whenever they are launched with the same arguments, each with a
-grid that covers the same output coordinates, under the assumptions in the notes of the signature.  Where the analysis
-of the function fails, the signature is that of the canonical text, which only the same program has.
+grid that covers the same output coordinates, under the assumptions in the notes of the signature.  A kernel whose
+result is not proved to be determined has no signature.  Where the result is determined, but the analysis of the
+function fails, the signature is that of the canonical text, which only the same program has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +17,13 @@ from bitwise_core.assembly.module import Kernel, Module, registers_of
 from bitwise_core.checker.parametric.coordinates import EXTENT, TILE, Coordinates
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.executor import ParametricExecutor, ParametricProgram
+from bitwise_core.checker.parametric.global_conflicts import NOT_DETERMINED
 from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
 from bitwise_core.checker.parametric.program_text import registers_of_clusters, text_signature
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.tile_function import signature_of
 from bitwise_core.checker.parametric.values import ParametricInteger
 from bitwise_core.execution.architecture import Arch, ParametricSupport
@@ -27,9 +31,8 @@ from bitwise_core.execution.clusters import Clusters, cluster_shape
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
-from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
-from bitwise_core.execution.program import Program, build
+from bitwise_core.execution.program import build
 from bitwise_core.execution.values import hashing
 
 ALL_TILES = "the number of blocks equals the step of the persistent loop over tiles"
@@ -38,11 +41,11 @@ MAXIMUM_STEPS = 200_000
 MAXIMUM_COORDINATES = 2
 """The maximum number of output coordinates of a kernel."""
 
-COMMON_NOTES = (
-    "pointers address buffers that do not overlap, and the launch has no race",
+DETERMINED_NOTES = (
+    "pointers address buffers that do not overlap",
     "elements stored at different indices have different addresses",
-    "each grid covers the same output coordinates",
 )
+COMMON_NOTES = (*DETERMINED_NOTES, "each grid covers the same output coordinates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,103 +67,124 @@ def parametric_signature(
     """The signature of a kernel whose module states every rounding.
 
     `cluster` is the shape of the clusters of its launches, None where only the text states it.  Raises Unsupported with
-    the line of the cause, and ManifestError for a shape that the text does not allow.
+    the line of the cause, also where the result of the kernel is not proved to be determined, and ManifestError for a
+    shape that the text does not allow.
     """
     shape = cluster_shape(kernel, cluster)
     text = text_signature(module, kernel, arch, shape)
     try:
         return function_signature(module, kernel, arch, shape)
     except Unsupported as reason:
+        try:
+            determined = execute(module, kernel, arch, shape, only_determined=True).check_determined()
+        except Unsupported as other:
+            raise (other if str(other).startswith(NOT_DETERMINED) else reason) from None
         why = f"only the program text is compared, up to names ({reason})"
-        return Signature(text, (why,), program_only=why)
+        return Signature(text, (why, *DETERMINED_NOTES, *determined), program_only=why)
 
 
 def function_signature(
     module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None = None
 ) -> Signature:
     """The signature of the function that the kernel computes in clusters of this shape.  Raises Unsupported."""
+    run = execute(module, kernel, arch, shape)
+    determined = run.check_determined()
+    words, notes = signature_of(run.memory.elements(), run.domain.integers)
+    mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
+    return Signature(mixed.tobytes(), (*COMMON_NOTES, *determined, *notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished execution of one symbolic block."""
+
+    domain: ParametricDomain
+    memory: ParametricMemory
+
+    def check_determined(self) -> tuple[str, ...]:
+        """Check that each stored element has one value; the assumptions as notes.  Raises Unsupported."""
+        determined, integers = self.memory.check_determined(), self.domain.integers
+        return (
+            *determined,
+            *([WITHOUT_WRAPPING] if integers.wraps_assumed else []),
+            *([ALL_TILES] if integers.tiles is not None else []),
+        )
+
+
+def execute(
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    shape: tuple[int, int, int] | None = None,
+    *,
+    only_determined: bool = False,
+) -> Run:
+    """Execute one symbolic block of a kernel, or the blocks of one symbolic cluster of this shape.  Raises Unsupported.
+
+    `only_determined`: only the proof that the result is determined is wanted, so that loops need no summary.
+    """
     if kernel.threads is None:
         raise Unsupported(f"the text of {kernel.name} does not state the number of threads in a block", kernel.line)
     if arch.every_launch is None:
         raise Unsupported(f"kernels of {arch.name} have no launch-parametric analysis")
-    cluster_registers = sorted(registers_of_clusters(module, kernel, arch))
+    cluster_registers = registers_of_clusters(module, kernel, arch)
     if cluster_registers and shape is None:
         raise Unsupported(
-            f"the kernel reads {cluster_registers[0]}, and neither its text nor its launch states the shape of clusters"
+            f"the kernel reads {min(cluster_registers)}, and neither its text nor its launch states the shape of "
+            "clusters"
         )
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
     axes = grid_axes(arch.every_launch, shape if shape is not None and cluster_registers else _ALONE)
+    if axes.size > 1 and only_determined:
+        raise Unsupported(f"{NOT_DETERMINED}: the text alone does not show what the blocks of a cluster store")
     while True:
-        # The loops of a persistent kernel are summarised for one block in a cluster alone.
-        parametric_program = ParametricProgram(program, axes.extents if axes.size == 1 else {})
-        persistent = axes.size == 1 and parametric_program.persistent_loops
+        # A persistent loop is summarised only where every block is a cluster of its own.
+        first = ParametricProgram(program, axes.extents if axes.size == 1 else {}, only_determined)
+        persistent = axes.size == 1 and first.persistent_loops and not only_determined
         names = [*axes.read_by(kernel), *([TILE] if persistent else [])]
-        coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if parametric_program.loops else 0)
+        coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if first.loops else 0)
         domain = ParametricDomain(coordinates)
+        x, y, z = kernel.threads
+        memories = []
         try:
-            memory = _run_cluster(module, kernel, arch, domain, program, parametric_program, axes, granule)
+            for rank in range(axes.size):
+                memory = ParametricMemory(domain, x * y * z, only_determined)
+                machine = machine_for(
+                    module, kernel, arch, domain, memory, granule, axes, rank, any_pointer=only_determined
+                )
+                unknown = cluster_registers - machine.special.keys()
+                if unknown:
+                    raise Unsupported(f"the kernel reads {min(unknown)}, which neither its text nor its launch decides")
+                own = ParametricProgram(program, first.grid_registers, only_determined) if rank else first
+                ParametricExecutor(own, machine, [MAXIMUM_STEPS]).start()
+                memories.append(memory)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
-        break
-    words, notes = signature_of(memory.elements(), domain.integers)
-    mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
-    conditions = [
-        *([WITHOUT_WRAPPING] if domain.integers.wraps_assumed else []),
-        *([ALL_TILES] if domain.integers.tiles is not None else []),
-    ]
-    return Signature(mixed.tobytes(), (*COMMON_NOTES, *conditions, *notes))
+        return Run(domain, memories[0] if len(memories) == 1 else _of_cluster(memories))
 
 
-def _set_grid_symbols(machine: Machine, domain: ParametricDomain, axes: GridAxes, rank: int) -> None:
-    """Replace the special registers that depend on the grid by symbols, for the block of a rank."""
-    ranks = np.unravel_index(rank, axes.shape[::-1])[::-1]
-    for names, symbols, extent, inside in zip(axes.registers, axes.symbols, axes.shape, ranks, strict=True):
-        block, blocks, cluster, clusters = names
-        number = domain.symbol(symbols[0], 32, block=True)
-        count = domain.symbol(symbols[1], 32, block=True, axis=EXTENT)
-        found = {
-            cluster: number,
-            clusters: count,
-            block: _multiple(number, extent, int(inside)),
-            blocks: _multiple(count, extent, 0),
-        }
-        for name, value in found.items():
-            if name:
-                machine.special[name] = value  # type: ignore[assignment]
+def _of_cluster(memories: Sequence[ParametricMemory]) -> ParametricMemory:
+    """The memory with the accesses of all blocks of a cluster.  Raises Unsupported if a buffer is read and written.
 
-
-def _multiple(symbol: ParametricInteger, factor: int, addend: int) -> ParametricInteger:
-    """A symbol times a factor plus a number; unlike a sum in the kernel, it creates no output coordinate."""
-    terms = dict.fromkeys(symbol.polynomial.terms, factor)
-    return ParametricInteger(symbol.integers, Polynomial(32, terms, addend))
-
-
-def _run_cluster(
-    module: Module,
-    kernel: Kernel,
-    arch: Arch,
-    domain: ParametricDomain,
-    program: Program,
-    first: ParametricProgram,
-    axes: GridAxes,
-    granule: int,
-) -> ParametricMemory:
-    """The memory with the elements that the blocks of one symbolic cluster store, each executed alone."""
-    memories = []
-    for rank in range(axes.size):
-        memories.append(ParametricMemory(domain))
-        machine = machine_for(module, kernel, arch, domain, memories[-1], granule, axes, rank)
-        unread = [name for name in registers_of_clusters(module, kernel, arch) if name not in machine.special]
-        if unread:
-            raise Unsupported(f"the kernel reads {unread[0]}, which neither its text nor its launch decides")
-        each = ParametricProgram(program, first.grid_registers) if rank else first
-        ParametricExecutor(each, machine, [MAXIMUM_STEPS]).start()
-    memories[0].stored.extend(stored for memory in memories[1:] for stored in memory.stored)
-    return memories[0]
+    Threads of different blocks have equal numbers, which decide only whether a thread updates its own elements.
+    """
+    found = memories[0]
+    for other in memories[1:]:
+        found.stored.extend(other.stored)
+        for pointer, loads in other.loaded.items():
+            found.loaded.setdefault(pointer, []).extend(loads)
+        for pointer, operation in other.written.items():
+            if found.written.setdefault(pointer, operation) != operation:
+                raise Unsupported("a buffer is written in different ways")
+        found.contributed.update(other.contributed)
+        found.mask_differs = other.mask_differs if found.mask_differs is None else found.mask_differs
+    if found.loaded.keys() & (found.written.keys() | found.contributed.keys()):
+        raise Unsupported(f"{NOT_DETERMINED}: blocks of a cluster read and write one buffer")
+    return found
 
 
 _ALONE = (1, 1, 1)
@@ -214,6 +238,30 @@ def grid_axes(support: ParametricSupport, shape: tuple[int, int, int]) -> GridAx
     return GridAxes(shape, registers, symbols)
 
 
+def _set_grid_symbols(machine: Machine, domain: ParametricDomain, axes: GridAxes, rank: int) -> None:
+    """Replace the special registers that depend on the grid by symbols, for the block of a rank."""
+    ranks = np.unravel_index(rank, axes.shape[::-1])[::-1]
+    for names, symbols, extent, inside in zip(axes.registers, axes.symbols, axes.shape, ranks, strict=True):
+        block, blocks, cluster, clusters = names
+        number = domain.symbol(symbols[0], 32, block=True)
+        count = domain.symbol(symbols[1], 32, block=True, axis=EXTENT)
+        found = {
+            cluster: number,
+            clusters: count,
+            block: _multiple(number, extent, int(inside)),
+            blocks: _multiple(count, extent, 0),
+        }
+        for name, value in found.items():
+            if name:
+                machine.special[name] = value  # type: ignore[assignment]
+
+
+def _multiple(symbol: ParametricInteger, factor: int, addend: int) -> ParametricInteger:
+    """A symbol times a factor plus a number; unlike a sum in the kernel, it creates no output coordinate."""
+    terms = dict.fromkeys(symbol.polynomial.terms, factor)
+    return ParametricInteger(symbol.integers, Polynomial(32, terms, addend))
+
+
 def machine_for(
     module: Module,
     kernel: Kernel,
@@ -223,15 +271,20 @@ def machine_for(
     granule: int,
     axes: GridAxes,
     rank: int,
+    *,
+    any_pointer: bool = False,
 ) -> Machine:
-    """A machine at the start of the kernel whose rows are instances of one symbolic block: that of a rank."""
+    """A machine at the start of the kernel whose rows are instances of one symbolic block: that of a rank.
+
+    `any_pointer`: every parameter of 8 bytes may be a pointer, also where the text does not state it.
+    """
     assert kernel.threads is not None
     x, y, z = kernel.threads
     threads, rows = x * y * z, domain.rows
     local = np.arange(threads, dtype=np.int64)[None]
-    grid = tuple(2 * each for each in axes.shape)
     explicit = kernel.clusters is not None and kernel.clusters.explicit
-    clusters = Clusters((grid[0], grid[1], grid[2]), axes.shape, explicit or None)
+    width, height, depth = axes.shape
+    clusters = Clusters((2 * width, 2 * height, 2 * depth), axes.shape, explicit or None)
     block = clusters.blocks_of(np.zeros(1, dtype=np.int64))[0, rank]
     machine = Machine(
         domain=domain,
@@ -242,7 +295,7 @@ def machine_for(
         parameters={},
         symbols={},
         shared=SharedMemory(4096, rows, granule),
-        races=RaceDetectors(4096 // granule, threads, arch.warp, rows),
+        races=SymbolicRaces(4096 // granule, threads, arch.warp, rows),
         memory=memory,  # type: ignore[arg-type]
         thread=(np.arange(rows, dtype=np.int64).reshape(rows, 1) << THREAD_SHIFT) + local,
         local_thread=local,
@@ -257,7 +310,7 @@ def machine_for(
     for index, parameter in enumerate(kernel.parameters):
         if parameter.size not in (1, 2, 4, 8):
             continue
-        pointer = index if parameter.size == 8 and parameter.pointer else None
+        pointer = index if parameter.size == 8 and (parameter.pointer or any_pointer) else None
         machine.parameters[parameter.name] = domain.symbol(
             f"argument {index} of {parameter.size}", 8 * parameter.size, pointer=pointer
         )

@@ -38,8 +38,8 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
     def __init__(self, integers: ParametricIntegers, polynomial: Polynomial) -> None:
         self.integers, self.polynomial, self.bits = integers, polynomial, polynomial.bits
         self.flags = L.TERM
-        self.slice_of = self.partial_slice_of = self.last_selection = self.guarded_alternative = None
-        self.bundle = None
+        self.bundle = self.last_take = self.recorder = None
+        self.origins, self.cached_numbers = (), False
         self.cached_hash = None
         self._words: hashing.Words | None = None
 

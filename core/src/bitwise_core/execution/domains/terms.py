@@ -18,7 +18,7 @@ from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
-from bitwise_core.execution.values.argminmax import ArgMinMax, fold_infinity_comparison
+from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.constant_folding import fold_constants
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
@@ -28,11 +28,13 @@ from bitwise_core.execution.values.packing import (
     blend_values,
     concat,
     extract,
+    low_half_of_canonical,
     part_ends,
 )
 from bitwise_core.execution.values.rule_matching import Bindings, Lanes, both, fact_lanes, matches, may_match
 from bitwise_core.execution.values.rule_plans import (
     WIDENING,
+    WIDENING_BF16,
     Plan,
     PlannedRule,
     kept_depths,
@@ -70,7 +72,8 @@ class TermDomain:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
         self.zero_signs = ZeroSigns()
-        self.argminmax = ArgMinMax() if self.context.finite else None
+        self.formats: Mapping[int, FloatFormat] = {}
+        """The formats of the buffers' elements, by the buffer's number, where the launch states them."""
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -107,6 +110,9 @@ class TermDomain:
                 for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
                     if lanes is True:
                         return self._build(rule.instance.right, bindings, info)
+        if info.name == WIDENING_BF16:
+            zeros = np.zeros((1, 1), dtype=np.uint16)
+            return concat([zeros if self.context.finite else low_half_of_canonical(operands[0]), operands[0]])
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
             value.flags = L.uniform_flags(value.flags)
@@ -173,7 +179,7 @@ class TermDomain:
         if pattern == matched:
             values = [as_symbolic_vector(each) for each in below]
             return self._term(meaning, plan_of(meaning.name, self.context.finite), values, 0)
-        if isinstance(meaning.result, FloatFormat):
+        if isinstance(meaning.result, FloatFormat) or (meaning.is_float and not meaning.is_comparison):
             return self.floating(meaning, below)
         return self.integer(meaning, below)
 
@@ -268,6 +274,9 @@ class TermDomain:
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
         plan = plan_of(operation.name, self.context.finite)
+        if plan.redirect is not None:
+            named = zip(plan.redirect.left.operands, operands, strict=True)
+            return self._build(plan.redirect.right, {each.word: value for each, value in named}, operation)
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [
@@ -303,11 +312,8 @@ class TermDomain:
                     flags = flags | nan_bits(value)
             result = SymbolicVector(info.bits, words, flags)
             self.context.note(info.name, result, values, commutes=info.commutative)
-        compares = info.is_comparison
-        if self.argminmax is not None and compares:
-            result = fold_infinity_comparison(info, values, result, self.argminmax.formats)
-        if self.argminmax is not None and (compares or info in _PREDICATE_LOGIC):
-            self.argminmax.note(info, values, result)
+        if self.context.finite and info.is_comparison:
+            result = fold_infinity_comparison(info, values, result, self.formats)
         return self._with_origin(info.name, result, values)
 
     def _sign_bit_changed(
@@ -353,8 +359,6 @@ class TermDomain:
             taken = condition.words[0] != 0
             result = L.blend(known & taken, left, result)
             result = L.blend(known & ~taken, right, result)
-        elif left.slice_of is not None and right.slice_of is not None:
-            self._trace(condition, left.slice_of, right.slice_of, result)
         return result
 
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
@@ -368,29 +372,10 @@ class TermDomain:
         kept = kept | (left.flags & L.NAN_MARK)
         values = (condition, left, right)
         result = term(left.bits, "select", values, kept, recorder=self.recorder)
-        winner = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
+        winner = choose(condition, left, right, self.formats) if self.context.finite else None
         if winner is not None:
             result = L.blend(winner[0], self.context.note("select", winner[1], values), result)
         return self._with_origin("select", result, values)
-
-    def _trace(
-        self,
-        condition: SymbolicVector,
-        left: tuple[SymbolicVector, int],
-        right: tuple[SymbolicVector, int],
-        result: SymbolicVector,
-    ) -> None:
-        """Record that a select between slices of two values is a slice of the select between these values."""
-        (whole, low), (other, other_low) = left, right
-        if low != other_low or whole.bits != other.bits:
-            return
-        earlier = whole.last_selection
-        if earlier is None or earlier[1] is not other or not _same_predicate(earlier[0], condition):
-            found = self.select(condition, whole, other)
-            if not isinstance(found, SymbolicVector):
-                return
-            whole.last_selection = earlier = (condition, other, found)
-        result.slice_of = (earlier[2], low)
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -455,8 +440,11 @@ def _same_operands(values: Sequence[SymbolicVector]) -> bool:
     left, right = values[0], values[1]
     if left is right:
         return True
-    same = left.words is right.words or np.array_equal(left.words, right.words)
-    return same and np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
+    if left.words is not right.words and (
+        left.words.flat[0] != right.words.flat[0] or not np.array_equal(left.words, right.words)
+    ):
+        return False
+    return np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
 
 
 def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
@@ -492,21 +480,7 @@ def _guard(info: Operation, values: Sequence[SymbolicVector], context: TermConte
 _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert": _convert, "guard": _guard}
 """Operations whose results are values in another form, or sets, by their verbs."""
 
-_DISTINGUISHING = ~L.NAN_BITS & 0xFFFFFFFF
-"""The flags in which two equal predicates must agree."""
-
-
-def _same_predicate(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
-    """Return whether two predicates are equal."""
-    if left is right:
-        return True
-    if not isinstance(left, SymbolicVector) or not np.array_equal(left.words, right.words):
-        return False
-    return not np.any((left.flags ^ right.flags) & _DISTINGUISHING)
-
-
 _NOT = operation("not.b1")
-_PREDICATE_LOGIC = (operation("and.b1"), operation("or.b1"))
 
 
 @cache

@@ -29,9 +29,7 @@ def detector_cells(
     Each thread accesses `bits` bits, starting at its own cell in `cells`.
     """
     count = max(1, bits // 8 // machine.shared.granule)
-    # The blocks of a cluster often have different active threads, which must not be mixed up.
-    alike = machine.cluster is None or mask is None or mask.shape[0] == 1
-    if cells.shape[0] == 1 and alike:
+    if cells.shape[0] == 1:
         row = cells[0] if cells.shape[1] == machine.threads else np.broadcast_to(cells[0], (machine.threads,))
         threads = _repeated_threads(machine.threads, 1)
         if mask is not None:
@@ -43,7 +41,7 @@ def detector_cells(
             return [(each, more, every) for each in machine.races.acting(mask)]
         found = [(each, row, threads) for each in machine.races.acting(mask)]
     else:
-        shape = (cells.shape[0] if alike else machine.blocks, machine.threads)
+        shape = (cells.shape[0], machine.threads)
         rows = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         found = []
         for each, where in machine.races.at(np.broadcast_to(cells, shape), rows):

@@ -24,6 +24,10 @@ class Nondeterministic(Unsupported):
     """The kernel's own result is nondeterministic, so it is equal to no kernel, including itself."""
 
 
+class Race(Unsupported):
+    """Accesses to global memory of which at least one writes, by threads that no barrier orders."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """One access of a batch: flat arrays over the active lanes, in thread order."""
@@ -152,9 +156,9 @@ def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active
     place, row = range_pairs(low, high)
     foreign = thread[row] >> 20 != load.thread[place] >> 20
     if foreign.any():
-        raise Unsupported("a block reads global memory that another block of the launch writes", load.line)
+        raise Race("a block reads global memory that another block of the launch writes", load.line)
     if ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch)).any():
-        raise Unsupported("a thread reads global memory that another thread of the launch writes (a race)", load.line)
+        raise Race("a thread reads global memory that another thread of the launch writes (a race)", load.line)
     payload = np.concatenate(
         [np.broadcast_to(v.words, (2, 1, s.address.size))[:, 0] for v, s in zip(lanes, stores, strict=True)], axis=1
     )[:, order]
@@ -167,7 +171,7 @@ def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active
     if (high - low > 1).any():
         hashes = exact_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
         if StoredElements(address, thread, epoch, hashes).after(row, high[place] - 1).any():
-            raise Unsupported("two threads store different values at one address (a race)", load.line)
+            raise Race("two threads store different values at one address (a race)", load.line)
     taken = high[hit] - 1
     old = as_symbolic_vector(value)
     words = np.broadcast_to(old.words, (2, *active.shape)).copy()

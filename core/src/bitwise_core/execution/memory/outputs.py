@@ -10,6 +10,7 @@ from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.global_memory import (
     Access,
     GlobalMemory,
+    Race,
     StoredElements,
     is_order_independent,
     range_pairs,
@@ -218,7 +219,7 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
     stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
     clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
     if clash.any():
-        raise Unsupported("two threads store different values at one address (a race)", int(rows.line[clash][0]))
+        raise Race("two threads store different values at one address (a race)", int(rows.line[clash][0]))
     _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
     return last
 
@@ -247,9 +248,9 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             place += start
             other = thread[row] != load.thread[place]
             if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
-                raise Unsupported("a block reads global memory that another block of the launch writes", load.line)
+                raise Race("a block reads global memory that another block of the launch writes", load.line)
             if (other & (epoch[row] == load.epoch)).any():
-                raise Unsupported(
+                raise Race(
                     "a thread reads global memory that another writes with no barrier between (a race)", load.line
                 )
 

@@ -11,11 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.values.symbolic_vector import Array
+
+SEVERAL = np.int32(-2)
+"""Several lanes of a warp."""
 
 PENDING = np.int32(2**31 - 1)
 """The time of an asynchronous access that has not been waited for."""
@@ -38,13 +42,18 @@ class RaceDetector:
         self.read: Array = np.zeros(cells, dtype=np.int32)
         self.read_step: Array = np.zeros(cells, dtype=np.int32)
         self.reads_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
+        self.lane_by_warp: Array = np.full((self.warps, cells), -1, dtype=np.int32)
+        self.step_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
         self.generic: Array = np.zeros(cells, dtype=bool)
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
 
     def _resize(self, cells: int) -> None:
         more = cells - self.writer.size
-        self.reads_by_warp = np.pad(self.reads_by_warp, ((0, 0), (0, more)))
+        self.reads_by_warp, self.step_by_warp = (
+            np.pad(each, ((0, 0), (0, more))) for each in (self.reads_by_warp, self.step_by_warp)
+        )
+        self.lane_by_warp = np.pad(self.lane_by_warp, ((0, 0), (0, more)), constant_values=-1)
         self.generic = np.pad(self.generic, (0, more))
         self.writer, self.reader = (np.pad(each, (0, more), constant_values=-1) for each in (self.writer, self.reader))
         self.written, self.written_step, self.read, self.read_step = (
@@ -111,6 +120,24 @@ class RaceDetector:
         self.read[cells] = self.clock[warp, warp]
         self.read_step[cells] = self.lockstep[warp]
         self.reads_by_warp[warp, cells] = self.clock[warp, warp]
+        self._record_lanes(warp, cells, actor)
+
+    def _record_lanes(self, warp: Array, cells: Array, actor: Array) -> None:
+        """Record which lane of each warp has read a cell since the last barrier of the warp."""
+        before, step = self.lane_by_warp[warp, cells], self.lockstep[warp]
+        since = (self.step_by_warp[warp, cells] == step) & (before != -1) & (before != actor)
+        self.lane_by_warp[warp, cells] = actor
+        several = since | (self.lane_by_warp[warp, cells] != actor)
+        if several.any():
+            self.lane_by_warp[warp[several], cells[several]] = SEVERAL
+        self.step_by_warp[warp, cells] = step
+
+    def _read_by_other_lane(self, cells: Array, actor: Array) -> Array:
+        """Return whether another lane of the warp of `actor` has read a cell since the last barrier of the warp."""
+        warp = actor // self.warp
+        lane = self.lane_by_warp[warp, cells]
+        found: Array = (self.step_by_warp[warp, cells] == self.lockstep[warp]) & (lane != -1) & (lane != actor)
+        return found
 
     def _read_before(self, cells: Array, actor: Array) -> Array:
         """Return whether the reads of all other warps are ordered before the current access of `actor`."""
@@ -129,7 +156,8 @@ class RaceDetector:
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
         ordered = self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells])
-        if not (ordered & self._read_before(cells, actor)).all():
+        ordered &= self._read_before(cells, actor) & ~self._read_by_other_lane(cells, actor)
+        if not ordered.all():
             raise Unsupported("a thread overwrites shared memory that another reads with no barrier between (a race)")
         if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
             raise Unsupported("two threads write the same shared memory with no barrier between (a race)")
@@ -150,8 +178,11 @@ class RaceDetector:
         self.generic[mine] = False
 
     def finished(self, cells: Array, actor: Array) -> None:
-        """A pending write of `actor` threads is complete and visible to them."""
-        self._record_write(cells, actor, False)
+        """The pending writes of `actor` threads to these cells are complete and visible to them."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        still = (self.writer[cells] == actor) & (self.written[cells] == PENDING)
+        self._record_write(cells[still], actor[still], False)
 
     def arrived(self, cells: Array, *barriers: int, engine: int = 0) -> None:
         """A copy engine's write is complete and visible to threads that wait for the phases of the memory barriers.
@@ -192,6 +223,63 @@ class RaceDetector:
         self.reader[cells] = actor
         self.read[cells] = PENDING
         self.reads_by_warp[actor // self.warp, cells] = PENDING
+
+    def is_settled(self) -> bool:
+        """Whether every access so far is complete and ordered before the next access of each thread."""
+        if self.arrived_at or self.phases or self.generic.any():
+            return False
+        seen = self.clock[: self.warps].min(axis=0)
+        reads = self.reads_by_warp
+        if (reads > seen[: self.warps, None]).any():
+            return False
+        if ((self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])).any():
+            return False
+        for actor, time, step in (
+            (self.writer, self.written, self.written_step),
+            (self.reader, self.read, self.read_step),
+        ):
+            used = np.flatnonzero(actor >= 0)
+            warp = actor[used] // self.warp
+            if ((time[used] > seen[warp]) | (step[used] >= self.lockstep[warp])).any():
+                return False
+        return True
+
+    def state(self) -> bytes:
+        """A digest that is equal for two detectors only if every later access is a race in both or in neither.
+
+        Only the order of earlier accesses and the next accesses matters, so that times which all warps have seen are
+        equal, and other times count from these.
+        """
+        seen = self.clock.min(axis=0) if self.warps == 0 else self.clock[: self.warps].min(axis=0)
+        digest = blake2b(digest_size=16)
+
+        def since(times: Array, base: Array) -> Array:
+            return np.where(times == PENDING, times, np.maximum(times - base, 0))
+
+        parts: list[Array] = [np.maximum(self.clock - seen[None], 0)]
+        for actor, time, step in (
+            (self.writer, self.written, self.written_step),
+            (self.reader, self.read, self.read_step),
+        ):
+            warp = np.maximum(actor, 0) // self.warp
+            late, unordered = since(time, seen[warp]), step >= self.lockstep[warp]
+            matters = (actor >= 0) & ((late > 0) | unordered)
+            parts += [np.where(matters, actor, -1), np.where(matters, late, 0), matters & unordered]
+        unordered = (self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])
+        parts += [
+            since(self.reads_by_warp, seen[: self.warps, None]),
+            np.where(unordered, self.lane_by_warp, -1),
+            self.generic,
+        ]
+        for part in parts:
+            filled = np.flatnonzero(part != part.flat[0]) if part.size else np.zeros(0, dtype=np.int64)
+            for each in (part.reshape(-1)[:1], filled, part.reshape(-1)[filled]):
+                digest.update(np.ascontiguousarray(each).tobytes())
+        for clocks in (self.arrived_at, self.phases):
+            for barrier in sorted(clocks):
+                digest.update(barrier.to_bytes(8, "little"))
+                digest.update(np.maximum(clocks[barrier] - seen, 0).tobytes())
+        return digest.digest()
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are complete, ordered for the warp of `actor`."""

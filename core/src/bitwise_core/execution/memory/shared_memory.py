@@ -217,6 +217,17 @@ class SharedMemory:
         flags[:, : self.flags.shape[1]] = self.flags
         self.words, self.flags = words, flags
 
+    def reserve_cells(self, count: int) -> None:
+        """Make room for at least `count` cells."""
+        if count > self.words.shape[2]:
+            self._reserve(count * self.granule)
+
+    def copy(self) -> SharedMemory:
+        """An independent copy of the contents."""
+        found = SharedMemory(0, self.blocks, self.granule, self.recorder)
+        found.version, found.words, found.flags = self.version, self.words.copy(), self.flags.copy()
+        return found
+
     def cells(self, address: Array, mask: Array | None) -> Array:
         """Return byte addresses as cell numbers; inactive lanes give 0.  Raises FinerGranule and Unsupported."""
         where = address.astype(np.int64)

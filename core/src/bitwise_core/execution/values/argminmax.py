@@ -11,11 +11,10 @@ Two different ones have the same payload with probability 2**-64.  Places are be
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -29,10 +28,10 @@ from bitwise_core.numerics import FloatFormat, Operation
 
 _KIND = np.uint32(L.FORM | 255 << L.OPERATION_SHIFT)
 _ELEMENT = hashing.constant("an element among winners")
-_REMEMBERED_COMPARISONS = 12
 _FLOATS = {"fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
 """The element formats and their infinities."""
 
+Formats: TypeAlias = Mapping[int, FloatFormat]
 Tie = Literal["true", "false", "lower place"]
 
 
@@ -62,21 +61,12 @@ class _Comparison:
     "lower place": the predicate is true if the first one is lower.
     """
 
-    words: hashing.Words
     kind: Literal["less", "equal", "below", "lower of equal"]
     form: str
     operands: tuple[SymbolicVector, SymbolicVector]
-    valid: Array
+    lanes: Array
     tie: Tie = "false"
     places: tuple[SymbolicVector, SymbolicVector] | None = None
-
-    def where(self, words: hashing.Words) -> Array:
-        """Return the lanes in which these hashes are this predicate; none if it is from a batch of another size."""
-        sizes = zip(self.words.shape[1:], words.shape[1:], strict=True)
-        if any(own != size and 1 not in (own, size) for own, size in sizes):
-            return np.zeros((1, 1), dtype=bool)
-        found: Array = (self.words == words).all(axis=0) & self.valid
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,86 +82,74 @@ class _Winner:
     last_address: Array
 
 
-class ArgMinMax:
-    """The latest comparisons, and selects by them, of a run in which a loaded value holds its address.
+KEPT_DEPTHS: Mapping[str, tuple[int, ...]] = {
+    "or.b1": (2, 2),
+    "and.b1": (1, 1),
+    **{f"{relation}.{form}": (0, 0) for relation in ("lt", "le", "eq") for form in _FLOATS},
+    "lt.s32": (0, 0),
+    "lt.u32": (0, 0),
+}
+"""The operations on predicates that are kept beside their results, and how deep."""
+
+
+def _comparisons(predicate: SymbolicVector) -> Iterator[_Comparison]:
+    """Yield what a predicate is known to be, from the operations that made it."""
+    plain = ~(np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED)))
+    for origin in predicate.origins:
+        lanes: Array = plain & np.asarray(origin.lanes)
+        relation, _, form = origin.name.partition(".")
+        if not lanes.any() or len(origin.operands) != 2:
+            continue
+        one, other = origin.operands
+        if form in _FLOATS and relation in ("lt", "le", "eq"):
+            kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
+            yield _Comparison(kind, form, (one, other), lanes, "true" if relation == "le" else "false")
+        elif relation == "lt" and form in ("s32", "u32"):
+            yield _Comparison("below", form, (one, other), lanes)
+        elif origin.name in ("and.b1", "or.b1"):
+            for first, second in ((one, other), (other, one)):
+                yield from _joined(relation, first, second, lanes)
+
+
+def _joined(verb: str, one: SymbolicVector, other: SymbolicVector, lanes: Array) -> Iterator[_Comparison]:
+    for first, second in product(_comparisons(one), _comparisons(other)):
+        where = lanes & first.lanes & second.lanes
+        if verb == "and" and (first.kind, second.kind) == ("equal", "below"):
+            if where.any():
+                yield _Comparison("lower of equal", first.form, first.operands, where, "false", second.operands)
+        elif verb == "or" and (first.kind, first.tie) == ("less", "false") and second.form == first.form:
+            if second.kind not in ("equal", "lower of equal"):
+                continue
+            tie: Tie = "true" if second.kind == "equal" else "lower place"
+            (a, b), (c, d) = first.operands, second.operands
+            where = where & ((_same_value(a, c) & _same_value(b, d)) | (_same_value(a, d) & _same_value(b, c)))
+            if where.any():
+                yield _Comparison("less", first.form, first.operands, where, tie, second.places)
+
+
+def choose(
+    predicate: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector, formats: Formats
+) -> tuple[Array, SymbolicVector] | None:
+    """Return a select as a winner or its place, with the lanes in which it is one; None if there are none.
 
     `formats` holds the format of the elements of each buffer, by the buffer's number.  Only elements of a format are
     finite numbers of it by assumption: the bits of a bf16 may be a NaN of fp16.
     """
-
-    def __init__(self) -> None:
-        self.formats: Mapping[int, FloatFormat] = {}
-        self._comparisons: deque[_Comparison] = deque(maxlen=_REMEMBERED_COMPARISONS)
-
-    def note(self, operation: Operation, values: Sequence[Value], result: SymbolicVector) -> None:
-        """Record a comparison, or a predicate made from recorded ones."""
-        words = full_hash(result)
-        if operation.is_comparison:
-            relation, form = operation.verb, operation.operands[0].name
-            if operation.modifiers:
-                return
-            pair = (as_symbolic_vector(values[0]), as_symbolic_vector(values[1]))
-            everywhere = np.ones((1, 1), dtype=bool)
-            if form in _FLOATS and relation in ("lt", "le", "eq"):
-                kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
-                tie: Tie = "true" if relation == "le" else "false"
-                self._comparisons.append(_Comparison(words, kind, form, pair, everywhere, tie))
-            elif relation == "lt" and form in ("s32", "u32"):
-                self._comparisons.append(_Comparison(words, "below", form, pair, everywhere))
-        elif operation.name in ("and.b1", "or.b1"):
-            for one, other in (values, values[::-1]):
-                for joined in self._joined(
-                    operation.verb, full_hash(as_symbolic_vector(one)), full_hash(as_symbolic_vector(other)), words
-                ):
-                    self._comparisons.append(joined)
-
-    def _joined(
-        self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words
-    ) -> Iterator[_Comparison]:
-        comparisons = tuple(self._comparisons)
-        for first, second in product(comparisons, comparisons):
-            if verb == "and" and (first.kind, second.kind) == ("equal", "below"):
-                kind: Literal["less", "lower of equal"] = "lower of equal"
-                tie: Tie = "false"
-                places: tuple[SymbolicVector, SymbolicVector] | None = second.operands
-            elif verb == "or" and (first.kind, first.tie) == ("less", "false") and second.form == first.form:
-                if second.kind not in ("equal", "lower of equal"):
-                    continue
-                kind, tie = "less", "true" if second.kind == "equal" else "lower place"
-                places = second.places
-            else:
+    chosen: tuple[Array, SymbolicVector] | None = None
+    for test in _comparisons(predicate):
+        if test.kind != "less":
+            continue
+        for largest in (True, False):
+            found = _select_winner(test, _Order(test.form, largest), if_true, if_false, formats)
+            if found is None or not (found[0] & test.lanes).any():
                 continue
-            where = first.where(one) & second.where(other)
-            if kind == "less" and where.any():
-                (a, b), (c, d) = first.operands, second.operands
-                where = where & ((_same_value(a, c) & _same_value(b, d)) | (_same_value(a, d) & _same_value(b, c)))
-            if where.any():
-                yield _Comparison(words, kind, first.form, first.operands, where, tie, places)
-
-    def choose(
-        self, predicate: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector
-    ) -> tuple[Array, SymbolicVector] | None:
-        """Return a select as a winner or its place, with the lanes in which it is one; None if there are none."""
-        words = full_hash(predicate)
-        undecided_lanes = np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED))
-        chosen: tuple[Array, SymbolicVector] | None = None
-        for test in reversed(self._comparisons):
-            where = test.where(words) & ~undecided_lanes if test.kind == "less" else None
-            if where is None or not where.any():
-                continue
-            for largest in (True, False):
-                found = _select_winner(test, _Order(test.form, largest), if_true, if_false, self.formats)
-                if found is None or not (found[0] & where).any():
-                    continue
-                mask = found[0] & where
-                chosen = (
-                    (mask, found[1]) if chosen is None else (mask | chosen[0], L.blend(chosen[0], chosen[1], found[1]))
-                )
-        return chosen
+            mask = found[0] & test.lanes
+            chosen = (mask, found[1]) if chosen is None else (mask | chosen[0], L.blend(chosen[0], chosen[1], found[1]))
+    return chosen
 
 
 def fold_infinity_comparison(
-    operation: Operation, values: Sequence[Value], result: SymbolicVector, formats: Mapping[int, FloatFormat]
+    operation: Operation, values: Sequence[Value], result: SymbolicVector, formats: Formats
 ) -> SymbolicVector:
     """Return the comparison with constants in the lanes that compare a loaded value or a winner with an infinity.
 

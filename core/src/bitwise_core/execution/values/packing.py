@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from bitwise_core.execution.values.symbolic_vector import (
     FORM,
     INTEGER,
     LOAD,
+    NAN_BITS,
+    NAN_MARK,
+    NEGATED,
     NOT_MINUS_ZERO,
     NOT_NEGATIVE,
     PLUS_ZERO,
@@ -24,16 +28,20 @@ from bitwise_core.execution.values.symbolic_vector import (
     STICKY,
     TERM,
     UNSIGNED,
+    WIDENED,
     Array,
     LazyIntegers,
+    Origin,
     PackedVector,
     SymbolicVector,
     TermRecorder,
     Value,
+    blended_origins,
     clear_flags,
     constant_flags,
     constant_vector,
     lazy_integers,
+    nonempty,
     select_flags,
     sticky_flags,
     uniform_flags,
@@ -80,54 +88,68 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
     flags = select_flags(mask, left.flags, right.flags)
     result = SymbolicVector(left.bits, np.where(mask, left.words, right.words), uniform_flags(flags))
     result.recorder = left.recorder or right.recorder
-    _propagate_slice(mask, left, right, result)
+    if left.origins or right.origins:
+        result.origins = blended_origins(mask, left.origins, right.origins)
     return result
 
 
-def _slice_of(value: SymbolicVector) -> tuple[SymbolicVector, int, Array] | None:
-    """Return the wider value that this one is a slice of, the slice's first bit, and the lanes in which it is one."""
-    return value.partial_slice_of if value.slice_of is None else (*value.slice_of, _ALL_LANES)
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A wider value of which a value is the bits from bit `low` up, in some lanes (True: in all)."""
+
+    whole: SymbolicVector
+    low: int
+    lanes: bool | Array
 
 
-_ALL_LANES: Array = np.ones((1, 1), dtype=bool)
+def slices_of(value: Value) -> tuple[Slice, ...]:
+    """Return the wider values that a value is known to be a slice of, bit for bit."""
+    if not isinstance(value, SymbolicVector) or not value.origins:
+        return ()
+    found = []
+    for each in value.origins:
+        lanes = exact_lanes(value, each) if each.name.startswith("slice.") else False
+        if lanes is not False:
+            found.append(Slice(each.operands[0], int(each.name.split(".")[1]), lanes))
+    return tuple(found)
 
 
-def _propagate_slice(mask: Array, new: SymbolicVector, old: SymbolicVector, result: SymbolicVector) -> None:
-    """Record that a selection between slices of wider values is a slice of the selection between these values."""
-    left, right = _slice_of(new), _slice_of(old)
-    if left is None and right is None:
-        return
-    if left is not None and right is not None and left[1] == right[1] and left[0].bits == right[0].bits:
-        whole, low, where = _blended_whole(mask, left[0], right[0]), left[1], np.where(mask, left[2], right[2])
-    elif left is not None:
-        whole, low, where = left[0], left[1], mask & left[2]
-    else:
-        assert right is not None
-        whole, low, where = right[0], right[1], ~mask & right[2]
-    _record_slice(result, whole, low, where)
+_CHANGES = PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
 
 
-def _record_slice(result: SymbolicVector, whole: SymbolicVector, low: int, where: Array) -> None:
-    if where.all():
-        result.slice_of = (whole, low)
-    elif where.any():
-        result.partial_slice_of = (whole, low, where)
+def exact_lanes(value: SymbolicVector, origin: Origin) -> bool | Array:
+    """Return the lanes in which a value is the result of an operation that made it, bit for bit."""
+    unchanged = (value.flags & _CHANGES) == 0
+    if isinstance(unchanged, bool):
+        return origin.lanes if unchanged else False
+    return nonempty(unchanged if origin.lanes is True else unchanged & origin.lanes)
 
 
-def _same_mask(left: Array | SymbolicVector, right: Array) -> bool:
-    return left is right or (isinstance(left, np.ndarray) and np.array_equal(left, right))
+def _same_whole(left: SymbolicVector, right: SymbolicVector) -> bool:
+    """Return whether two values are equal in every lane."""
+    if left is right:
+        return True
+    return (
+        left.bits == right.bits
+        and np.array_equal(left.words, right.words)
+        and np.array_equal(clear_flags(left.flags, NAN_BITS), clear_flags(right.flags, NAN_BITS))
+    )
 
 
-def _blended_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
-    """Return one wider value for all slices that are selected by one mask between slices of two values."""
-    if new is old:
-        return new
-    earlier = new.last_selection
-    if earlier is None or earlier[1] is not old or not _same_mask(earlier[0], mask):
-        found = blend_values(mask, new, old)
-        assert isinstance(found, SymbolicVector)
-        new.last_selection = earlier = (mask, old, found)
-    return earlier[2]
+def _contiguous(parts: Sequence[Array | SymbolicVector], first: Slice) -> Literal[False, True] | Array:
+    """Return the lanes in which parts are the consecutive slices of one value, which `first` is of the first part."""
+    lanes: Literal[False, True] | Array = first.lanes
+    low = first.low
+    for part in parts:
+        found = next(
+            (each for each in slices_of(part) if each.low == low and _same_whole(each.whole, first.whole)), None
+        )
+        if found is None:
+            return False
+        if found.lanes is not True:
+            lanes = found.lanes if lanes is True else lanes & found.lanes
+        low += width(part)
+    return lanes
 
 
 def _keep_joined_lanes(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
@@ -179,8 +201,13 @@ def extract(value: Value, low: int, bits: int) -> Value:
     lazy = lazy_integers(value)
     if lazy is not None:
         return lazy.extract(low, bits)
-    if value.sign_extension_of is not None and low + bits <= width(value.sign_extension_of[0]):
-        return extract(value.sign_extension_of[0], low, bits)
+    for origin in value.origins:
+        if (
+            origin.name.startswith("convert.b")
+            and exact_lanes(value, origin) is True
+            and low + bits <= origin.operands[0].bits
+        ):
+            return extract(origin.operands[0], low, bits)  # the low bits of a sign-extended integer
     own = value.part(low, bits)
     return extract_vector(value, low, bits) if own is None else own
 
@@ -223,7 +250,11 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
             load = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
             result = as_symbolic_vector(blend_values(form_array == LOAD, load, result))
         result = as_symbolic_vector(blend_values(form_array == CONST, _extract_constants(value, low, bits), result))
-    result.slice_of = (value, low)
+    whole = value
+    if value.origins:
+        whole = SymbolicVector(value.bits, value.words, value.flags)
+        whole.cached_hash, whole.recorder = value.cached_hash, value.recorder
+    result.origins = (Origin(f"slice.{low}.{bits}", (whole,)),)
     result.recorder = value.recorder
     return result
 
@@ -252,19 +283,18 @@ def concat(parts: Sequence[Value]) -> Value:
 
 def _join_sliced_lanes(value: PackedVector) -> PackedVector:
     """Record in which lanes the parts are the slices of one value from end to end."""
-    first = value.parts[0]
-    traced = _slice_of(first) if isinstance(first, SymbolicVector) else None
-    if traced is None or traced[1] != 0 or traced[0].bits != value.bits:
-        return value
-    whole, low, where = traced[0], 0, traced[2]
-    for part in value.parts:
-        part_slice = _slice_of(part) if isinstance(part, SymbolicVector) else None
-        if part_slice is None or part_slice[0] is not whole or part_slice[1] != low:
-            return value
-        where, low = where & part_slice[2], low + width(part)
-    if where.any():
-        joined = blend_values(where, whole, _concat_term(value))
-        assert isinstance(joined, SymbolicVector)
+    joined: SymbolicVector | None = None
+    where: Array = np.zeros((1, 1), dtype=bool)
+    for first in slices_of(value.parts[0]):
+        if first.low != 0 or first.whole.bits != value.bits:
+            continue
+        lanes = _contiguous(value.parts, first)
+        if lanes is False or not np.any(lanes):
+            continue
+        chosen = blend_values(np.asarray(lanes), first.whole, _concat_term(value) if joined is None else joined)
+        assert isinstance(chosen, SymbolicVector)
+        joined, where = chosen, where | np.asarray(lanes)
+    if joined is not None:
         value.whole, value.joined = where, joined
     return value
 
@@ -274,18 +304,11 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     index = 0
     while index < len(parts):
         part = parts[index]
-        if isinstance(part, SymbolicVector) and part.slice_of is not None and part.slice_of[1] == 0:
-            whole, total, end = part.slice_of[0], 0, index
-            while end < len(parts) and total < whole.bits:
-                other = parts[end]
-                if not (isinstance(other, SymbolicVector) and other.slice_of == (whole, total)):
-                    break
-                total += other.bits
-                end += 1
-            if total == whole.bits:
-                result.append(whole)
-                index = end
-                continue
+        end = _end_of_whole(parts, index)
+        if end is not None:
+            result.append(slices_of(part)[0].whole)
+            index = end
+            continue
         result.append(part)
         index += 1
     lazy = next((part for part in result if isinstance(part, LazyIntegers)), None)
@@ -304,13 +327,26 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     return result
 
 
+def _end_of_whole(parts: Sequence[Array | SymbolicVector], start: int) -> int | None:
+    """Return where the slices of one whole value end that begin at a part, None if there is no such value."""
+    found = slices_of(parts[start])
+    if len(found) != 1 or found[0].low != 0 or found[0].lanes is not True:
+        return None
+    total, end = 0, start
+    while end < len(parts) and total < found[0].whole.bits:
+        total += width(parts[end])
+        end += 1
+    return end if total == found[0].whole.bits and _contiguous(parts[start:end], found[0]) is True else None
+
+
 def _concat_term(value: PackedVector) -> SymbolicVector:
     parts = [as_symbolic_vector(part) for part in value.parts]
     first = parts[0]
     if all(isinstance(part.flags, int) and part.flags & FORM == LOAD for part in parts):
         offset = 0
-        for part in parts:
-            if part is not first and not np.array_equal(part.words, first.words + np.uint64(offset)):
+        for index, part in enumerate(parts):
+            # The first part may occur again, as in a register packed with itself.
+            if index and not np.array_equal(part.words, first.words + np.uint64(offset)):
                 break
             offset += part.bits // 8
         else:
@@ -459,15 +495,15 @@ def take_threads(value: Value, index: Array) -> Value:
     words = np.stack([take(value.words[0], index), take(value.words[1], index)])
     result = SymbolicVector(value.bits, words, flags if isinstance(flags, int) else uniform_flags(take(flags, index)))
     result.recorder = value.recorder
-    traced = _slice_of(value)
-    if traced is not None:
-        whole, low, where = traced
-        key = index.tobytes()
-        if whole.last_take is None or whole.last_take[0] != key:
-            other = take_threads(whole, index)
-            assert isinstance(other, SymbolicVector)
-            whole.last_take = (key, other)
-        _record_slice(result, whole.last_take[1], low, take(where, index))
+    if value.origins:
+        result.origins = tuple(
+            replace(
+                each,
+                operands=tuple(_taken(operand, index) for operand in each.operands),
+                lanes=each.lanes if each.lanes is True else take(each.lanes, index),
+            )
+            for each in value.origins
+        )
     return result
 
 
@@ -483,6 +519,16 @@ def take_blocks(value: Value, rows: Array) -> Value:
     result = SymbolicVector(value.bits, words, moved)
     result.recorder = value.recorder
     return result
+
+
+def _taken(value: SymbolicVector, index: Array) -> SymbolicVector:
+    """Return `take_threads` of a value; the slices of one value share the result."""
+    key = index.tobytes()
+    if value.last_take is None or value.last_take[0] != key:
+        other = take_threads(value, index)
+        assert isinstance(other, SymbolicVector)
+        value.last_take = (key, other)
+    return value.last_take[1]
 
 
 def take(array: Array, index: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -15,10 +16,12 @@ import numpy as np
 from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.constant_folding import uniform_constant
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.minmax import is_number_set
 from bitwise_core.execution.values.packing import as_symbolic_vector, high_half
 from bitwise_core.execution.values.rule_plans import (
+    FLAGS_OF_CONSTANTS,
     READ_FLAGS,
     WIDENING_BF16,
     PlannedRule,
@@ -66,12 +69,19 @@ def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
         if kind == "constant":
             if isinstance(flags, int) and flags & L.KIND != L.CONST:
                 return False
+            numbers = L.constant_numbers(value)
+            if numbers is not None and wanted not in numbers:
+                return False
         elif kind == "flag":
             assert isinstance(wanted, int)
             if isinstance(flags, int):
                 if not flags & wanted and not (wanted == L.WIDENED and flags & L.KIND == L.CONST):
                     return False
             elif not (flags & np.uint32(wanted)).any():
+                return False
+        elif kind == "fact":
+            assert isinstance(wanted, int)
+            if isinstance(flags, int) and not flags & wanted and flags & L.KIND != L.CONST:
                 return False
         elif kind == "origin":
             if not any(each.name == wanted for each in value.origins):
@@ -89,12 +99,28 @@ def matches(
     for lanes, bindings in _all(steps, True, {}, Matching(build, context)):
         for condition, form in rule.conditions:
             lanes = both(
-                lanes, fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, context.finite)
+                lanes,
+                fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, context.finite),
             )
             if lanes is False:
                 break
+        if lanes is not False and rule.instance.rule.assumes == "finite":
+            for name, form in rule.instance.formats.items():
+                lanes = both(lanes, _not_infinite_lanes(as_symbolic_vector(bindings[name]), form))
         if lanes is not False:
             yield lanes, bindings
+
+
+def _not_infinite_lanes(value: SymbolicVector, form: Format) -> Lanes:
+    """Return the lanes in which a number of a format is no constant infinity or NaN, as every other value is assumed."""
+    known = L.constant_mask(value)
+    if known is False or not isinstance(form, FloatFormat):
+        return True
+    return _lanes_or_all(np.logical_not(known) | _constants_with("finite", value.words[0], np.asarray(known), form))
+
+
+def _lanes_or_all(found: Array) -> Lanes:
+    return bool(found) if found.ndim == 0 else True if found.all() else L.nonempty(found)
 
 
 def _all(
@@ -108,7 +134,9 @@ def _all(
         yield from _all(rest, found, bound, matching)
 
 
-def _one(term: Term, value: Value, lanes: Lanes, bindings: Bindings, matching: Matching) -> Iterator[tuple[Lanes, Bindings]]:
+def _one(
+    term: Term, value: Value, lanes: Lanes, bindings: Bindings, matching: Matching
+) -> Iterator[tuple[Lanes, Bindings]]:
     """Match one pattern against one value, within some lanes."""
     if term.kind == "variable":
         known = bindings.get(term.word)
@@ -214,19 +242,28 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, finite: bool) -> 
     flag = READ_FLAGS.get(name)
     if flag is not None:
         found = L.has_flag(value, flag)
-        if found is True or (isinstance(value.flags, int) and value.flags & L.KIND != L.CONST):
-            return found
+        if found is True or name in FLAGS_OF_CONSTANTS:
+            return found if isinstance(found, bool) else L.nonempty(found)
     if name == "not_nan" and isinstance(form, FloatFormat):
         found = np.logical_not(L.constant_mask(value)) if finite else is_number_set(value)
     known = L.constant_mask(value)
-    if known is not False:
-        patterns = value.words[0].astype(L.UNSIGNED[value.bits])
-        holds = np.asarray(evaluate(fact(name, form), {"x": patterns}))
-        found = np.where(np.asarray(known), holds, found)
-    return found if isinstance(found, bool) else _as_lanes(found)
-
-
-def _as_lanes(found: Array) -> Lanes:
-    if found.ndim == 0:
+    if known is not False and np.any(known):
+        found = found | (known & _constants_with(name, value.words[0], np.asarray(known), form))
+    if isinstance(found, bool) or not isinstance(found, np.ndarray) or found.ndim == 0:
         return bool(found)
     return L.nonempty(found)
+
+
+def _constants_with(name: str, numbers: Array, known: Array, form: Format) -> bool | Array:
+    """Return which constants have a fact, in the lanes of `known`."""
+    number = uniform_constant(numbers, known)
+    if number is not None:
+        return _number_has(name, int(number.reshape(())[()]), form)
+    found: Array = evaluate(fact(name, form), {"x": numbers.astype(L.UNSIGNED[form.bits])})
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _number_has(name: str, number: int, form: Format) -> bool:
+    patterns = np.full(1, number, dtype=np.uint64).astype(L.UNSIGNED[form.bits])
+    return bool(evaluate(fact(name, form), {"x": patterns})[0])

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from bitwise_core.execution.values import argminmax
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.ir.rules import table
 from bitwise_core.ir.rules.patterns import Term, subterms, variables
 from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
-from bitwise_core.numerics import Format, Operation, operation
+from bitwise_core.numerics import Format, IntegerFormat, Operation, operation
 
 FLAG_OF_FACT = {
     "not_minus_zero": L.NOT_MINUS_ZERO,
@@ -29,6 +30,9 @@ FLAG_OF_FACT = {
 
 READ_FLAGS = {**FLAG_OF_FACT, "not_minus_zero": L.NOT_MINUS_ZERO | L.PLUS_ZERO}
 """The flags of which one proves a fact."""
+
+FLAGS_OF_CONSTANTS = frozenset(["not_minus_zero", "not_negative"])
+"""The facts whose flags constants have as well."""
 
 WIDENING = "convert.fp32.fp16"
 WIDENING_BF16 = "convert.fp32.bf16"
@@ -51,6 +55,9 @@ def wrapper_of(term: Term) -> int:
 def inner_of(term: Term) -> Term:
     """Return the operand of a wrapper."""
     return next(each for each in term.operands if each.kind != "number")
+
+
+TestKind: TypeAlias = Literal["constant", "flag", "fact", "origin", "guard", "bf16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class PlannedRule:
 
     instance: Instance
     steps: tuple[tuple[int, Term], ...]
-    tests: tuple[tuple[int, Literal["constant", "flag", "origin", "guard", "bf16"], int | str], ...]
+    tests: tuple[tuple[int, TestKind, int | str], ...]
     conditions: tuple[tuple[Condition, Format], ...]
     repeated: bool
 
@@ -224,7 +231,7 @@ def _planned(instance: Instance) -> Iterable[PlannedRule]:
     conditions = tuple((each, instance.formats[each.variable]) for each in instance.rule.conditions)
     for order in orders:
         placed = [(order[index], term) for index, term in enumerate(left.operands)]
-        yield PlannedRule(instance, ordered(placed, frozenset()), _tests(placed), conditions, _repeats(left))
+        yield PlannedRule(instance, ordered(placed, frozenset()), _tests(placed, instance), conditions, _repeats(left))
 
 
 def ordered(placed: list[tuple[int, Term]], bound: frozenset[str]) -> tuple[tuple[int, Term], ...]:
@@ -262,16 +269,20 @@ def has_origin_pattern(term: Term) -> bool:
     return meaning.is_comparison or meaning.bits == 1 or meaning.verb in ("max", "min", "convert")
 
 
-def _tests(
-    placed: list[tuple[int, Term]],
-) -> tuple[tuple[int, Literal["constant", "flag", "origin", "guard", "bf16"], int | str], ...]:
-    found: list[tuple[int, Literal["constant", "flag", "origin", "guard", "bf16"], int | str]] = []
+def _tests(placed: list[tuple[int, Term]], instance: Instance) -> tuple[tuple[int, TestKind, int | str], ...]:
+    found: list[tuple[int, TestKind, int | str]] = []
     bound: set[str] = set()
     for place, term in ordered(placed, frozenset()):
         verified = term.kind not in ("number", "variable") and set(variables(term)) <= bound
         bound |= set(variables(term))
         if term.kind == "number":
-            found.append((place, "constant", 0))
+            found.append((place, "constant", term.number))
+        elif term.kind == "variable" and not isinstance(term.format, IntegerFormat):
+            found.extend(
+                (place, "fact", READ_FLAGS[each.fact])
+                for each in instance.rule.conditions
+                if each.variable == term.word and each.fact in READ_FLAGS
+            )
         elif term.kind == "variable" or (verified and not wrapper_of(term)):
             continue
         elif wrapper_of(term):
@@ -297,6 +308,9 @@ def kept_depths() -> dict[str, tuple[int, ...]]:
     for instances in _instances_by_root().values():
         for instance in instances:
             _depths(instance.left, frozenset(), found, root=True)
+    for name, depths in argminmax.KEPT_DEPTHS.items():
+        kept = found.setdefault(name, [0] * len(depths))
+        found[name] = [max(pair) for pair in zip(kept, depths, strict=True)]
     return {name: tuple(depths) for name, depths in found.items()}
 
 

@@ -118,15 +118,9 @@ class SymbolicVector:
     Structure that is kept next to the hash:
 
     - `origins`: the operations that made the value, with their operands to a fixed depth, each for its own lanes.
-    - `slice_of`: a wider value and a bit position; this value is its bits from there on.  `partial_slice_of`: the same,
-      and the lanes in which it is true.
-    - `last_selection`: the last select between this value and another one: its predicate, the other value and the
-      result.
-    - `guarded_alternative`: the lanes in which, under which guard, another value may replace this one
-      (`values.nan_guards`).
-    - `sign_extension_of`: the narrower integer, with its type, of which this value is the sign extension.
     - `bundle`: a whole value of which this one is an element, and the index of the element.
     - `last_take`: the last permutation of this value's threads and its result.
+    - `cached_numbers`: the numbers of the constant lanes, once they have been looked up (`constant_numbers`).
     - `cached_hash`: the hash of the payload, once it has been computed.
     - `recorder`: the recorder of the recorded run in which the value was made, else None.
     """
@@ -135,30 +129,22 @@ class SymbolicVector:
         "bits",
         "bundle",
         "cached_hash",
+        "cached_numbers",
         "flags",
-        "guarded_alternative",
-        "last_selection",
         "last_take",
         "origins",
-        "partial_slice_of",
         "recorder",
-        "sign_extension_of",
-        "slice_of",
         "words",
     )  # fmt: skip
 
     def __init__(self, bits: int, words: hashing.Words, flags: Flags) -> None:
         self.bits, self.words, self.flags = bits, words, flags
-        self.slice_of: tuple[SymbolicVector, int] | None = None
-        self.partial_slice_of: tuple[SymbolicVector, int, Array] | None = None
-        self.guarded_alternative: tuple[Array, Array, SymbolicVector] | None = None
-        self.last_selection: tuple[Array | SymbolicVector, SymbolicVector, SymbolicVector] | None = None
         self.bundle: tuple[SymbolicVector, int] | None = None
         self.last_take: tuple[bytes, SymbolicVector] | None = None
         self.cached_hash: hashing.Words | None = None
-        self.sign_extension_of: tuple[Value, str] | None = None
         self.recorder: TermRecorder | None = None
         self.origins: tuple[Origin, ...] = ()
+        self.cached_numbers: frozenset[int] | Literal[False] | None = False
 
     def part(self, low: int, bits: int) -> Value | None:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
@@ -284,6 +270,28 @@ def constant_mask(lanes: SymbolicVector) -> bool | Array:
         return flags & (FORM | STICKY) == CONST
     known: Array = (flags & np.uint32(FORM | STICKY)) == CONST
     return known
+
+
+def constant_numbers(lanes: SymbolicVector) -> frozenset[int] | None:
+    """Return the numbers of the lanes that hold a constant, None if there are several different ones."""
+    if lanes.cached_numbers is False:
+        lanes.cached_numbers = _constant_numbers(lanes)
+    return lanes.cached_numbers
+
+
+def _constant_numbers(lanes: SymbolicVector) -> frozenset[int] | None:
+    known = constant_mask(lanes)
+    if known is False:
+        return frozenset()
+    numbers = lanes.words[0]
+    if known is not True:
+        numbers = np.broadcast_to(numbers, np.broadcast_shapes(numbers.shape, known.shape))[
+            np.broadcast_to(known, np.broadcast_shapes(numbers.shape, known.shape))
+        ]
+    if not numbers.size:
+        return frozenset()
+    first = numbers.flat[0]
+    return frozenset([int(first)]) if (numbers == first).all() else None
 
 
 def sticky_flags(*lanes: SymbolicVector) -> Flags:

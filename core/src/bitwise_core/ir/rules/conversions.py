@@ -23,6 +23,7 @@ CONVERSIONS = (
         over(),
         "bf16 is the upper half of fp32: subnormal numbers and infinities too.",
         keeps="number",
+        execution="representation",
     ),
     Rule(
         "widened_neg",
@@ -58,6 +59,23 @@ CONVERSIONS = (
         "Widening is exact, infinities are clamped as large numbers are, and NaN gives one integer for both.",
     ),
     Rule(
+        "zero_extension_is_its_bits",
+        "convert.b{w}.u{n}(x)",
+        "concat(x, {zeros})",
+        tuple(
+            {"w": str(wide), "n": str(narrow), "zeros": zeros}
+            for narrow, wide, zeros in (
+                (8, 16, "0x00"),
+                (8, 32, "0x00, 0x0000"),
+                (8, 64, "0x00, 0x0000, 0x00000000"),
+                (16, 32, "0x0000"),
+                (16, 64, "0x0000, 0x00000000"),
+                (32, 64, "0x00000000"),
+            )
+        ),
+        "An unsigned integer has zeros in front.",
+    ),
+    Rule(
         "sign_extension_twice",
         "convert.{w}.{m}(convert.{mb}.{s}(x))",
         "convert.{w}.{s}(x)",
@@ -76,6 +94,7 @@ CONVERSIONS = (
         "The sum carries into the high half exactly where rounding to nearest even rounds up; the pattern after that of "
         "the largest number is that of infinity.",
         where={"x": ("not_nan",)},
+        formats={"x": "fp32"},
     ),
     Rule(
         "bf16_rounded_by_integers_with_selected_nan",

@@ -5,6 +5,8 @@ Rules use facts as conditions, and inferences derive them.  `{f}` is the format,
 
 from __future__ import annotations
 
+from functools import cache
+
 from bitwise_core.ir.rules.patterns import Term, parse
 from bitwise_core.numerics import INTEGER_FORMATS, Format
 
@@ -22,11 +24,12 @@ FACTS: dict[str, str] = {
 }
 """Names of facts, and when they hold for a value x.
 
-not_minus_zero: x is not -0.  not_negative: x is NaN or its sign bit is clear.  not_zero: x is NaN, or a number but zero.  holds_fp16: x is the widening of an fp16
-number (or its canonical NaN).  quiet: x is not a signalling NaN.
+not_minus_zero: x is not -0.  not_negative: x is NaN or its sign bit is clear.  not_zero: x is NaN, or a number but zero.
+holds_fp16: x is the widening of an fp16 number (or its canonical NaN).  quiet: x is not a signalling NaN.
 """
 
 
+@cache
 def fact(name: str, form: Format) -> Term:
     """Return the predicate of a fact over the variable x of a format.  Raises KeyError for an unknown fact."""
     bits = form.bits

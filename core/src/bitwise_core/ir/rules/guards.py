@@ -12,7 +12,25 @@ from bitwise_core.ir.rules.rule import IEEE, NEAREST_OR_ZERO, Rule, over
 _SUMS = over(r=NEAREST_OR_ZERO)
 _FUSED = over(op=("fma", "fnma"), r=NEAREST_OR_ZERO)
 
+_CHOICE = "select({relation}.fp32([condition], k), a, b)"
+
+# The rules of conditions come first: those that move a guard out of an operand would lose it.
 GUARDS = (
+    *(
+        Rule(
+            f"guard_of_condition_{where}",
+            sides.replace("[condition]", "guard.fp32(y, d)"),
+            sides.replace("[condition]", "y"),
+            over(op=operations, r=NEAREST_OR_ZERO, relation=("lt", "le", "eq", "ne")),
+            "Where the guard makes the compared value NaN, it makes the result NaN, so the selection has no effect.",
+        )
+        for where, operations, sides in (
+            ("in_sum", "add", f"{{op}}.{{r}}.fp32(guard.fp32(x, d), {_CHOICE})"),
+            ("in_product", "mul", f"{{op}}.{{r}}.fp32(guard.fp32(x, d), {_CHOICE})"),
+            ("beside_product", ("fma", "fnma"), f"{{op}}.{{r}}.fp32(guard.fp32(x, d), z, {_CHOICE})"),
+            ("in_fused_product", ("fma", "fnma"), f"{{op}}.{{r}}.fp32(guard.fp32(x, d), {_CHOICE}, z)"),
+        )
+    ),
     Rule(
         "padding_is_guarded",
         "add.{r}.fp32(-inf, y)",
@@ -84,12 +102,5 @@ GUARDS = (
         "guard.fp32(x, d)",
         over(),
         "A second guard has no effect.",
-    ),
-    Rule(
-        "guard_of_condition_in_sum",
-        "add.{r}.fp32(guard.fp32(x, d), select({relation}.fp32(guard.fp32(y, d), k), a, b))",
-        "add.{r}.fp32(guard.fp32(x, d), select({relation}.fp32(y, k), a, b))",
-        over(r=NEAREST_OR_ZERO, relation=("lt", "le", "eq", "ne")),
-        "Where the guard makes the compared value NaN, it makes the sum NaN, so the selection has no effect.",
     ),
 )

@@ -251,7 +251,8 @@ def evaluate(term: Term, values: Mapping[str, Array], approximate: Approximation
     if term.kind == "select":
         return np.where(below[0], below[1], below[2])
     if term.kind == "slice":
-        return (below[0] >> below[0].dtype.type(term.low)).astype(storage(term.bits))
+        shifted: Array = below[0] >> below[0].dtype.type(term.low)
+        return shifted.astype(storage(term.bits))
     if term.kind == "concat":
         kind = storage(term.bits)
         total, low = np.zeros(1, dtype=kind), 0
@@ -264,4 +265,5 @@ def evaluate(term: Term, values: Mapping[str, Array], approximate: Approximation
         if approximate is None:
             raise PatternError(f"{meaning.name} has no evaluation")
         return approximate(meaning, below)
-    return meaning.function(*np.broadcast_arrays(*below))
+    found: Array = meaning.function(*np.broadcast_arrays(*below))
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,7 @@ from bitwise_core.numerics import FORMATS, FloatFormat, Format
 
 Keeps: TypeAlias = Literal["bits", "number"]
 Evidence: TypeAlias = Literal["proof", "measured"]
-Execution: TypeAlias = Literal["match", "order", "set", "ring"]
+Execution: TypeAlias = Literal["match", "order", "set", "ring", "representation"]
 Parameters: TypeAlias = Mapping[str, str]
 
 NEAREST_OR_ZERO = ("rn", "rz")
@@ -83,14 +82,6 @@ class Instance:
         """The conditions, each with its predicate over the variable x."""
         return tuple((each, fact(each.fact, self.formats[each.variable])) for each in self.rule.conditions)
 
-    @cached_property
-    def digest(self) -> str:
-        """A digest of everything that a proof of this instance depends on."""
-        conditions = sorted(f"{each.variable} {predicate}" for each, predicate in self.conditions)
-        formats = [f"{name} {form.name}" for name, form in self.formats.items()]
-        text = "\n".join([str(self.left), str(self.right), self.rule.keeps, self.rule.assumes, *conditions, *formats])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -102,8 +93,9 @@ class Rule:
     are equal.  `evidence`: "proof", or "measured" for a rule that states how hardware behaves; `reason` then names the
     measurement.  `refuted` are parameters for which the sides are known to differ.
     `execution` says how the rule is applied: it is matched against values, it is a property of the order of operands, or
-    it is built into the representation of sets (of the members of an associative operation) or of linear forms.
-    Raises RuleError where the rule is inconsistent.
+    it is built into the representation of sets (of the members of an associative operation), of linear forms, or of
+    other values.
+    Raises RuleError where the rule is inconsistent; `instance` raises it where the patterns are.
     """
 
     name: str
@@ -127,17 +119,6 @@ class Rule:
         for condition in self.conditions:
             if condition.fact not in FACTS:
                 raise RuleError(f"the rule {self.name} requires the unknown fact {condition.fact!r}")
-        for instance in self.instances:
-            unbound = set(variables(instance.right)) - set(variables(instance.left))
-            if unbound:
-                raise RuleError(
-                    f"the rule {self.name} has variables on its right side only: {', '.join(sorted(unbound))}"
-                )
-            missing = {each.variable for each in self.conditions} - set(instance.formats)
-            if missing:
-                raise RuleError(
-                    f"the rule {self.name} has conditions on unknown variables: {', '.join(sorted(missing))}"
-                )
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -153,8 +134,14 @@ class Rule:
         """Return the rule for one choice of its parameters."""
         given = {name: FORMATS[form.format(**parameters)] for name, form in self.formats.items()}
         left = parse(self.left.format(**parameters), None, given)
-        known = variables(left)
+        known = {name: given.get(name, form) for name, form in variables(left).items()}
         right = parse(self.right.format(**parameters), left.format, known)
+        unbound = sorted(set(variables(right)) - set(known))
+        if unbound:
+            raise RuleError(f"the rule {self.name} has variables on its right side only: {', '.join(unbound)}")
+        missing = sorted({each.variable for each in self.conditions} - set(known))
+        if missing:
+            raise RuleError(f"the rule {self.name} has conditions on unknown variables: {', '.join(missing)}")
         if left.bits != right.bits:
             raise RuleError(f"the sides of the rule {self.name} have {left.bits} and {right.bits} bits")
         return Instance(self, parameters, left, right, known)
@@ -224,10 +211,3 @@ class InferenceInstance:
         form = self.term.format
         assert isinstance(form, FloatFormat)
         return fact(self.inference.then, form)
-
-    @cached_property
-    def digest(self) -> str:
-        """A digest of everything that a proof of this instance depends on."""
-        conditions = sorted(f"{each.variable} {predicate}" for each, predicate in self.conditions)
-        text = "\n".join([str(self.term), str(self.conclusion), self.inference.assumes, *conditions])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]

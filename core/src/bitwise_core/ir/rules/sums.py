@@ -51,6 +51,7 @@ SUMS = (
         "A zero of either sign changes no number but -0.",
         where={"x": ("not_minus_zero",), "z": ("zero",)},
         keeps="number",
+        assumes="finite",
         refuted=_DOWN,
     ),
     Rule(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 from bitwise_core.ir.rules.rule import IEEE, Parameters, Rule, over
-from bitwise_core.numerics import operation, vocabulary
+from bitwise_core.numerics.verbs import FLOAT_VERBS, INTEGER_VERBS, Verb
 
 _INTEGER_SETS = over(op=("add", "mul", "and", "or", "xor"), t=("b8", "b16", "b32", "b64"))
 _PREDICATES = over(op=("and", "or", "xor"), t="b1")
@@ -13,8 +16,18 @@ _PROPAGATING = over(op=("max.nan", "min.nan"), t=IEEE)
 
 def _commutative(arity: int) -> tuple[Parameters, ...]:
     """Return the operations of the vocabulary that are declared commutative."""
-    found = (operation(name) for name in vocabulary() if "@" not in name)
-    return tuple({"op": each.name} for each in found if each.commutative and each.arity == arity and each.evaluable)
+    verbs = (each for each in (*FLOAT_VERBS, *INTEGER_VERBS) if each.commutative and len(each.operands) == arity)
+    return tuple({"op": name} for verb in verbs for name in _names(verb))
+
+
+def _names(verb: Verb) -> Iterator[str]:
+    """Yield the names of a verb's operations."""
+    for form in verb.formats:
+        groups = [
+            (*(() if verb.required and not place else ("",)), *group) for place, group in enumerate(verb.modifiers)
+        ]
+        for chosen in product(*groups):
+            yield ".".join((verb.verb, *(each for each in chosen if each), form))
 
 
 SYMMETRIES = (

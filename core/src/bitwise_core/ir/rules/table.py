@@ -1,55 +1,36 @@
 """The table of canonical rules: everything that the checker uses to identify two computations.
 
-A rule whose obligation was not discharged cannot be loaded: `proofs.json` holds the proof of each instance by the digest
-of its statement, and `load` rejects a rule whose statement has no proof.
+A rule whose obligation was not discharged cannot be loaded: the import of this module raises RuleError unless
+`proofs.json` holds the proof of every instance as it is stated (`proofs.checked`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
 
-from bitwise_core.ir.rules.conversions import CONVERSIONS
-from bitwise_core.ir.rules.extrema import EXTREMA, SELECTED_EXTREMA
-from bitwise_core.ir.rules.guards import GUARDS
-from bitwise_core.ir.rules.inferences import INFERENCES
-from bitwise_core.ir.rules.integers import LINEAR, MASKS
-from bitwise_core.ir.rules.products import DOCUMENTED_VALUES, FUSED_PRODUCTS, PRODUCTS, QUOTIENTS, ZERO_FACTORS
+from bitwise_core.ir.rules import stated
+from bitwise_core.ir.rules.proofs import PROOFS, checked
 from bitwise_core.ir.rules.rule import Inference, Rule
-from bitwise_core.ir.rules.selections import SELECTIONS
-from bitwise_core.ir.rules.sums import SIGNS, SUMS
-from bitwise_core.ir.rules.symmetries import SYMMETRIES
 
-RULES: tuple[Rule, ...] = (
-    *SYMMETRIES,
-    *SUMS,
-    *SIGNS,
-    *PRODUCTS,
-    *FUSED_PRODUCTS,
-    *ZERO_FACTORS,
-    *QUOTIENTS,
-    *DOCUMENTED_VALUES,
-    *EXTREMA,
-    *SELECTED_EXTREMA,
-    *CONVERSIONS,
-    *SELECTIONS,
-    *GUARDS,
-    *LINEAR,
-    *MASKS,
-)
+IMPLIED = stated.IMPLIED
+"""Facts that follow from a fact of the same value."""
 
-__all__ = ["INFERENCES", "RULES", "all_inferences", "all_rules", "register"]
+RULES, INFERENCES = checked(stated.STATED_RULES, stated.INFERENCES, PROOFS, IMPLIED)
+"""The proved rules, and the proved inferences of facts about results."""
 
 _REGISTERED_RULES: list[Rule] = []
 _REGISTERED_INFERENCES: list[Inference] = []
 
 
-def register(rules: Iterable[Rule], inferences: Iterable[Inference] = ()) -> None:
-    """Add the rules of an architecture, over operations that it declares.
+def register(rules: Sequence[Rule], inferences: Sequence[Inference], proofs: Path) -> None:
+    """Add the rules of an architecture, over operations that it declares, whose proofs a file of its own holds.
 
-    A plugin calls it at import time, before anything is analysed.
+    A plugin calls it at import time, before anything is analysed.  Raises RuleError for a rule without a proof.
     """
-    _REGISTERED_RULES.extend(rules)
-    _REGISTERED_INFERENCES.extend(inferences)
+    proved = checked(rules, inferences, proofs)
+    _REGISTERED_RULES.extend(proved[0])
+    _REGISTERED_INFERENCES.extend(proved[1])
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -26,8 +26,8 @@ from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step, conjunction, literal
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.comparisons import compare_as_integers
-from bitwise_core.execution.values.packing import blend_values, concat, extract
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.packing import blend_values, concat, extract, slices_of
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import operation
 
 TABLE = Table()
@@ -122,9 +122,10 @@ def _data_dependent_base(machine: Machine, word: Value) -> tuple[Value | None, A
     """
     upper = machine.known(extract(word, 48, 16))
     middle = extract(word, 32, 16)
-    if upper is None or upper.any() or not isinstance(middle, SymbolicVector) or middle.slice_of is None:
+    slices = slices_of(middle)
+    if upper is None or upper.any() or len(slices) != 1 or slices[0].lanes is not True:
         return None, None
-    source, first_bit = middle.slice_of
+    source, first_bit = slices[0].whole, slices[0].low
     if first_bit == 32 and source.bits == 64:
         high = extract(source, 32, 32)
     elif first_bit == 0 and source.bits == 32:

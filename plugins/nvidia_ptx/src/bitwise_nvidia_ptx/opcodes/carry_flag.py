@@ -13,6 +13,7 @@ from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.numerics import operation
+from bitwise_nvidia_ptx.opcodes.common import operands_of
 
 CARRY = Register("%carry flag")
 """The carry bit of the condition code register CC, modelled as a predicate register."""
@@ -37,9 +38,7 @@ def with_carry(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     if kind == "s32" and "hi" in parts:
         raise UnknownInstruction(instruction)
-    destination, *sources = instruction.operands
-    if len(sources) != (3 if root.startswith("mad") else 2):
-        raise UnknownInstruction(instruction, f"has {len(sources)} source operands")
+    destination, *sources = operands_of(instruction, 4 if root.startswith("mad") else 3)
     reads = root.endswith("c")
 
     product = operation("mulhi.u32" if "hi" in parts else "mul.b32") if root.startswith("mad") else None

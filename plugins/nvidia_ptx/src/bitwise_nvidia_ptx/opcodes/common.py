@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bitwise_core.assembly.module import Instruction, Operand, Paired
 from bitwise_core.execution.architecture import UnknownInstruction
@@ -59,6 +59,28 @@ def write_pair(machine: Machine, destination: Operand, first: Value, second: Val
         machine.write(destination, first)
 
 
+def parts_of(instruction: Instruction, least: int = 2) -> list[str]:
+    """Return the parts of an opcode, its name included.  Raises UnknownInstruction if there are fewer than `least`."""
+    parts = instruction.opcode.split(".")
+    if len(parts) < least:
+        raise UnknownInstruction(instruction, f"has {len(parts) - 1} suffixes instead of {least - 1} or more")
+    return parts
+
+
+def operands_of(instruction: Instruction, *counts: int) -> tuple[Operand, ...]:
+    """Return the operands.  Raises UnknownInstruction if their number is not one of `counts`."""
+    count = len(instruction.operands)
+    if count not in counts:
+        raise UnknownInstruction(instruction, f"has {count} operands instead of {' or '.join(map(str, counts))}")
+    return instruction.operands
+
+
+def check_kind(instruction: Instruction, kind: str, kinds: Collection[str]) -> None:
+    """Raise UnknownInstruction for a type that is not in `kinds`."""
+    if kind not in kinds:
+        raise UnknownInstruction(instruction, f"has the type .{kind}, for which it is not defined")
+
+
 def check_modifiers(instruction: Instruction, modifiers: Sequence[str], allowed: set[str]) -> None:
     """Raise UnknownInstruction for a modifier that is not in `allowed`."""
     unknown = [each for each in modifiers if each not in allowed]
@@ -71,9 +93,7 @@ def integer_step(instruction: Instruction, operation: Operation, *, packed: int 
 
     Operands and result hold `packed` elements each.  Raises UnknownInstruction for another number of operands.
     """
-    destination, *operands = instruction.operands
-    if len(operands) != operation.arity:
-        raise UnknownInstruction(instruction, f"has {len(operands)} source operands instead of {operation.arity}")
+    destination, *operands = operands_of(instruction, 1 + operation.arity)
     pairs = tuple(zip(operands, (form.bits for form in operation.operands), strict=True))
 
     def step(machine: Machine) -> None:

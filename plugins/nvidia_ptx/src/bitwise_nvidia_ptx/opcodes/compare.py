@@ -23,9 +23,12 @@ from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
     PACKED,
+    check_kind,
     check_modifiers,
     integer_unless_float,
     is_integer,
+    operands_of,
+    parts_of,
     type_bits,
     write_pair,
 )
@@ -64,15 +67,18 @@ def compare(machine: Machine, operator: str, kind: str, left: Value, right: Valu
 @TABLE.opcode("set", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def set_predicate(instruction: Instruction, context: Context) -> Step:
     """setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}, and set with a 32-bit result."""
-    root, operator, *modifiers = instruction.opcode.split(".")
+    root, operator, *modifiers = parts_of(instruction, 3)
     if root == "set":
         return _set_register(instruction, operator, modifiers)
     *modifiers, kind = modifiers
     check_modifiers(instruction, modifiers, {"and", "or", "xor", "ftz"})
     check_comparison(instruction, operator, modifiers, kind)
-    boolean = next((each for each in modifiers if each in ("and", "or", "xor")), None)
+    booleans = [each for each in modifiers if each in ("and", "or", "xor")]
+    if len(booleans) > 1:
+        raise UnknownInstruction(instruction, "has two Boolean operators")
+    boolean = booleans[0] if booleans else None
     bits, flush = type_bits(kind), "ftz" in modifiers
-    destination, left, right, *rest = instruction.operands
+    destination, left, right, *rest = operands_of(instruction, 3 if boolean is None else 4)
 
     def step(machine: Machine) -> None:
         result = compare(machine, operator, kind, machine.read_bits(left, bits), machine.read_bits(right, bits), flush)
@@ -87,13 +93,15 @@ def set_predicate(instruction: Instruction, context: Context) -> Step:
 
 
 def _set_register(instruction: Instruction, operator: str, modifiers: list[str]) -> Step:
+    if len(modifiers) < 2:
+        raise UnknownInstruction(instruction, "needs the types of its result and of its operands")
     *options, out, kind = modifiers
     check_modifiers(instruction, options, {"ftz"})
     if out not in ("u32", "s32", "f32"):
         raise UnknownInstruction(instruction)
     check_comparison(instruction, operator, options, kind)
     bits = type_bits(kind)
-    destination, left, right = instruction.operands
+    destination, left, right = operands_of(instruction, 3)
     true = np.full((1, 1), 0x3F800000 if out == "f32" else 0xFFFFFFFF, dtype=np.uint32)
     false = np.zeros((1, 1), dtype=np.uint32)
 
@@ -105,12 +113,17 @@ def _set_register(instruction: Instruction, operator: str, modifiers: list[str])
     return step
 
 
+_SELECTED = ("f32", "f64", *(f"{letter}{bits}" for letter in "bsu" for bits in (16, 32, 64)))
+
+
 @TABLE.opcode("selp", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def select(instruction: Instruction, context: Context) -> Step:
     """selp.type d, a, b, p."""
-    kind = instruction.opcode.split(".")[1]
+    _, *modifiers, kind = parts_of(instruction)
+    check_modifiers(instruction, modifiers, set())
+    check_kind(instruction, kind, _SELECTED)
     bits = type_bits(kind)
-    destination, left, right, predicate = instruction.operands
+    destination, left, right, predicate = operands_of(instruction, 4)
 
     def step(machine: Machine) -> None:
         chosen = machine.read_bits(predicate, 1)

@@ -20,9 +20,12 @@ from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,
     PACKED,
+    check_kind,
     check_modifiers,
     integer_unless_float,
     is_integer,
+    operands_of,
+    parts_of,
     type_bits,
 )
 from bitwise_nvidia_ptx.opcodes.memory import extend, register_bits
@@ -38,7 +41,7 @@ _PRECISION_RANK = {"e4m3": 0, "e5m2": 0, "f16": 1, "bf16": 1, "tf32": 2, "f32": 
 @TABLE.opcode("cvt", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def convert(instruction: Instruction, context: Context) -> Step:
     """cvt.{rounding}.{ftz,sat,satfinite,relu}.destination.source; packed forms convert element by element."""
-    _, *modifiers, to, source = instruction.opcode.split(".")
+    _, *modifiers, to, source = parts_of(instruction, 3)
     if modifiers and modifiers[0] == "pack":
         return _pack(instruction, modifiers, to, source)
     check_modifiers(instruction, modifiers, set(_TO_FLOAT) | _TO_INTEGER | _OPTIONS)
@@ -86,7 +89,7 @@ def _scalar_conversion(
     """Return the step of a conversion from or to a float; a register wider than an integer result is extended."""
     if not (to in BITS or is_integer(to)) or not (source in BITS or is_integer(source)):
         raise UnknownInstruction(instruction)
-    destination, operand = instruction.operands
+    destination, operand = operands_of(instruction, 2)
     wide, bits = type_bits(source), type_bits(to)
     if to in BITS and source in BITS and _PRECISION_RANK[to] > _PRECISION_RANK[source]:
         rounding = None
@@ -122,7 +125,7 @@ def float_conversion(machine: Machine, meaning: Operation, value: Value) -> Valu
 
 def _packed_conversion(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
     element, count = PACKED[to]
-    destination, *operands = instruction.operands
+    destination, *operands = operands_of(instruction, 2, 3)
     if source in PACKED:
         inner = PACKED[source][0]
         if _PRECISION_RANK[element] > _PRECISION_RANK[inner]:
@@ -148,7 +151,7 @@ def _packed_conversion(instruction: Instruction, to: str, source: str, rounding:
 
 def _integer_conversion(instruction: Instruction, context: Context, to: str, source: str, saturates: bool) -> Step:
     """Return the step of an integer conversion; a register wider than the result is sign- or zero-extended."""
-    destination, operand = instruction.operands
+    destination, operand = operands_of(instruction, 2)
     bits, wide = type_bits(to), type_bits(source)
     width = register_bits(destination, context, bits)
     from_signed, to_signed = source[0] == "s", to[0] == "s"
@@ -183,7 +186,8 @@ def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) 
     kind, wide = (to, source) if not source.startswith("b") else (modifiers[-1], to)
     if modifiers[:2] != ["pack", "sat"] or wide != "s32":
         raise UnknownInstruction(instruction)
-    destination, high, low, *rest = instruction.operands
+    destination, high, low, *rest = operands_of(instruction, 4 if source.startswith("b") else 3)
+    check_kind(instruction, kind, ("u8", "s8", "u16", "s16"))
     bits, meaning = type_bits(kind), _conversion(instruction, kind, "s32", None, ".sat")
 
     def step(machine: Machine) -> None:

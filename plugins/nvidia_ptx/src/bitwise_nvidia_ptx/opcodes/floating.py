@@ -21,7 +21,15 @@ from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.assembler_constants import literal_suffix
-from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers, integer_step
+from bitwise_nvidia_ptx.opcodes.common import (
+    BITS,
+    FORMATS,
+    PACKED,
+    check_modifiers,
+    integer_step,
+    operands_of,
+    parts_of,
+)
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
 
 TABLE = OpcodeTable(CONVERSIONS)
@@ -79,7 +87,7 @@ The assembler accepts some: fma.rz.bf16, whose results on an H100 are not those 
 def _check_type(instruction: Instruction, modifiers: Sequence[str], kind: str) -> None:
     """Raise UnknownInstruction for a modifier that PTX does not define for the type."""
     element = PACKED.get(kind, (kind, 1))[0]
-    wrong = [each for each in modifiers if each in _NOT_OF_TYPE[element]]
+    wrong = [each for each in modifiers if each in _NOT_OF_TYPE.get(element, ())]
     wrong += [each for each in modifiers if each == "sat" and kind == "f32x2"]
     if wrong:
         raise UnknownInstruction(instruction, f"has the modifier .{wrong[0]}, which {element} numbers do not have")
@@ -87,13 +95,13 @@ def _check_type(instruction: Instruction, modifiers: Sequence[str], kind: str) -
 
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add, sub, mul and div of floating-point types.  mad and rem are not modelled."""
-    root, *modifiers, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
     form = _format(kind, instruction)
     operands = instruction.operands[1:]
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
-        known = literal_suffix(operands[1], context, instruction)
+        known = literal_suffix(operands_of(instruction, 3)[2], context, instruction)
         return _lanewise(
             instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands
         )
@@ -110,7 +118,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("fma", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def fused(instruction: Instruction, context: Context) -> Step:
     """fma: a fused multiply-add with one rounding."""
-    _, *modifiers, kind = instruction.opcode.split(".")
+    _, *modifiers, kind = parts_of(instruction)
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat", "relu"})
     _check_type(instruction, modifiers, kind)
     if ROUNDINGS.isdisjoint(modifiers):
@@ -122,7 +130,7 @@ def fused(instruction: Instruction, context: Context) -> Step:
 
 def extremum(instruction: Instruction, context: Context) -> Step:
     """neg, abs, min and max of floating-point types; min and max of three operands apply the operation twice."""
-    root, *modifiers, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
     signs = modifiers[-2:] == ["xorsign", "abs"] and root in ("min", "max") and kind == "f32"
     modifiers = modifiers[:-2] if signs else modifiers
     check_modifiers(instruction, modifiers, {"ftz", "NaN"})
@@ -187,7 +195,7 @@ _NOT_NEGATIVE = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO
 )
 def function(instruction: Instruction, context: Context) -> Step:
     """Correctly rounded sqrt and rcp, and the approximate functions."""
-    root, *modifiers, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
     check_modifiers(instruction, modifiers, {"approx", "ftz"} | ROUNDINGS)
     form = _format(kind, instruction)
     operands = instruction.operands[1:]
@@ -199,7 +207,7 @@ def function(instruction: Instruction, context: Context) -> Step:
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
-    known = literal_suffix(operands[0], context, instruction)
+    known = literal_suffix(operands_of(instruction, 2)[1], context, instruction)
     name = f"{root}.approx{known}{_suffix(modifiers)}.{form}@{context.arch.name}"
     return _lanewise(instruction, name, kind, operands, _NOT_NEGATIVE if root == "ex2" else 0)
 
@@ -207,7 +215,7 @@ def function(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def test_property(instruction: Instruction, context: Context) -> Step:
     """testp.{finite,infinite,number,notanumber,normal,subnormal}; a zero is normal, which IEEE 754 does not say."""
-    _, prop, *modifiers, kind = instruction.opcode.split(".")
+    _, prop, *modifiers, kind = parts_of(instruction, 3)
     check_modifiers(instruction, modifiers, set())
     if prop == "normal" and kind in ("f32", "f64"):
         return _normal_or_zero(instruction, FORMATS[kind])
@@ -218,7 +226,7 @@ def test_property(instruction: Instruction, context: Context) -> Step:
 
 def _normal_or_zero(instruction: Instruction, form: str) -> Step:
     finite, subnormal = operation(f"isfinite.{form}"), operation(f"issubnormal.{form}")
-    destination, source = instruction.operands
+    destination, source = operands_of(instruction, 2)
 
     def step(machine: Machine) -> None:
         value = machine.read_bits(source, finite.operands[0].bits)

@@ -21,14 +21,19 @@ from bitwise_nvidia_ptx.opcodes import floating
 from bitwise_nvidia_ptx.opcodes.carry_flag import with_carry, with_carry_info
 from bitwise_nvidia_ptx.opcodes.common import (
     PACKED_INTEGERS,
+    check_kind,
     check_modifiers,
     integer_step,
     integer_unless_float,
     is_integer,
+    operands_of,
+    parts_of,
     type_bits,
 )
 
 TABLE = OpcodeTable()
+
+_SHIFTED = tuple(f"{letter}{bits}" for letter in "bsu" for bits in (16, 32, 64))
 
 
 def arithmetic_info(instruction: Instruction) -> InstructionInfo:
@@ -39,7 +44,7 @@ def arithmetic_info(instruction: Instruction) -> InstructionInfo:
 @TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc", operands=arithmetic_info)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add, sub, mul.{lo,hi,wide}, mad, div, rem; `floating` handles the floating-point forms."""
-    root, *modifiers, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
     if "cc" in modifiers or root in ("addc", "madc"):
         return with_carry(instruction, context)
     kind, packed = PACKED_INTEGERS.get(kind, (kind, 1)) if root == "add" else (kind, 1)
@@ -56,7 +61,7 @@ def _product(instruction: Instruction, root: str, verb: str, kind: str) -> Step:
     product = named(instruction, f"{verb}.{kind}")
     if root == "mul":
         return integer_step(instruction, product)
-    destination, left, right, addend = instruction.operands
+    destination, left, right, addend = operands_of(instruction, 4)
     bits, out, total = type_bits(kind), product.bits, named(instruction, f"add.b{product.bits}")
 
     def step(machine: Machine) -> None:
@@ -69,7 +74,7 @@ def _product(instruction: Instruction, root: str, verb: str, kind: str) -> Step:
 @TABLE.opcode("neg", "abs", "min", "max", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     """neg, abs, min, max of integers; `floating` handles the floating-point forms."""
-    root, *modifiers, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
     kind, packed = PACKED_INTEGERS.get(kind, (kind, 1)) if root in ("min", "max") else (kind, 1)
     if not is_integer(kind):
         return floating.extremum(instruction, context)
@@ -82,9 +87,11 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("shl", "shr", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def shift(instruction: Instruction, context: Context) -> Step:
     """shl and shr; a shift by the width or more gives 0, or all sign bits for a signed shr."""
-    root, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
+    check_modifiers(instruction, modifiers, set())
+    check_kind(instruction, kind, _SHIFTED)
     bits, is_signed = type_bits(kind), kind[0] == "s"
-    destination, source, amount = instruction.operands
+    destination, source, amount = operands_of(instruction, 3)
     signed_right = is_signed and root == "shr"
 
     def step(machine: Machine) -> None:
@@ -130,20 +137,20 @@ def _above_255(value: Value) -> bool:
 @TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """bfe: `length` bits from `position`, sign-extended for signed types."""
-    return _bit_field(instruction, f"bfe.{instruction.opcode.split('.')[1]}")
+    return _bit_field(instruction, ".".join(parts_of(instruction)))
 
 
 @TABLE.opcode("bfi", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     """bfi: the low `length` bits of a put into b at `position`."""
-    return _bit_field(instruction, f"bfi.{instruction.opcode.split('.')[1]}")
+    return _bit_field(instruction, ".".join(parts_of(instruction)))
 
 
 @TABLE.opcode("shf", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def funnel_shift(instruction: Instruction, context: Context) -> Step:
     """shf.{l,r}.{wrap,clamp}.b32: a 64-bit pair shifted, one word kept."""
-    _, direction, mode, kind = instruction.opcode.split(".")
-    if kind != "b32" or mode not in ("wrap", "clamp") or direction not in ("l", "r"):
+    _, direction, mode, kind, *rest = parts_of(instruction, 4)
+    if rest or kind != "b32" or mode not in ("wrap", "clamp") or direction not in ("l", "r"):
         raise UnknownInstruction(instruction)
     return integer_step(instruction, named(instruction, f"shf{direction}.{mode}.b32"))
 
@@ -151,7 +158,7 @@ def funnel_shift(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("popc", "clz", "brev", "bfind", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def bit_count(instruction: Instruction, context: Context) -> Step:
     """popc, clz, brev and bfind."""
-    root, *modifiers, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
     check_modifiers(instruction, modifiers, {"shiftamt"} if root == "bfind" else set())
     if root == "bfind":
         root = "findmsb.top" if modifiers else "findmsb"
@@ -161,13 +168,16 @@ def bit_count(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("copysign", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def copy_sign(instruction: Instruction, context: Context) -> Step:
     """copysign.{f32,f64} d, a, b: the sign of a on the magnitude of b."""
-    return integer_step(instruction, named(instruction, f"copysign.b{type_bits(instruction.opcode.split('.')[1])}"))
+    _, *modifiers, kind = parts_of(instruction)
+    check_modifiers(instruction, modifiers, set())
+    check_kind(instruction, kind, ("f32", "f64"))
+    return integer_step(instruction, named(instruction, f"copysign.b{type_bits(kind)}"))
 
 
 @TABLE.opcode("sad", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def absolute_difference(instruction: Instruction, context: Context) -> Step:
     """sad.type d, a, b, c: the distance of a and b, added to c."""
-    _, *modifiers, kind = instruction.opcode.split(".")
+    _, *modifiers, kind = parts_of(instruction)
     check_modifiers(instruction, modifiers, set())
     return integer_step(instruction, named(instruction, f"sad.{kind}"))
 

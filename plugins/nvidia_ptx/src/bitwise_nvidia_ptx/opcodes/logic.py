@@ -16,17 +16,28 @@ from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.opcodes.common import integer_step, type_bits
+from bitwise_nvidia_ptx.opcodes.common import (
+    check_kind,
+    check_modifiers,
+    integer_step,
+    operands_of,
+    parts_of,
+    type_bits,
+)
 
 TABLE = OpcodeTable()
+
+_BITS = ("pred", "b16", "b32", "b64")
 
 
 @TABLE.opcode("and", "or", "xor", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bitwise(instruction: Instruction, context: Context) -> Step:
     """Bitwise operations of two operands, predicates included."""
-    root, kind = instruction.opcode.split(".")
+    root, *modifiers, kind = parts_of(instruction)
+    check_modifiers(instruction, modifiers, set())
+    check_kind(instruction, kind, _BITS)
     bits = type_bits(kind)
-    destination, left, right = instruction.operands
+    destination, left, right = operands_of(instruction, 3)
 
     def step(machine: Machine) -> None:
         values = machine.read_bits(left, bits), machine.read_bits(right, bits)
@@ -39,10 +50,12 @@ def bitwise(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("cnot", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def complement(instruction: Instruction, context: Context) -> Step:
     """not of an integer or of a predicate.  cnot is not modelled."""
-    root, kind = instruction.opcode.split(".")
-    destination, source = instruction.operands
+    root, *modifiers, kind = parts_of(instruction)
+    check_modifiers(instruction, modifiers, set())
+    check_kind(instruction, kind, _BITS)
     if root != "not":
         raise UnknownInstruction(instruction)
+    destination, source = operands_of(instruction, 2)
     if kind == "pred":
 
         def step(machine: Machine) -> None:
@@ -75,7 +88,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
     """prmt.b32 in its generic mode: four bytes chosen from eight, or the sign of one."""
     if instruction.opcode != "prmt.b32":
         raise UnknownInstruction(instruction)
-    destination, left, right, selector = instruction.operands
+    destination, left, right, selector = operands_of(instruction, 4)
 
     def step(machine: Machine) -> None:
         values = [machine.read_bits(each, 32) for each in (left, right, selector)]

@@ -25,7 +25,14 @@ from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.clusters import load_from_cluster, store_to_cluster
-from bitwise_nvidia_ptx.opcodes.common import integer_unless_float, type_bits
+from bitwise_nvidia_ptx.opcodes.common import (
+    check_kind,
+    check_modifiers,
+    integer_unless_float,
+    operands_of,
+    parts_of,
+    type_bits,
+)
 from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 
 TABLE = OpcodeTable()
@@ -60,15 +67,25 @@ def _move_effects(instruction: Instruction) -> Effect:
     return _MOVES_INTEGERS if integer_unless_float(instruction) is Effect.INTEGER else Effect.MOVE
 
 
+_MOVED = (
+    "pred", "f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "b128",
+    *(f"{letter}{bits}" for letter in "bsu" for bits in (16, 32, 64)),
+)  # fmt: skip
+_PARTS = (8, 16, 32, 64)
+
+
 @TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=_move_effects)
 def move(instruction: Instruction, context: Context) -> Step:
     """mov of registers, literals and addresses of symbols, and packing or unpacking of vectors."""
-    kind = instruction.opcode.split(".")[1]
+    _, *modifiers, kind = parts_of(instruction)
+    check_modifiers(instruction, modifiers, set())
+    check_kind(instruction, kind, _MOVED)
     bits = type_bits(kind)
-    destination, source = instruction.operands
+    destination, source = operands_of(instruction, 2)
+    for operand in (destination, source):
+        if isinstance(operand, Vector) and bits not in (len(operand.items) * size for size in _PARTS):
+            raise UnknownInstruction(instruction, f"has a vector of {len(operand.items)} parts")
     if isinstance(source, Vector):
-        if bits % len(source.items):
-            raise UnknownInstruction(instruction)
         width = bits // len(source.items)
         items = source.items
 

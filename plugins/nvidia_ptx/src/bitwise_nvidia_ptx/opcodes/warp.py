@@ -18,7 +18,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import Operation
-from bitwise_nvidia_ptx.opcodes.common import write_pair
+from bitwise_nvidia_ptx.opcodes.common import operands_of, parts_of, write_pair
 
 TABLE = OpcodeTable()
 
@@ -54,7 +54,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
     if len(parts) != 4 or parts[1] != "sync" or parts[2] not in _MODES or parts[3] != "b32":
         raise UnknownInstruction(instruction)
     mode = parts[2]
-    destination, source, by, clamp, members = instruction.operands
+    destination, source, by, clamp, members = operands_of(instruction, 5)
     line = instruction.line
 
     def step(machine: Machine) -> None:
@@ -149,8 +149,8 @@ def ballot(machine: Machine, predicate: Array) -> Array:
 @TABLE.opcode("vote", "activemask", "match", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def vote(instruction: Instruction, context: Context) -> Step:
     """vote.sync.{all,any,uni,ballot} over known predicates, and activemask.  match is not modelled."""
-    parts = instruction.opcode.split(".")
-    destination = instruction.operands[0]
+    parts = parts_of(instruction, 1 if instruction.opcode.startswith("activemask") else 3)
+    destination = operands_of(instruction, 1 if parts[0] == "activemask" else 3)[0]
     line = instruction.line
     if parts[0] == "activemask":
 
@@ -184,7 +184,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("elect", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def elect(instruction: Instruction, context: Context) -> Step:
     """elect.sync d|p: the leader is the lowest active lane of each warp."""
-    destination, members = instruction.operands
+    destination, members = operands_of(instruction, 2)
     line = instruction.line
 
     def step(machine: Machine) -> None:
@@ -202,7 +202,7 @@ def elect(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("redux", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def redux(instruction: Instruction, context: Context) -> Step:
     """redux.sync.op.type over whole warps: the operations are exact, so that their order does not matter."""
-    parts = instruction.opcode.split(".")
+    parts = parts_of(instruction, 4)
     verb, kind = parts[2], parts[-1]
     if parts[1] != "sync" or verb not in ("add", "min", "max", "and", "or", "xor"):
         raise UnknownInstruction(instruction)
@@ -213,7 +213,7 @@ def redux(instruction: Instruction, context: Context) -> Step:
     elif kind not in (("b32",) if verb in ("and", "or", "xor") else ("u32", "s32")):
         raise UnknownInstruction(instruction)
     meaning = named(instruction, f"{verb}.{kind}")
-    destination, source, members = instruction.operands
+    destination, source, members = operands_of(instruction, 3)
     line = instruction.line
 
     def step(machine: Machine) -> None:

@@ -1,0 +1,111 @@
+"""Search for kernels that the checker calls Equal though they return different bytes.
+
+    python -m bitwise_bench.adversary --seconds 600 --jobs 2 --record records/adversary.json
+    python -m bitwise_bench.adversary --gpu --seconds 240 --jobs 14 --record records/adversary-sm90-h100.json
+    python -m bitwise_bench.adversary --merge part-1.json part-2.json --record records/adversary.json
+
+The exit status is 1 where such a pair was found, 2 where the run itself failed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.adversary import findings
+from bitwise_bench.adversary.campaign import worker
+from bitwise_bench.adversary.device import Device, DeviceError
+from bitwise_bench.adversary.record import failed, merged, record_of, summary
+from bitwise_bench.command_line import command_parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the adversary, or merge records."""
+    parser = command_parser("adversary", __doc__)
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (default 600)")
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
+    parser.add_argument("--gpu", action="store_true", help="run every Equal pair on a GPU of sm_90, too")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default 0)")
+    parser.add_argument("--record", type=Path, help="write the counts here, as JSON")
+    parser.add_argument("--found", type=Path, help="write each wrong Equal to a folder of its own here")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="merge records instead of a search")
+    chosen = parser.parse_args(arguments)
+    if chosen.jobs < 1 or chosen.seconds <= 0:
+        parser.error("--jobs and --seconds must be positive")
+    if chosen.merge:
+        try:
+            parts = [json.loads(path.read_text()) for path in chosen.merge]
+            whole = merged(parts)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            parser.error(f"--merge: a file is not a record of the adversary ({error})")
+        return _finish(whole, chosen.record)
+    try:
+        device = Device().environment() if chosen.gpu else {}
+    except DeviceError as error:
+        parser.error(f"--gpu: {error}")
+    return _finish(_search(chosen, device), chosen.record)
+
+
+def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
+    start = time.monotonic()
+    tallies = []
+    lost = []
+    with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(worker, chosen.seed, number, chosen.seconds, chosen.gpu) for number in range(chosen.jobs)]
+        for number, job in enumerate(jobs):
+            try:
+                tallies.append(job.result())
+            except Exception as error:  # the counts of the other workers are kept
+                lost.append(f"worker {number} failed: {type(error).__name__}: {error}"[:2000])
+    number = 0
+    for tally in tallies:
+        for found in tally.findings:
+            number += 1
+            print(
+                f"WRONG EQUAL ({found.scope}): {found.left}\n    and {found.right}\n    {found.element}: {found.values}"
+            )
+            if chosen.found is not None:
+                findings.write(found, chosen.found / str(number))
+        for pair in tally.wrong_loops:
+            number += 1
+            print(f"WRONG EQUAL: {pair.entry()}")
+            if chosen.found is not None:
+                folder = chosen.found / str(number)
+                folder.mkdir(parents=True, exist_ok=True)
+                for name, text in pair.files().items():
+                    (folder / name).write_text(text)
+                findings.save_arrays(folder / "input.npz", pair.contents)
+        for mutant in tally.wrong_mutants:
+            number += 1
+            print(f"WRONG EQUAL: {mutant.entry()}")
+            if chosen.found is not None:
+                folder = chosen.found / str(number)
+                folder.mkdir(parents=True, exist_ok=True)
+                for name, text in zip(("left.ptx", "right.ptx"), mutant.texts, strict=True):
+                    (folder / name).write_text(text)
+                (folder / "finding.json").write_text(json.dumps(mutant.entry(), indent=1) + "\n")
+    return record_of(
+        [tally.portable() for tally in tallies], lost, device,
+        seed=chosen.seed, jobs=chosen.jobs, seconds=time.monotonic() - start,
+    )  # fmt: skip
+
+
+def _finish(record: dict[str, Any], path: Path | None) -> int:
+    if path is not None:
+        path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    print(summary(record))
+    for error in record["errors"][:5]:
+        print(f"error: {error.splitlines()[0][:300]}", file=sys.stderr)
+    if failed(record):
+        return 1
+    return 2 if record["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

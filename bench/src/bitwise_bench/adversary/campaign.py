@@ -1,0 +1,357 @@
+"""Rounds of the adversary: programs, classes, bytes, and what was found."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from bitwise_bench.adversary import execution, kernel_mutants, loop_rounds, loops
+from bitwise_bench.adversary.classes import analyse, grouped
+from bitwise_bench.adversary.device import Device
+from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
+from bitwise_bench.adversary.judging import Difference, canonical, difference, pair_difference
+from bitwise_bench.adversary.kernel_mutants import WrongMutant
+from bitwise_bench.adversary.kernels import DTYPES, KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.patterns import Array
+from bitwise_bench.adversary.programs import STORES, Program, distinct, written
+from bitwise_bench.adversary.scopes import SCOPES, Scope
+from bitwise_bench.adversary.shrinking import shrunk, witness
+from bitwise_bench.adversary.sources import SOURCES, Source
+from bitwise_core.execution.domains.domain import Unsupported
+
+BLOCKS = 16
+"""The blocks of each execution on a CPU."""
+DEVICE_BLOCKS = 256
+"""The blocks of an execution on a GPU, on other inputs than those of the CPU."""
+MOST_FINDINGS = 12
+"""The pairs that one worker shrinks."""
+
+
+@dataclass
+class Tally:
+    """The counts of a run, by scope and source, and what was found."""
+
+    programs: Counter[str] = field(default_factory=Counter)
+    equal: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    covered: Counter[str] = field(default_factory=Counter)
+    wrong: Counter[str] = field(default_factory=Counter)
+    on_device: Counter[str] = field(default_factory=Counter)
+    device_wrong: Counter[str] = field(default_factory=Counter)
+    simulation: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    device_differences: list[dict[str, Any]] = field(default_factory=list)
+    unshrunk: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    wrong_mutants: list[WrongMutant] = field(default_factory=list)
+    wrong_loops: list[loop_rounds.LoopPair] = field(default_factory=list)
+    kernels_not_judged: int = 0
+    seen: set[bytes] = field(default_factory=set)
+
+    def portable(self) -> dict[str, Any]:
+        """Return the counts and lists as a JSON value."""
+        counts = (
+            "programs",
+            "equal",
+            "unknown",
+            "reasons",
+            "covered",
+            "wrong",
+            "on_device",
+            "device_wrong",
+            "simulation",
+        )
+        return {
+            **{name.replace("_", " "): dict(getattr(self, name)) for name in counts},
+            "findings": [
+                *(each.entry() for each in self.findings),
+                *(each.entry() for each in self.wrong_mutants),
+                *(each.entry() for each in self.wrong_loops),
+            ],
+            "kernels not judged": {"compiled kernels": self.kernels_not_judged},
+            "device differences": self.device_differences,
+            "wrong pairs that were not reproduced alone": self.unshrunk[:20],
+            "errors": self.errors,
+        }
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: a language, a scope, and a source of programs with its random numbers."""
+
+    language: Language
+    scope: Scope
+    name: str
+    source: Source
+    dice: random.Random
+    seed: int
+    count: int = 80
+
+
+def play(turn: Round, tally: Tally, device: Device | None) -> None:
+    """Make programs, ask the checker, and judge every Equal by bytes."""
+    language, scope = turn.language, turn.scope
+    programs = distinct(turn.source(turn.language.material, turn.dice, turn.count))
+    where = f"{language.name}, {scope.name}"
+    if not programs:
+        return
+    analysed = analyse(programs, language, scope)
+    tally.programs[where] += len(programs)
+    tally.unknown[where] += len(analysed.reasons)
+    for reason in analysed.reasons:
+        tally.reasons[reason.split(": ", 1)[-1][:120]] += 1
+    classes = _new_classes(programs, grouped(analysed.forms), scope, tally)
+    members = [programs[index] for each in classes for index in each]
+    if not members:
+        return
+    kernel = language.kernel(members)
+    contents = language.inputs(kernel, BLOCKS, turn.seed, finite=scope.finite)
+    try:
+        executed = execution.run(kernel, language, BLOCKS, contents, finite=scope.finite)
+    except Unsupported as error:
+        tally.errors.append(f"the programs of a class cannot be executed: {error}")
+        return
+    start = 0
+    for each in classes:
+        for number in range(1, len(each)):
+            _judge(turn, tally, members, executed, start, start + number)
+        start += len(each)
+    if device is not None and language.name == "ptx":
+        _judge_on_device(turn, tally, device, kernel, members, classes, executed, contents)
+
+
+def _new_classes(programs: Sequence[Program], classes: list[list[int]], scope: Scope, tally: Tally) -> list[list[int]]:
+    """Return the classes without the programs that an earlier round compared with the same first program."""
+    found = []
+    for each in classes:
+        first = written(programs[each[0]])
+        kept = [each[0]]
+        for index in each[1:]:
+            text = f"{scope.name}\0{first}\0{written(programs[index])}"
+            key = hashlib.blake2b(text.encode(), digest_size=8).digest()
+            if key not in tally.seen:
+                tally.seen.add(key)
+                kept.append(index)
+        if len(kept) > 1:
+            found.append(kept)
+    return found
+
+
+def _judge(
+    turn: Round, tally: Tally, members: Sequence[Program], executed: execution.Executed, left: int, right: int
+) -> None:
+    scope, language = turn.scope, turn.language
+    where = f"{language.name}, {scope.name}, {members[right].source}"
+    tally.equal[where] += 1
+    dtype = DTYPES[STORES[members[left].store].buffer]
+    found = pair_difference(executed, left, right, dtype)
+    if found is None:
+        return
+    if found.covered:
+        tally.covered[where] += 1
+        return
+    tally.wrong[f"{where}, {'with' if found.with_nan else 'without'} NaN"] += 1
+    alike = [each for each in tally.findings if each.with_nan == found.with_nan]
+    if len(alike) >= MOST_FINDINGS or _explained(members[left], members[right], alike):
+        return
+    seeds = (turn.seed, turn.seed + 1, turn.seed + 2)
+    seen = witness(members[left], members[right], language, scope, seeds, with_nan=found.with_nan)
+    if seen is None:
+        tally.unshrunk.append(f"{written(members[left])} and {written(members[right])}")
+        return
+    small = finding(shrunk(seen, language, scope), language, scope)
+    if all(small.opcodes != other.opcodes for other in tally.findings):
+        tally.findings.append(small)
+
+
+def _explained(left: Program, right: Program, findings: Sequence[Finding]) -> bool:
+    """Return whether a finding uses only operations of this pair."""
+    opcodes = opcodes_of(left, right)
+    return any(found.opcodes <= opcodes for found in findings)
+
+
+def _judge_on_device(
+    turn: Round,
+    tally: Tally,
+    device: Device,
+    kernel: KernelText,
+    members: Sequence[Program],
+    classes: Sequence[Sequence[int]],
+    executed: execution.Executed,
+    contents: dict[str, Array],
+) -> None:
+    """Run the kernel on a GPU: on the same inputs, and where no assumption excludes inputs, on more."""
+    language, scope = turn.language, turn.scope
+    same = device.run(kernel, language, BLOCKS, contents)
+    for index, program in enumerate(members):
+        dtype = DTYPES[STORES[program.store].buffer]
+        # The NaN of a sign change and of fp64 arithmetic is not specified (see `BitsDomain`).
+        found = difference(same[index], executed.results[index], dtype, nans=executed.nans[index], cover=True)
+        tally.simulation["programs compared with the GPU"] += 1
+        if found is not None:
+            after = "other bytes after a NaN" if found.with_nan else "other bytes"
+            tally.simulation["other NaN payloads" if found.covered else after] += 1
+            if not found.covered:
+                _note(turn, tally, "simulation", program, program, same[index], executed.results[index], found.sample)
+    results = [same]
+    if not scope.finite:
+        more = language.inputs(kernel, DEVICE_BLOCKS, turn.seed + 1, finite=False)
+        results.append(device.run(kernel, language, DEVICE_BLOCKS, more))
+    start = 0
+    for each in classes:
+        for number in range(1, len(each)):
+            left, right = start, start + number
+            where = f"{language.name}, {scope.name}, {members[right].source}"
+            tally.on_device[where] += 1
+            dtype = DTYPES[STORES[members[left].store].buffer]
+            for position, rows in enumerate(results):
+                found = _on_device(executed, rows, left, right, dtype, same_inputs=position == 0)
+                if found is not None and not found.covered:
+                    tally.device_wrong[where] += 1
+                    _note(turn, tally, "pair", members[left], members[right], rows[left], rows[right], found.sample)
+                    break
+        start += len(each)
+
+
+def _on_device(
+    executed: execution.Executed, rows: Sequence[Array], left: int, right: int, dtype: str, *, same_inputs: bool
+) -> Difference | None:
+    """Return a difference of two programs on a GPU; an assumption excludes the inputs that it excludes on the CPU."""
+    first, second = executed.allowed[left], executed.allowed[right]
+    allowed = first & second if same_inputs and first is not None and second is not None else None
+    return difference(rows[left], rows[right], dtype, allowed)
+
+
+def _note(
+    turn: Round, tally: Tally, what: str, left: Program, right: Program, first: Array, second: Array, sample: int
+) -> None:
+    if len(tally.device_differences) < 40:
+        dtype = DTYPES[STORES[left.store].buffer]
+        shown = [canonical(rows[sample : sample + 1], dtype).reshape(-1).tolist() for rows in (first, second)]
+        tally.device_differences.append(
+            {"what": what, "left": written(left), "right": written(right), "scope": turn.scope.name,
+             "sample": sample, "values": [[hex(value) for value in row] for row in shown]}
+        )  # fmt: skip
+
+
+def play_loops(language: Language, scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
+    """Make loops from one, ask the checker, and judge every Equal by bytes."""
+    programs = loops.loops(language.material, dice, 20)
+    where = f"{language.name}, {scope.name}"
+    forms, reasons = loop_rounds.analysed(programs, language, scope)
+    tally.programs[where] += len(programs)
+    tally.unknown[where] += sum(form is None for form in forms)
+    for reason in reasons:
+        tally.reasons[f"a loop: {reason}"[:120]] += 1
+    seed = dice.randrange(1 << 30)
+    for each in grouped(forms):
+        _judge_loops([programs[index] for index in each], language, scope, seed, tally, device)
+
+
+def _judge_loops(
+    members: Sequence[loops.LoopProgram],
+    language: Language,
+    scope: Scope,
+    seed: int,
+    tally: Tally,
+    device: Device | None,
+) -> None:
+    where = f"{language.name}, {scope.name}, loops"
+    try:
+        results = [loop_rounds.executed(each, language, scope, seed) for each in members]
+    except Unsupported as error:
+        tally.reasons[f"a loop is not executed: {error}"[:120]] += 1
+        return
+    on_device = (
+        [loop_rounds.executed_on_device(each, language, scope, seed, device) for each in members] if device else []
+    )
+    for number in range(1, len(members)):
+        left, right = members[0], members[number]
+        tally.equal[where] += 1
+        found = loop_rounds.pair_difference(results[0], results[number], left.kind)
+        if found is not None and found[1].covered:
+            tally.covered[where] += 1
+        elif found is not None:
+            tally.wrong[f"{where}, {'with' if found[1].with_nan else 'without'} NaN"] += 1
+            if len(tally.wrong_loops) < MOST_FINDINGS:
+                pair = loop_rounds.wrong_pair(left, right, language, scope, seed, with_nan=found[1].with_nan)
+                if pair is not None:
+                    tally.wrong_loops.append(loop_rounds.shrunk(pair, language, scope, seed))
+        if on_device:
+            tally.on_device[where] += 1
+            found = loop_rounds.pair_difference(on_device[0], on_device[number], left.kind)
+            if found is not None and not found[1].covered and not scope.finite:
+                tally.device_wrong[where] += 1
+                tally.device_differences.append(
+                    {"what": "loops", "left": left.text_key(), "right": right.text_key(), "scope": scope.name}
+                )
+
+
+SCHEDULE = ("launch",) * 7 + ("finite",) * 2 + ("every launch",)
+"""The scopes of successive rounds."""
+
+
+KERNEL_ROUND = 150
+"""One round in so many takes a compiled kernel, which costs seconds, where Triton is installed."""
+
+
+def play_kernel(dice: random.Random, scope: Scope, tally: Tally) -> None:
+    """Judge mutants of one compiled kernel."""
+    where = f"ptx, {scope.name}"
+    found = kernel_mutants.judge(dice.choice(kernel_mutants.small_cases()), scope, dice, 12)
+    tally.programs[where] += found.made
+    tally.unknown[where] += found.unknown
+    tally.equal[f"{where}, mutants of compiled kernels"] += found.equal
+    if found.wrong:
+        tally.wrong[f"{where}, mutants of compiled kernels"] += len(found.wrong)
+        tally.wrong_mutants += found.wrong
+
+
+def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None = None) -> Tally:
+    """Play rounds for a time, or a number of rounds."""
+    tally = Tally()
+    device = Device() if gpu else None
+    end = time.monotonic() + seconds
+    played = 0
+    while time.monotonic() < end and (rounds is None or played < rounds):
+        dice = random.Random(f"{seed} {number} {played}")
+        scope = SCOPES[SCHEDULE[(played + number) % len(SCHEDULE)]]
+        # gfx942 has no analysis for every launch.
+        other = not gpu and played % 4 == 3 and not scope.options.every_launch
+        language = LANGUAGES["gfx942" if other else "ptx"]
+        if not gpu and played % KERNEL_ROUND == KERNEL_ROUND - 1 and find_spec("triton") is not None:
+            played += 1
+            try:
+                play_kernel(dice, scope, tally)
+            except Exception as error:  # a configuration that cannot be compiled or executed is no finding
+                tally.kernels_not_judged += 1
+                tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
+            continue
+        # Loops are what the analysis of every launch summarises.
+        if (scope.options.every_launch or played % 20 == 10) and dice.random() < 0.7:
+            played += 1
+            try:
+                play_loops(LANGUAGES["ptx"], scope, dice, tally, device)
+            except (RuntimeError, ValueError, AssertionError) as error:
+                tally.errors.append(f"loops, round {played} of worker {number}: {error}"[:2000])
+            continue
+        name = list(SOURCES)[dice.randrange(len(SOURCES))]
+        count = 24 if scope.options.every_launch else 80
+        turn = Round(language, scope, name, SOURCES[name], dice, dice.randrange(1 << 30), count)
+        try:
+            play(turn, tally, device)
+        except (RuntimeError, ValueError, AssertionError) as error:
+            tally.errors.append(f"round {played} of worker {number} ({name}): {type(error).__name__}: {error}"[:2000])
+            if len(tally.errors) > 20:
+                break
+        played += 1
+    return tally

@@ -1,0 +1,140 @@
+"""The gfx942 operations of the adversary.
+
+In a text, @ is the destination, $0 is the first operand; lines are separated by semicolons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from bitwise_bench.adversary.vocabulary import Spec, vocabulary
+
+IMMEDIATES = MappingProxyType(
+    {
+        "#shift": ("0", "1", "8", "15", "16", "24", "31"),
+        "#length": ("0", "1", "8", "16", "31"),
+        "#row": ("row_shr:1", "row_shl:1", "row_ror:8", "quad_perm:[1,0,3,2]", "row_half_mirror", "row_mirror"),
+    }
+)
+"""The immediates of each kind."""
+
+
+def _spec(key: str, operands: tuple[str, ...], result: str, family: str, text: str | None = None) -> Spec:
+    return Spec(key, operands, result, text or f"{key} @, {', '.join(f'${n}' for n in range(len(operands)))}",
+                family=family)  # fmt: skip
+
+
+def _floats() -> Iterator[Spec]:
+    for kind in ("f32", "f16"):
+        for verb in ("add", "sub", "subrev", "mul"):
+            yield _spec(f"v_{verb}_{kind}_e32", (kind, kind), kind, f"{kind} arithmetic")
+            name = f"v_{verb}_{kind}_e64"
+            for key, text in (("minus", "-$0, $1"), ("size", "$0, |$1|"), ("clamp", "$0, $1 clamp")):
+                yield _spec(f"{name} {key}", (kind, kind), kind, f"{kind} modifiers", f"{name} @, {text}")
+        for verb in ("min", "max"):
+            yield _spec(f"v_{verb}_{kind}_e32", (kind, kind), kind, f"{kind} extremum")
+            yield _spec(f"v_{verb}3_{kind}", (kind, kind, kind), kind, f"{kind} extremum")
+            name = f"v_{verb}_{kind}_e64"
+            yield _spec(f"{name} minus", (kind, kind), kind, f"{kind} modifiers", f"{name} @, -$0, -$1")
+        yield _spec(f"v_med3_{kind}", (kind, kind, kind), kind, f"{kind} extremum")
+        yield _spec(f"v_fma_{kind}", (kind, kind, kind), kind, f"{kind} fma")
+        for key, text in (("minus", "-$0, $1, $2"), ("minus sum", "$0, $1, -$2"), ("clamp", "$0, $1, $2 clamp")):
+            yield _spec(f"v_fma_{kind} {key}", (kind, kind, kind), kind, f"{kind} fma", f"v_fma_{kind} @, {text}")
+        for verb in ("rndne", "trunc", "floor", "ceil"):
+            yield _spec(f"v_{verb}_{kind}_e32", (kind,), kind, f"{kind} rounding")
+    text = "v_mov_b32_e32 @, $2; v_fmac_f32_e32 @, $0, $1"
+    yield _spec("v_fmac_f32_e32", ("f32", "f32", "f32"), "f32", "f32 fma", text)
+    yield _spec("v_ldexp_f32", ("f32", "i32"), "f32", "f32 arithmetic")
+    for verb in ("add", "mul", "min", "max"):
+        name = f"v_pk_{verb}_f16"
+        yield _spec(name, ("h2", "h2"), "h2", "h2 arithmetic")
+        for key, text in (("swapped", "op_sel:[0,1] op_sel_hi:[1,0]"), ("minus", "neg_lo:[1,0] neg_hi:[1,0]"),
+                          ("low", "op_sel_hi:[0,1]")):  # fmt: skip
+            yield _spec(f"{name} {key}", ("h2", "h2"), "h2", "h2 modifiers", f"{name} @, $0, $1 {text}")
+    yield _spec("v_pk_fma_f16", ("h2", "h2", "h2"), "h2", "h2 arithmetic")
+
+
+def _integers() -> Iterator[Spec]:
+    pair = ("i32", "i32")
+    for opcode in ("v_add_u32_e32", "v_sub_u32_e32", "v_subrev_u32_e32"):
+        yield _spec(opcode, pair, "i32", "i32 linear")
+    for opcode in ("v_and_b32_e32", "v_or_b32_e32", "v_xor_b32_e32", "v_xnor_b32_e32"):
+        yield _spec(opcode, pair, "i32", "i32 logic")
+    yield _spec("v_not_b32_e32", ("i32",), "i32", "i32 logic")
+    for opcode in ("v_min_i32_e32", "v_max_i32_e32", "v_min_u32_e32", "v_max_u32_e32", "v_mul_lo_u32", "v_mul_hi_u32",
+                   "v_mul_hi_i32", "v_mul_u32_u24_e32", "v_mul_i32_i24_e32"):  # fmt: skip
+        yield _spec(opcode, pair, "i32", "i32 arithmetic")
+    for opcode in ("v_lshlrev_b32_e32", "v_lshrrev_b32_e32", "v_ashrrev_i32_e32"):
+        yield _spec(opcode, ("i32", "#shift"), "i32", "i32 shift", f"{opcode} @, $1, $0")
+        yield _spec(f"{opcode} by", pair, "i32", "i32 shift", f"{opcode} @, $1, $0")
+    for opcode in ("v_bfe_u32", "v_bfe_i32"):
+        yield _spec(opcode, ("i32", "#shift", "#length"), "i32", "i32 shift", f"{opcode} @, $0, $1, $2")
+    yield _spec("v_alignbit_b32", ("i32", "i32", "#shift"), "i32", "i32 shift")
+    for opcode, family in (("v_bfi_b32", "i32 logic"), ("v_and_or_b32", "i32 logic"), ("v_or3_b32", "i32 logic"),
+                           ("v_perm_b32", "i32 logic"), ("v_add3_u32", "i32 linear"), ("v_xad_u32", "i32 linear"),
+                           ("v_max3_i32", "i32 arithmetic"),
+                           ("v_min3_u32", "i32 arithmetic"), ("v_med3_i32", "i32 arithmetic"),
+                           ("v_mad_u32_u24", "i32 arithmetic"), ("v_mad_i32_i24", "i32 arithmetic")):  # fmt: skip
+        yield _spec(opcode, ("i32", "i32", "i32"), "i32", family)
+    yield _spec("v_lshl_add_u32", ("i32", "#shift", "i32"), "i32", "i32 linear")
+    yield _spec("v_lshl_or_b32", ("i32", "#shift", "i32"), "i32", "i32 logic")
+    for opcode in ("v_bfrev_b32_e32", "v_ffbh_u32_e32", "v_ffbl_b32_e32", "v_ffbh_i32_e32"):
+        yield _spec(opcode, ("i32",), "i32", "i32 counts")
+    yield _spec("v_bcnt_u32_b32", pair, "i32", "i32 counts")
+
+
+def _conversions() -> Iterator[Spec]:
+    for opcode, source, to in (("v_cvt_f32_f16_e32", "f16", "f32"), ("v_cvt_f16_f32_e32", "f32", "f16"),
+                               ("v_cvt_f32_i32_e32", "i32", "f32"), ("v_cvt_f32_u32_e32", "i32", "f32"),
+                               ("v_cvt_i32_f32_e32", "f32", "i32"), ("v_cvt_u32_f32_e32", "f32", "i32"),
+                               ("v_cvt_f32_ubyte0_e32", "i32", "f32"),
+                               ("v_cvt_f32_ubyte2_e32", "i32", "f32")):  # fmt: skip
+        yield _spec(opcode, (source,), to, "conversion")
+    text = "v_cvt_f32_f16_sdwa @, $0 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1"
+    yield _spec("v_cvt_f32_f16_sdwa", ("h2",), "f32", "halves", text)
+    yield _spec("v_pack_b32_f16", ("f16", "f16"), "h2", "halves")
+    yield _spec("low", ("h2",), "f16", "halves", "v_and_b32_e32 @, 0xffff, $0")
+    yield _spec("high", ("h2",), "f16", "halves", "v_lshrrev_b32_e32 @, 16, $0")
+    yield _spec("swap", ("h2",), "h2", "halves", "v_alignbit_b32 @, $0, $0, 16")
+    yield _spec("or halves", ("f16", "f16"), "h2", "halves", "v_lshl_or_b32 @, $1, 16, $0")
+    yield _spec("bf16 high", ("i32",), "f32", "halves", "v_and_b32_e32 @, 0xffff0000, $0")
+    yield _spec("bf16 low", ("i32",), "f32", "halves", "v_lshlrev_b32_e32 @, 16, $0")
+    for source in ("f32", "i32", "h2"):
+        for to in ("f32", "i32", "h2"):
+            if source != to:
+                yield _spec(f"as {source} {to}", (source,), to, "views", "v_mov_b32_e32 @, $0")
+    yield _spec("as f16 i32", ("f16",), "i32", "views", "v_mov_b32_e32 @, $0")
+    yield _spec("as i32 f16", ("i32",), "f16", "views", "v_and_b32_e32 @, 0xffff, $0")
+
+
+def _choices() -> Iterator[Spec]:
+    for kind in ("f32", "f16", "i32", "h2"):
+        text = "v_cndmask_b32_e64 @, $1, $0, $2"
+        yield _spec(f"selp {kind}", (kind, kind, "p"), kind, "choice", text)
+    for kind in ("f32", "f16"):
+        for operator in ("lt", "le", "gt", "ge", "eq", "lg", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt"):
+            yield _spec(f"v_cmp_{operator}_{kind}_e64", (kind, kind), "p", "comparison")
+    for kind in ("i32", "u32"):
+        for operator in ("lt", "le", "gt", "ge", "eq", "ne"):
+            yield _spec(f"v_cmp_{operator}_{kind}_e64", ("i32", "i32"), "p", "comparison")
+    for verb in ("and", "or", "xor", "andn2", "xnor"):
+        yield _spec(f"s_{verb}_b64", ("p", "p"), "p", "predicates")
+    yield _spec("s_not_b64", ("p",), "p", "predicates")
+
+
+def _lanes() -> Iterator[Spec]:
+    for kind in ("f32", "i32", "h2"):
+        text = "s_nop 1; v_mov_b32_e32 @, $0; s_nop 1; v_mov_b32_dpp @, $0 $1 row_mask:0xf bank_mask:0xf"
+        yield Spec(f"dpp {kind}", (kind, "#row"), kind, text, family="lanes", crosses=True)
+    text = "v_mov_b32_e32 @, $0; s_nop 1; v_add_f32_dpp @, $0, $1 row_shr:1 row_mask:0xf bank_mask:0xf"
+    yield Spec("dpp add", ("f32", "f32"), "f32", text, family="lanes", crosses=True)
+
+
+LEAVES = MappingProxyType({"f32": ("fp32", 4), "f16": ("fp16", 4), "i32": ("u32", 4), "h2": ("fp16", 4)})
+"""The element type of the buffer of each kind of loaded value, and the number of loaded values in each thread."""
+
+GFX942_WORDS = vocabulary(
+    (each for make in (_floats, _integers, _conversions, _choices, _lanes) for each in make()), IMMEDIATES, LEAVES
+)
+"""The operations of gfx942."""

@@ -1,0 +1,204 @@
+"""Rounds on loops: classes of the analysis of every launch or of one launch, and their bytes for several counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bitwise_bench.adversary.device import Device
+from bitwise_bench.adversary.execution import run
+from bitwise_bench.adversary.expressions import Expression, nodes, substituted
+from bitwise_bench.adversary.judging import Difference, canonical, difference
+from bitwise_bench.adversary.kernels import DTYPES, KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.loops import STORE_OF, LoopProgram, loop_kernel
+from bitwise_bench.adversary.patterns import Array
+from bitwise_bench.adversary.programs import STORES
+from bitwise_bench.adversary.scopes import Scope
+from bitwise_core.checker.analysis import Session, Source, buffer_numbers
+from bitwise_core.execution.domains.domain import Unsupported
+
+ROWS = (3, 1, 2, 0, 6)
+"""The numbers of rows for which programs that are Equal for every launch are executed, that of one launch first."""
+BLOCKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPair:
+    """Two loops that the checker calls Equal, and an input for which they return different bytes."""
+
+    left: LoopProgram
+    right: LoopProgram
+    scope: str
+    rows: int
+    sample: int
+    values: tuple[str, str]
+    with_nan: bool
+    contents: Mapping[str, Array]
+
+    def entry(self) -> dict[str, Any]:
+        """Return the pair for a record."""
+        return {
+            "left": self.left.text_key(), "right": self.right.text_key(), "scope": self.scope,
+            "element": f"thread {self.sample} of {BLOCKS} blocks, {self.rows} rows", "values": list(self.values),
+            "loaded": {}, "source": "loops", "confirmed": True, "with NaN": self.with_nan,
+        }  # fmt: skip
+
+    def files(self) -> dict[str, str]:
+        """Return the texts and the manifest of the two kernels."""
+        kernels = [loop_kernel(program, self.rows) for program in (self.left, self.right)]
+        launches = []
+        for name, kernel in zip(("left.ptx", "right.ptx"), kernels, strict=True):
+            launch = kernel.launch(BLOCKS)
+            arguments = [argument.short() for argument in launch.args]
+            launches.append(
+                {"file": name, "entry": "kernel", "grid": BLOCKS, "block": kernel.threads, "args": arguments}
+            )
+        return {
+            "left.ptx": kernels[0].text,
+            "right.ptx": kernels[1].text,
+            "manifest.json": json.dumps({"kernels": launches}, indent=1) + "\n",
+            "finding.json": json.dumps(self.entry(), indent=1) + "\n",
+        }
+
+
+def analysed(
+    programs: Sequence[LoopProgram], language: Language, scope: Scope
+) -> tuple[list[Hashable | None], list[str]]:
+    """Return the form of each program, None where its analysis stopped, and the reasons of those."""
+    forms: list[Hashable | None] = []
+    reasons = []
+    for program in programs:
+        kernel = loop_kernel(program, ROWS[0])
+        launch = kernel.launch(1)
+        session = Session(buffer_numbers(set(launch.buffers())), scope.options)
+        source = Source("kernel", kernel.text, None if scope.options.every_launch else launch, launch.entry)
+        result = session.analyse(source, language.arch)
+        if result.malformed or result.failed:
+            raise RuntimeError(f"the adversary wrote a loop that the analysis rejects: {result.unknown}")
+        if result.signature is None:
+            forms.append(None)
+            reasons.append(str(result.unknown))
+        else:
+            forms.append((launch.buffers(), result.signature))
+            if result.program_only is not None:
+                reasons.append(f"program only: {result.program_only}")
+    return forms, reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The bytes of a program for each number of rows, the samples with a NaN, and those that count."""
+
+    bytes_of: Mapping[int, Array]
+    nans: Mapping[int, Array]
+    allowed: Mapping[int, Array | None]
+
+
+def executed(program: LoopProgram, language: Language, scope: Scope, seed: int) -> Results:
+    """Execute a program for each number of rows.  Raises Unsupported."""
+    bytes_of, nans, allowed = {}, {}, {}
+    for rows in ROWS if scope.options.every_launch else ROWS[:1]:
+        kernel = loop_kernel(program, rows)
+        contents = language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
+        found = run(kernel, language, BLOCKS, contents, finite=scope.finite)
+        bytes_of[rows], nans[rows], allowed[rows] = found.results[0], found.nans[0], found.allowed[0]
+    return Results(bytes_of, nans, allowed)
+
+
+def executed_on_device(program: LoopProgram, language: Language, scope: Scope, seed: int, device: Device) -> Results:
+    """Execute a program on a GPU for each number of rows."""
+    found = {}
+    for rows in ROWS if scope.options.every_launch else ROWS[:1]:
+        kernel: KernelText = loop_kernel(program, rows)
+        contents = language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
+        found[rows] = device.run(kernel, language, BLOCKS, contents)[0]
+    return Results(found, dict.fromkeys(found, np.zeros(0, dtype=bool)), dict.fromkeys(found))
+
+
+def pair_difference(left: Results, right: Results, kind: str) -> tuple[int, Difference] | None:
+    """Return the number of rows and the sample in which two programs differ, the most serious one."""
+    dtype = DTYPES[STORES[STORE_OF[kind]].buffer]
+    found: list[tuple[int, Difference]] = []
+    for rows, first in left.bytes_of.items():
+        one, two = left.allowed[rows], right.allowed[rows]
+        allowed = None if one is None or two is None else one & two
+        nans = left.nans[rows] | right.nans[rows]
+        seen = difference(first, right.bytes_of[rows], dtype, allowed, nans if nans.size else None)
+        if seen is not None:
+            found.append((rows, seen))
+    return min(found, key=lambda each: (each[1].covered, each[1].with_nan), default=None)
+
+
+def wrong_pair(
+    left: LoopProgram, right: LoopProgram, language: Language, scope: Scope, seed: int, *, with_nan: bool
+) -> LoopPair | None:
+    """Return the pair if the checker calls it Equal and its bytes differ; unless `with_nan`, without a NaN."""
+    forms, _ = analysed((left, right), language, scope)
+    if forms[0] is None or forms[0] != forms[1]:
+        return None
+    try:
+        results = [executed(each, language, scope, seed) for each in (left, right)]
+    except Unsupported:
+        return None
+    found = pair_difference(results[0], results[1], left.kind)
+    if found is None or found[1].covered or (found[1].with_nan and not with_nan):
+        return None
+    rows, seen = found
+    dtype = DTYPES[STORES[STORE_OF[left.kind]].buffer]
+    shown = [canonical(each.bytes_of[rows][seen.sample : seen.sample + 1], dtype) for each in results]
+    values = hex(int(shown[0].flat[0])), hex(int(shown[1].flat[0]))
+    kernel = loop_kernel(left, rows)
+    contents = language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
+    return LoopPair(left, right, scope.name, rows, seen.sample, values, seen.with_nan, contents)
+
+
+def shrunk(pair: LoopPair, language: Language, scope: Scope, seed: int, most: int = 150) -> LoopPair:
+    """Return a smaller pair after at most `most` attempts."""
+    attempts, progress = 0, True
+    while progress:
+        progress = False
+        for left, right in _smaller(pair.left, pair.right):
+            attempts += 1
+            if attempts > most:
+                return pair
+            found = wrong_pair(left, right, language, scope, seed, with_nan=pair.with_nan)
+            if found is not None:
+                pair, progress = found, True
+                break
+    return pair
+
+
+def _smaller(left: LoopProgram, right: LoopProgram) -> Iterator[tuple[LoopProgram, LoopProgram]]:
+    for shape in ({"order": "up"}, {"test": "bottom"}, {"first": 0}, {"steps": 1}):
+        plain = [replace(each, **shape) for each in (left, right)]
+        if plain[0] != left and plain[1] != right:
+            yield plain[0], plain[1]
+        if plain[0] != left:
+            yield plain[0], right
+        if plain[1] != right:
+            yield left, plain[1]
+    for node in {node for each in left.expressions for node in nodes(each)}:
+        for made in node.inner:
+            if made.width == node.width:
+                first, second = (_substituted(each, node, made) for each in (left, right))
+                if first != left and second != right:
+                    yield first, second
+    for number, program in enumerate((left, right)):
+        for node in {node for each in program.expressions for node in nodes(each)}:
+            for made in node.inner:
+                if made.width == node.width:
+                    changed = _substituted(program, node, made)
+                    yield (changed, right) if number == 0 else (left, changed)
+
+
+def _substituted(program: LoopProgram, old: Expression, new: Expression) -> LoopProgram:
+    return replace(
+        program,
+        updates=tuple(substituted(each, old, new) for each in program.updates),
+        result=substituted(program.result, old, new),
+    )

@@ -1,0 +1,294 @@
+"""The PTX operations of the adversary: operand kinds, result kind and text of each.
+
+In a text, @ is the destination, $0 is the first operand, and ~h0, ~r0, ~p0 are scratch registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from bitwise_bench.adversary.vocabulary import Spec, vocabulary
+
+IMMEDIATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "#lut": ("0xc0", "0xfc", "0x3c", "0x96", "0xe8", "0xca", "0x80", "0xfe", "0xf8", "0x0c"),
+        "#selector": ("0x3210", "0x5410", "0x7632", "0x1032", "0x5432", "0x7610", "0x7654", "0x3240", "0x0123",
+                      "0xba98", "0x4440", "0x5140"),
+        "#shift16": ("0", "1", "8", "15", "16"),
+        "#shift32": ("0", "1", "8", "15", "16", "31", "32", "24"),
+        "#shift64": ("0", "1", "16", "31", "32", "48", "63", "64"),
+        "#length": ("0", "1", "8", "15", "16", "31", "32"),
+        "#divisor": ("1", "2", "3", "7", "16", "255"),
+        "#lane": ("0", "1", "2", "16"),
+    }
+)  # fmt: skip
+"""The immediates of each kind."""
+
+
+def _default(opcode: str, count: int) -> str:
+    return f"{opcode} @, {', '.join(f'${index}' for index in range(count))};"
+
+
+def _floats() -> Iterator[Spec]:
+    def plain(opcode: str, kind: str, arity: int, family: str) -> Spec:
+        inline = kind in ("f32", "f64") and arity > 1
+        return Spec(opcode, (kind,) * arity, kind, _default(opcode, arity), inline, family)
+
+    for kind in ("f32", "f64"):
+        for rounding in ("rn", "rz", "rm", "rp"):
+            for flush in ("", ".ftz", ".sat", ".ftz.sat") if kind == "f32" else ("",):
+                for verb in ("add", "sub", "mul"):
+                    yield plain(f"{verb}.{rounding}{flush}.{kind}", kind, 2, f"{kind} arithmetic")
+                yield plain(f"fma.{rounding}{flush}.{kind}", kind, 3, f"{kind} fma")
+        for flush in ("", ".ftz") if kind == "f32" else ("",):
+            for verb in ("min", "max"):
+                for nan in ("", ".NaN") if kind == "f32" else ("",):
+                    yield plain(f"{verb}{flush}{nan}.{kind}", kind, 2, f"{kind} extremum")
+                    if kind == "f32":
+                        yield plain(f"{verb}{flush}{nan}.xorsign.abs.{kind}", kind, 2, f"{kind} extremum")
+            for verb in ("neg", "abs"):
+                yield plain(f"{verb}{flush}.{kind}", kind, 1, f"{kind} sign")
+            for opcode in (f"div.rn{flush}.{kind}",):
+                yield plain(opcode, kind, 2, f"{kind} division")
+            for verb in ("rcp", "sqrt"):
+                yield plain(f"{verb}.rn{flush}.{kind}", kind, 1, f"{kind} division")
+        yield plain(f"copysign.{kind}", kind, 2, f"{kind} sign")
+    for opcode in ("ex2.approx.ftz", "ex2.approx", "rcp.approx.ftz", "rcp.approx", "rsqrt.approx.ftz", "rsqrt.approx",
+                   "sqrt.approx.ftz", "sqrt.approx"):  # fmt: skip
+        yield plain(f"{opcode}.f32", "f32", 1, "f32 approximation")
+    yield plain("div.full.f32", "f32", 2, "f32 approximation")
+    for kind, types in (("f16", ("f16",)), ("bf16", ("bf16",)), ("h2", ("f16x2",)), ("b2", ("bf16x2",))):
+        for form in types:
+            half = form.startswith("f16")
+            for flush in ("", ".ftz", ".sat", ".ftz.sat") if half else ("",):
+                for verb in ("add", "sub", "mul"):
+                    yield plain(f"{verb}.rn{flush}.{form}", kind, 2, f"{kind} arithmetic")
+                yield plain(f"fma.rn{flush}.{form}", kind, 3, f"{kind} fma")
+            yield plain(f"fma.rn.relu.{form}", kind, 3, f"{kind} fma")
+            for verb in ("min", "max"):
+                for nan in ("", ".NaN"):
+                    for flush in ("", ".ftz") if half else ("",):
+                        yield plain(f"{verb}{flush}{nan}.{form}", kind, 2, f"{kind} extremum")
+            for verb in ("neg", "abs"):
+                for flush in ("", ".ftz") if half else ("",):
+                    yield plain(f"{verb}{flush}.{form}", kind, 1, f"{kind} sign")
+
+
+def _integers() -> Iterator[Spec]:
+    def spec(opcode: str, operands: tuple[str, ...], result: str, family: str) -> Spec:
+        inline = all(each not in ("i16", "h2", "b2", "f16", "bf16", "p") for each in operands) and len(operands) > 1
+        return Spec(opcode, operands, result, _default(opcode, len(operands)), inline, family)
+
+    for bits, kind in ((16, "i16"), (32, "i32"), (64, "i64")):
+        for letter in "su":
+            for verb in ("add", "sub"):
+                yield spec(f"{verb}.{letter}{bits}", (kind, kind), kind, f"{kind} linear")
+            for verb in ("mul.lo", "mul.hi", "min", "max"):
+                yield spec(f"{verb}.{letter}{bits}", (kind, kind), kind, f"{kind} arithmetic")
+            yield spec(f"mad.lo.{letter}{bits}", (kind, kind, kind), kind, f"{kind} linear")
+            for verb in ("div", "rem"):
+                yield spec(f"{verb}.{letter}{bits}", (kind, "#divisor"), kind, f"{kind} division")
+            yield spec(f"shr.{letter}{bits}", (kind, f"#shift{bits}"), kind, f"{kind} shift")
+            if bits < 64:
+                wide = {16: "i32", 32: "i64"}[bits]
+                yield spec(f"mul.wide.{letter}{bits}", (kind, kind), wide, f"{kind} arithmetic")
+            if bits > 16:
+                yield spec(f"bfe.{letter}{bits}", (kind, "#shift32", "#length"), kind, f"{kind} shift")
+                yield spec(f"sad.{letter}{bits}", (kind, kind, kind), kind, f"{kind} arithmetic")
+                yield spec(f"bfind.{letter}{bits}", (kind,), "i32", f"{kind} counts")
+        yield spec(f"shl.b{bits}", (kind, f"#shift{bits}"), kind, f"{kind} shift")
+        for verb in ("and", "or", "xor"):
+            yield spec(f"{verb}.b{bits}", (kind, kind), kind, f"{kind} logic")
+        yield spec(f"not.b{bits}", (kind,), kind, f"{kind} logic")
+        for verb in ("neg", "abs"):
+            yield spec(f"{verb}.s{bits}", (kind,), kind, f"{kind} linear")
+        if bits > 16:
+            yield spec(f"bfi.b{bits}", (kind, kind, "#shift32", "#length"), kind, f"{kind} shift")
+            yield spec(f"popc.b{bits}", (kind,), "i32", f"{kind} counts")
+            yield spec(f"clz.b{bits}", (kind,), "i32", f"{kind} counts")
+            yield spec(f"brev.b{bits}", (kind,), kind, f"{kind} counts")
+            for opcode in (f"shl.b{bits}", f"shr.u{bits}", f"shr.s{bits}"):
+                yield Spec(f"{opcode} by", (kind, "i32"), kind, f"{opcode} @, $0, $1;", False, f"{kind} shift")
+    yield spec("lop3.b32", ("i32", "i32", "i32", "#lut"), "i32", "i32 logic")
+    yield spec("prmt.b32", ("i32", "i32", "#selector"), "i32", "i32 bytes")
+    for mode in ("l.wrap", "l.clamp", "r.wrap", "r.clamp"):
+        yield spec(f"shf.{mode}.b32", ("i32", "i32", "#shift32"), "i32", "i32 shift")
+    for kinds in ("s32.s32", "s32.u32", "u32.s32", "u32.u32"):
+        yield spec(f"dp4a.{kinds}", ("i32", "i32", "i32"), "i32", "i32 bytes")
+    for letter in "su":
+        for verb in ("add", "min", "max"):
+            yield Spec(f"{verb}.{letter}16x2", ("h2", "h2"), "h2", f"{verb}.{letter}16x2 @, $0, $1;", False, "pairs")
+
+
+def _conversions() -> Iterator[Spec]:
+    def spec(opcode: str, source: str, result: str, family: str) -> Spec:
+        return Spec(opcode, (source,), result, _default(opcode, 1), False, family)
+
+    for form in ("f16", "bf16"):
+        yield spec(f"cvt.f32.{form}", form, "f32", "half conversion")
+        for rounding in ("rn", "rz"):
+            yield spec(f"cvt.{rounding}.{form}.f32", "f32", form, "half conversion")
+            yield spec(f"cvt.{rounding}.relu.{form}.f32", "f32", form, "half conversion")
+            pair = {"f16": "h2", "bf16": "b2"}[form]
+            for relu in ("", ".relu"):
+                opcode = f"cvt.{rounding}{relu}.{form}x2.f32"
+                yield Spec(opcode, ("f32", "f32"), pair, _default(opcode, 2), False, "half conversion")
+    yield spec("cvt.rn.sat.f16.f32", "f32", "f16", "half conversion")
+    yield spec("cvt.rn.ftz.f16.f32", "f32", "f16", "half conversion")
+    yield spec("cvt.f64.f16", "f16", "f64", "half conversion")
+    yield spec("cvt.f64.f32", "f32", "f64", "f64 conversion")
+    yield spec("cvt.rna.tf32.f32", "f32", "f32", "f32 conversion")
+    for rounding in ("rn", "rz", "rm", "rp"):
+        yield spec(f"cvt.{rounding}.f32.f64", "f64", "f32", "f64 conversion")
+        yield spec(f"cvt.{rounding}i.f32.f32", "f32", "f32", "f32 conversion")
+        yield spec(f"cvt.{rounding}i.f16.f16", "f16", "f16", "half conversion")
+        yield spec(f"cvt.{rounding}i.f64.f64", "f64", "f64", "f64 conversion")
+        for letter in "su":
+            for bits in (32, 64):
+                yield spec(f"cvt.{rounding}.f32.{letter}{bits}", f"i{bits}", "f32", "to float")
+                yield spec(f"cvt.{rounding}.f64.{letter}{bits}", f"i{bits}", "f64", "to float")
+                yield spec(f"cvt.{rounding}i.{letter}{bits}.f32", "f32", f"i{bits}", "to integer")
+                yield spec(f"cvt.{rounding}i.{letter}{bits}.f64", "f64", f"i{bits}", "to integer")
+                yield spec(f"cvt.{rounding}i.{letter}{bits}.f16", "f16", f"i{bits}", "to integer")
+            yield spec(f"cvt.{rounding}.f32.{letter}16", "i16", "f32", "to float")
+            yield spec(f"cvt.{rounding}.f16.{letter}16", "i16", "f16", "to float")
+            yield spec(f"cvt.{rounding}.f16.{letter}32", "i32", "f16", "to float")
+            yield spec(f"cvt.{rounding}i.{letter}16.f16", "f16", "i16", "to integer")
+            yield spec(f"cvt.{rounding}i.{letter}16.f32", "f32", "i16", "to integer")
+    yield spec("cvt.sat.f32.f32", "f32", "f32", "f32 conversion")
+    yield spec("cvt.ftz.f32.f32", "f32", "f32", "f32 conversion")
+    for to, wide in (("i32", 32), ("i64", 64), ("i16", 16)):
+        for source, narrow in (("i32", 32), ("i64", 64), ("i16", 16)):
+            for left in "su":
+                for right in "su":
+                    if to != source:
+                        yield spec(f"cvt.{left}{wide}.{right}{narrow}", source, to, "integer conversion")
+                    # The assembler refuses a saturation that cannot happen.
+                    if to != source and (wide < narrow or (left, right) == ("u", "s")):
+                        yield spec(f"cvt.sat.{left}{wide}.{right}{narrow}", source, to, "integer conversion")
+    for letter in "su":
+        for wide in (16, 32):
+            kind = f"i{wide}"
+            yield spec(f"cvt.{letter}{wide}.{letter}8", kind, kind, "integer conversion")
+            yield spec(f"cvt.{letter}8.{letter}{wide}", kind, kind, "integer conversion")
+            yield spec(f"cvt.rn.f32.{letter}8", kind, "f32", "to float")
+    for kind in ("s16", "u16"):
+        opcode = f"cvt.pack.sat.{kind}.s32"
+        yield Spec(opcode, ("i32", "i32"), "i32", _default(opcode, 2), False, "integer conversion")
+    for kind in ("s8", "u8"):
+        opcode = f"cvt.pack.sat.{kind}.s32.b32"
+        yield Spec(opcode, ("i32", "i32", "i32"), "i32", _default(opcode, 3), False, "integer conversion")
+    for form in ("e4m3", "e5m2"):
+        for relu in ("", ".relu"):
+            opcode = f"cvt.rn.satfinite{relu}.{form}x2.f32"
+            yield Spec(opcode, ("f32", "f32"), "q2", _default(opcode, 2), False, "eight bits")
+            yield spec(f"cvt.rn{relu}.f16x2.{form}x2", "q2", "h2", "eight bits")
+            yield spec(f"cvt.rn.satfinite{relu}.{form}x2.f16x2", "h2", "q2", "eight bits")
+
+
+def _choices() -> Iterator[Spec]:
+    for kind, bits in (("f32", 32), ("f64", 64), ("f16", 16), ("bf16", 16), ("i32", 32), ("i64", 64), ("i16", 16),
+                       ("h2", 32), ("b2", 32)):  # fmt: skip
+        yield Spec(f"selp {kind}", (kind, kind, "p"), kind, f"selp.b{bits} @, $0, $1, $2;", False, "choice")
+        yield Spec(
+            f"guarded {kind}", (kind, kind, "p"), kind, f"mov.b{bits} @, $1; @$2 mov.b{bits} @, $0;", False, "choice"
+        )
+    guarded = "guarded {0}", "mov.b{1} @, $0; @$2 {0} @, $0, $1;", "mov.b{1} @, $0; @!$2 {0} @, $0, $1;"
+    for opcode, kind, bits in (("add.rn.f32", "f32", 32), ("mul.rn.f32", "f32", 32), ("add.rn.f16", "f16", 16),
+                               ("add.s32", "i32", 32), ("max.f32", "f32", 32)):  # fmt: skip
+        yield Spec(f"guarded {opcode}", (kind, kind, "p"), kind, guarded[1].format(opcode, bits), False, "choice")
+        yield Spec(f"guarded not {opcode}", (kind, kind, "p"), kind, guarded[2].format(opcode, bits), False, "choice")
+    for kind in ("f32", "f64", "f16", "bf16"):
+        for operator in ("lt", "le", "gt", "ge", "eq", "ne"):
+            for unordered in ("", "u"):
+                for flush in ("", ".ftz") if kind in ("f32", "f16") else ("",):
+                    opcode = f"setp.{operator}{unordered}{flush}.{kind}"
+                    yield Spec(opcode, (kind, kind), "p", _default(opcode, 2), kind in ("f32", "f64"), "comparison")
+        for operator in ("num", "nan"):
+            opcode = f"setp.{operator}.{kind}"
+            yield Spec(opcode, (kind, kind), "p", _default(opcode, 2), kind in ("f32", "f64"), "comparison")
+    for kind, bits in (("i32", 32), ("i64", 64), ("i16", 16)):
+        for letter, operators in (("s", ("lt", "le", "gt", "ge", "eq", "ne")), ("u", ("lt", "le", "gt", "ge", "lo")),
+                                  ("b", ("eq", "ne"))):  # fmt: skip
+            for operator in operators:
+                opcode = f"setp.{operator}.{letter}{bits}"
+                yield Spec(opcode, (kind, kind), "p", _default(opcode, 2), bits > 16, "comparison")
+    for verb in ("and", "or", "xor"):
+        yield Spec(f"{verb}.pred", ("p", "p"), "p", _default(f"{verb}.pred", 2), False, "predicates")
+        opcode = f"setp.lt.{verb}.f32"
+        yield Spec(opcode, ("f32", "f32", "p"), "p", _default(opcode, 3), False, "predicates")
+    yield Spec("not.pred", ("p",), "p", "not.pred @, $0;", False, "predicates")
+    yield Spec("setp pair", ("f32", "f32"), "p", "setp.lt.f32 ~p0|@, $0, $1;", False, "predicates")
+    for operator in ("lt", "gtu", "eq"):
+        yield Spec(
+            f"set.{operator}.u32.f32", ("f32", "f32"), "i32", f"set.{operator}.u32.f32 @, $0, $1;", True, "choice"
+        )
+        yield Spec(
+            f"set.{operator}.f32.f32", ("f32", "f32"), "f32", f"set.{operator}.f32.f32 @, $0, $1;", True, "choice"
+        )
+    for prop in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
+        for kind in ("f32", "f64"):
+            yield Spec(f"testp.{prop}.{kind}", (kind,), "p", f"testp.{prop}.{kind} @, $0;", False, "classes")
+
+
+def _moves() -> Iterator[Spec]:
+    for half, pair in (("f16", "h2"), ("bf16", "b2"), ("i16", "i32")):
+        yield Spec(f"pack {pair}", (half, half), pair, "mov.b32 @, {$0, $1};", False, "halves")
+        yield Spec(f"low {pair}", (pair,), half, "mov.b32 {@, ~h0}, $0;", False, "halves")
+        yield Spec(f"high {pair}", (pair,), half, "mov.b32 {~h0, @}, $0;", False, "halves")
+        yield Spec(f"swap {pair}", (pair,), pair, "mov.b32 {~h0, ~h1}, $0; mov.b32 @, {~h1, ~h0};", False, "halves")
+        yield Spec(f"choose {pair}", (pair, pair, "#selector"), pair, "prmt.b32 @, $0, $1, $2;", False, "halves")
+        yield Spec(f"cvt low {pair}", (pair,), half, "cvt.u16.u32 @, $0;", False, "halves")
+        yield Spec(f"shifted {pair}", (pair,), half, "shr.u32 ~r0, $0, 16; cvt.u16.u32 @, ~r0;", False, "halves")
+    yield Spec("high half", ("bf16",), "f32", "mov.b32 @, {~z, $0};", False, "halves")
+    yield Spec("bf16 of f32", ("f32",), "bf16", "mov.b32 {~h0, @}, $0;", False, "halves")
+    yield Spec("low f32 of b2", ("b2",), "f32", "shl.b32 @, $0, 16;", False, "halves")
+    yield Spec("high f32 of b2", ("b2",), "f32", "and.b32 @, $0, 0xffff0000;", False, "halves")
+    for word, wide in (("i32", "i64"), ("f32", "f64")):
+        yield Spec(f"pack {wide}", (word, word), wide, "mov.b64 @, {$0, $1};", False, "words")
+        yield Spec(f"low {wide}", (wide,), word, "mov.b64 {@, ~r0}, $0;", False, "words")
+        yield Spec(f"high {wide}", (wide,), word, "mov.b64 {~r0, @}, $0;", False, "words")
+    for kinds in (("f32", "i32", "h2", "b2"), ("f16", "bf16", "i16", "q2"), ("f64", "i64")):
+        for source in kinds:
+            for to in kinds:
+                if source != to:
+                    bits = {"f32": 32, "f16": 16, "f64": 64}[kinds[0]]
+                    yield Spec(f"as {source} {to}", (source,), to, f"mov.b{bits} @, $0;", False, "views")
+    for kind, bits in (("f32", 32), ("h2", 32), ("f16", 16), ("i32", 32), ("i64", 64), ("f64", 64)):
+        text = f"bar.sync 0; st.shared.b{bits} [~own], $0; bar.sync 0; "
+        yield Spec(f"shared {kind}", (kind,), kind, text + f"ld.shared.b{bits} @, [~own];", False, "shared")
+        yield Spec(f"shared other {kind}", (kind,), kind, text + f"ld.shared.b{bits} @, [~other];", False, "shared")
+    for to, offset in (("low", 0), ("high", 2)):
+        text = f"bar.sync 0; st.shared.b32 [~own], $0; bar.sync 0; ld.shared.b16 @, [~own+{offset}];"
+        yield Spec(f"shared {to} h2", ("h2",), "f16", text, False, "shared")
+    text = "bar.sync 0; st.shared.b16 [~own], $0; st.shared.b16 [~own+2], $1; bar.sync 0; ld.shared.b32 @, [~own];"
+    yield Spec("shared pack h2", ("f16", "f16"), "h2", text, False, "shared")
+    text = "bar.sync 0; st.shared.b64 [~own], $0; bar.sync 0; ld.shared.b32 @, [~own+4];"
+    yield Spec("shared high f64", ("f64",), "f32", text, False, "shared")
+    text = "bar.sync 0; st.shared.v2.b32 [~own], {$0, $1}; bar.sync 0; ld.shared.b64 @, [~other];"
+    yield Spec("shared pack other i64", ("i32", "i32"), "i64", text, False, "shared")
+    for kind in ("f32", "i32", "h2"):
+        for mode, clamp in (("bfly", 31), ("idx", 31), ("down", 31), ("up", 0)):
+            yield Spec(
+                f"shfl.{mode} {kind}", (kind, "#lane"), kind, f"shfl.sync.{mode}.b32 @, $0, $1, {clamp}, -1;", False,
+                "shuffle",
+            )  # fmt: skip
+
+
+LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
+    {"f32": ("fp32", 4), "f16": ("fp16", 4), "bf16": ("bf16", 4), "f64": ("fp64", 4), "i32": ("u32", 4),
+     "i64": ("u64", 4), "i16": ("u16", 4), "h2": ("fp16", 4), "b2": ("bf16", 4)}
+)  # fmt: skip
+"""The element type of the buffer of each kind of loaded value, and the number of loaded values in each thread."""
+
+
+def _every() -> Iterator[Spec]:
+    for make in (_floats, _integers, _conversions, _choices, _moves):
+        for each in make():
+            yield replace(each, crosses=each.family in ("shared", "shuffle"))
+
+
+PTX = vocabulary(_every(), IMMEDIATES, LEAVES)
+"""The operations of PTX for sm_90."""

@@ -1,0 +1,39 @@
+"""The scopes of verdicts that the adversary attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from bitwise_core.checker.analysis import Options
+from bitwise_core.execution.assumptions import FINITE
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A scope: its name in records, and the options of its analyses.
+
+    The contraction audit is off, because every operation of the programs states its rounding.
+    """
+
+    name: str
+    options: Options
+
+    @property
+    def finite(self) -> bool:
+        """Whether the verdict assumes finite values."""
+        return FINITE in self.options.assume
+
+
+SCOPES: Mapping[str, Scope] = MappingProxyType(
+    {
+        scope.name: scope
+        for scope in (
+            Scope("launch", Options(audit_contraction=False)),
+            Scope("finite", Options(assume=frozenset({FINITE}), audit_contraction=False)),
+            Scope("every launch", Options(every_launch=True, audit_contraction=False)),
+        )
+    }
+)
+"""The scopes by name."""

@@ -1,0 +1,1 @@
+"""Proofs of the canonical rules: obligations over bit-vectors, discharged by solvers or by exhaustion."""

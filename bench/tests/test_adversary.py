@@ -1,0 +1,243 @@
+"""The adversary: it finds a rule that is wrong, and nothing on a fixed slice of its programs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bitwise_bench.adversary import campaign, execution, findings
+from bitwise_bench.adversary.__main__ import main
+from bitwise_bench.adversary.campaign import Round, Tally, play, worker
+from bitwise_bench.adversary.classes import analyse, grouped
+from bitwise_bench.adversary.expressions import Expression, constant, leaf
+from bitwise_bench.adversary.judging import difference
+from bitwise_bench.adversary.kernels import DTYPES, KernelText
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.patterns import Array
+from bitwise_bench.adversary.programs import STORES, Program, distinct, written
+from bitwise_bench.adversary.record import failed, merged, record_of
+from bitwise_bench.adversary.rewriting import Term, built
+from bitwise_bench.adversary.scopes import SCOPES
+from bitwise_bench.adversary.sources import SOURCES, Material
+from bitwise_core import api
+from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import Operation
+from bitwise_nvidia_ptx.assembler import Ptxas
+
+PTX, GFX942 = LANGUAGES["ptx"], LANGUAGES["gfx942"]
+OWN_STORE = {"f32": "fp32", "i32": "u32", "f16": "fp16", "bf16": "bf16", "i16": "u16", "f64": "fp64", "i64": "u64",
+             "h2": "fp16x2", "b2": "bf16x2", "q2": "u16"}  # fmt: skip
+
+
+def value_of(kind: str, number: int, language: Language) -> Expression:
+    if kind == "p":
+        opcode = {"ptx": "setp.lt.f32", "gfx942": "v_cmp_lt_f32_e64"}[language.name]
+        return Expression(opcode, (leaf(f"f32.{2 - number}", "f32"), leaf("f32.3", "f32")), "p")
+    if kind == "q2":
+        return Expression("as i16 q2", (leaf(f"i16.{number}", "i16"),), "q2")
+    return leaf(f"{kind}.{number}", kind)
+
+
+def stored(root: Expression, kind: str) -> Program:
+    """Return a program that stores an expression as a value of a kind."""
+    if kind == "p":
+        root, kind = Expression("selp i32", (constant(1, "i32"), constant(2, "i32"), root), "i32"), "i32"
+    return Program(root, OWN_STORE[kind])
+
+
+def every_operation(language: Language) -> list[Program]:
+    found = []
+    words = language.words
+    for spec in words.specs.values():
+        operands = [
+            words.immediates[kind][1] if kind.startswith("#") else value_of(kind, number, language)
+            for number, kind in enumerate(spec.operands)
+        ]
+        found.append(stored(Expression(spec.key, tuple(operands), spec.result), spec.result))
+    return found
+
+
+def test_every_operation_of_ptx_is_assembled() -> None:
+    assert Ptxas.locate("sm_90a").digest(PTX.kernel(every_operation(PTX)).text)
+
+
+def test_every_operation_of_gfx942_is_assembled() -> None:
+    libtriton = pytest.importorskip("triton._C.libtriton")
+    libtriton.llvm.init_targets()
+    assert libtriton.amd.assemble_amdgcn(GFX942.kernel(every_operation(GFX942)).text, "gfx942", "")
+
+
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_every_operation_is_analysed_and_executed(name: str) -> None:
+    language = LANGUAGES[name]
+    programs = every_operation(language)
+    assert len(distinct(programs)) == len(language.words.specs)
+    analysed = analyse(programs, language, SCOPES["launch"])
+    assert analysed.reasons == ()
+    executed = execution.execute(programs, language, 1, 0, finite=False)
+    assert len(executed.results) == len(programs)
+
+
+def bind(term: Term, kind: str, bound: dict[str, Expression | str], language: Language) -> None:
+    if term.spec is not None:
+        for each, of in zip(term.operands, term.spec.operands, strict=True):
+            bind(each, of, bound, language)
+    elif term.bits is None and term.name not in bound:
+        taken = [each for each in bound.values() if isinstance(each, Expression) and each.kind == kind]
+        bound[term.name] = value_of(kind, len(taken), language)
+
+
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_every_identity_holds_on_bit_patterns(name: str) -> None:
+    language = LANGUAGES[name]
+    rules = list({rule.text: rule for rule in language.material.identities}.values())
+    programs = []
+    for rule in rules:
+        bound: dict[str, Expression | str] = {}
+        bind(rule.left, rule.kind, bound, language)
+        sides = [built(term, bound) for term in (rule.left, rule.right)]
+        programs += [stored(side, rule.kind) for side in sides if isinstance(side, Expression)]
+    assert len(programs) == 2 * len(rules) > 100
+    wrong = []
+    for start in range(0, len(programs), 200):
+        executed = execution.execute(programs[start : start + 200], language, 8, 1, finite=False)
+        for index in range(0, len(executed.results), 2):
+            dtype = DTYPES[STORES[programs[start + index].store].buffer]
+            if difference(executed.results[index], executed.results[index + 1], dtype) is not None:
+                wrong.append(rules[(start + index) // 2].text)
+    assert wrong == []
+
+
+def test_programs_of_a_class_differ_as_text_and_have_equal_forms() -> None:
+    programs = distinct(SOURCES["rewritings"](PTX.material, random.Random("1"), 40))
+    analysed = analyse(programs, PTX, SCOPES["launch"])
+    classes = grouped(analysed.forms)
+    assert sum(len(each) - 1 for each in classes) > 10
+    assert len({written(program) for program in programs}) == len(programs)
+
+
+def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
+    tally = worker(seed=7, number=0, seconds=20, gpu=False, rounds=60)
+    assert tally.errors == []
+    assert sum(tally.equal.values()) > 500
+    assert {scope.split(", ")[1] for scope in tally.equal} == set(SCOPES)
+    assert [name for name in tally.wrong if "without NaN" in name] == []
+
+
+@pytest.fixture
+def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the operands of a subtraction in the order of their hashes: a - b and b - a are confused."""
+    floating = TermDomain.floating
+
+    def exchanged(domain: TermDomain, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        if operation.verb == "sub":
+            operands = sorted(map(as_symbolic_vector, operands), key=lambda each: each.words.tobytes())
+        return floating(domain, operation, operands, properties)
+
+    monkeypatch.setattr(TermDomain, "floating", exchanged)
+
+
+def subtractions(of: Material, dice: random.Random, count: int) -> list[Program]:
+    roots = [program for program in SOURCES["mutants"](of, dice, count) if "sub.rn.f32" in written(program)]
+    x, y, z = (leaf(f"f32.{number}", "f32") for number in range(3))
+    difference_of = Expression("mul.rn.f32", (Expression("sub.rn.f32", (x, y), "f32"), z), "f32")
+    other = Expression("mul.rn.f32", (Expression("sub.rn.f32", (y, x), "f32"), z), "f32")
+    return [*roots, Program(difference_of, "fp32", "test"), Program(other, "fp32", "test")]
+
+
+@pytest.mark.parametrize("scope", sorted(SCOPES))
+def test_a_wrong_rule_is_reported_with_a_small_pair(scope: str, broken_rule: None, tmp_path: Path) -> None:
+    tally = Tally()
+    play(Round(PTX, SCOPES[scope], "subtractions", subtractions, random.Random(3), 1, 20), tally, None)
+    assert tally.errors == []
+    assert any("without NaN" in name for name in tally.wrong)
+    found = next(each for each in tally.findings if not each.with_nan)
+    assert found.confirmed
+    assert found.opcodes == {"sub.rn.f32"}
+    findings.write(found, tmp_path)
+    left, right = tmp_path / "left.ptx", tmp_path / "right.ptx"
+    launch = None if scope == "every launch" else tmp_path / "manifest.json"
+    assume = ("finite",) if scope == "finite" else ()
+    verdict = api.compare(left, right, launch, assume=assume, audit_contraction=False, search_seconds=0)
+    assert verdict.outcome is Outcome.EQUAL
+    with np.load(tmp_path / "input.npz") as buffers:
+        outputs = [api.run(each, buffers, tmp_path / "manifest.json")["out_fp32"] for each in (left, right)]
+    assert (outputs[0].view(np.uint32) != outputs[1].view(np.uint32)).any()
+    assert found.values[0] in (tmp_path / "README.md").read_text()
+
+
+def test_the_search_itself_finds_a_wrong_rule(broken_rule: None) -> None:
+    tally = worker(seed=3, number=0, seconds=60, gpu=False, rounds=40)
+    assert any("without NaN" in name for name in tally.wrong)
+    assert any("sub" in opcode for each in tally.findings if not each.with_nan for opcode in each.opcodes)
+
+
+class FalseDevice:
+    """A GPU whose programs return the bytes of the simulation, except for the last one."""
+
+    def run(self, kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array]) -> list[Array]:
+        rows = list(execution.run(kernel, language, blocks, contents, finite=False).results)
+        return [*rows[:-1], rows[-1] ^ np.uint8(1)]
+
+
+def sums(of: Material, dice: random.Random, count: int) -> list[Program]:
+    x, y = (leaf(f"i32.{number}", "i32") for number in range(2))
+    return [Program(Expression("add.s32", pair, "i32"), "u32", "test") for pair in ((x, y), (y, x))]
+
+
+def test_other_bytes_on_a_gpu_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "DEVICE_BLOCKS", 1)
+    tally = Tally()
+    device = FalseDevice()
+    play(Round(PTX, SCOPES["launch"], "sums", sums, random.Random(0), 1, 2), tally, device)  # type: ignore[arg-type]
+    assert sum(tally.wrong.values()) == 0
+    assert sum(tally.on_device.values()) == sum(tally.device_wrong.values()) == 1
+    assert tally.simulation == {"programs compared with the GPU": 2, "other bytes": 1}
+    assert {each["what"] for each in tally.device_differences} == {"pair", "simulation"}
+    record = record_of([tally.portable()], [], {"gpu": "none"}, seed=0, jobs=1, seconds=1.0)
+    assert failed(record)
+
+
+def test_records_are_merged_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally()
+    play(Round(PTX, SCOPES["launch"], "sums", sums, random.Random(0), 1, 2), tally, None)
+    parts = [record_of([tally.portable()], [], {}, seed=seed, jobs=1, seconds=1.0) for seed in (0, 1)]
+    assert merged(parts)["equal"] == {"ptx, launch, test": 2}
+    with pytest.raises(ValueError, match="seed 0"):
+        merged([parts[0], parts[0]])
+    for number, part in enumerate(parts):
+        (tmp_path / f"{number}.json").write_text(json.dumps(part))
+    whole = tmp_path / "whole.json"
+    assert main(["--merge", str(tmp_path / "0.json"), str(tmp_path / "1.json"), "--record", str(whole)]) == 0
+    assert json.loads(whole.read_text())["equal"] == {"ptx, launch, test": 2}
+    assert "2 pairs Equal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--jobs", "0"], "must be positive"),
+        (["--merge", "missing.json"], "is not a record"),
+        (["--gpu", "--seconds", "1"], "--gpu: "),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_driver(name: str) -> None:
+        raise OSError(f"{name} not found")
+
+    monkeypatch.setattr("bitwise_bench.adversary.device.ctypes.CDLL", no_driver)
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err

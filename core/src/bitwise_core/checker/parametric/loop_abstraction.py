@@ -1,0 +1,409 @@
+"""Loops of which only the determinism of the result is proved: their values are opaque, their accesses are followed.
+
+A loop is executed from its entry for a few periods, which gives its histories of accesses to shared memory.  Then one
+period is executed from a general state: integers that grow linearly are affine in a symbolic number of periods, numbers
+that repeat with the period keep their values, and all other values are opaque.  Addresses of shared memory are
+numbers in the general state too, so every period accesses the same cells.  Stores in the loop are recorded there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.domain import ParametricDomain
+from bitwise_core.checker.parametric.loop_state import (
+    INERT,
+    LoopState,
+    copies_have_equal_places,
+    hash_of,
+    merged_copies,
+    merged_reads,
+)
+from bitwise_core.checker.parametric.memory import ParametricMemory
+from bitwise_core.checker.parametric.persistent_loops import PersistentLoop
+from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
+from bitwise_core.checker.parametric.values import ParametricInteger, integer_of, polynomial_of
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Branch, Machine
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.program import Program
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
+
+LONGEST_PERIOD = 6
+MAXIMUM_ROUNDS = 4
+"""How often the general state is weakened before the loop is rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a machine at the header of a loop."""
+
+    registers: Mapping[str, Value]
+    shared: SharedMemory
+    races: SymbolicRaces
+    reads: dict[str, AsynchronousReads]
+    copies: Any
+    local: Mapping[int, Value]
+
+    @staticmethod
+    def of(machine: Machine) -> Snapshot:
+        """The current state, independent of the machine."""
+        assert isinstance(machine.races, SymbolicRaces)
+        return Snapshot(
+            dict(machine.registers),
+            machine.shared.copy(),
+            machine.races.copy(),
+            deepcopy(machine.asynchronous_reads),
+            deepcopy(machine.extra.get("copies")),
+            dict(machine.local),
+        )
+
+    def restore(self, machine: Machine) -> None:
+        """Set the machine to this state."""
+        machine.registers, machine.shared, machine.races = dict(self.registers), self.shared.copy(), self.races.copy()
+        machine.asynchronous_reads, machine.local = deepcopy(self.reads), dict(self.local)
+        machine.extra.pop("copies", None)
+        machine.extra.pop("tiles", None)
+        if self.copies is not None:
+            machine.extra["copies"] = deepcopy(self.copies)
+
+
+class LoopAbstraction:
+    """The abstraction of one loop; the machine is at its header, reached from outside by all threads.
+
+    `run` executes instructions from a position up to another one, in all threads.
+    """
+
+    def __init__(
+        self, program: Program, machine: Machine, loop: PersistentLoop, run: Callable[[int, int], None]
+    ) -> None:
+        assert isinstance(machine.domain, ParametricDomain)
+        self.program, self.machine, self.loop, self.run = program, machine, loop, run
+        self.domain, self.integers = machine.domain, machine.domain.integers
+        self.memory = cast(ParametricMemory, cast(object, machine.memory))
+        self.line = program.kernel.instructions[loop.header].line
+        self.number = self.integers.table.next_number()
+        """Distinguishes the opaque values of this execution of the loop from those of others."""
+        self.names = loop.carried
+        self.opaque: dict[str, Array] = {}
+        """Registers that are opaque in the general state, with a number for each instance and thread, see `_alike`."""
+        self.undefined: set[str] = set()
+
+    def fail(self, reason: str) -> Unsupported:
+        """An error that names the loop."""
+        return Unsupported(f"{reason} in the loop", self.line)
+
+    def apply(self) -> bool:
+        """Set the machine to the state after the loop; False if the trip count is known.  Raises Unsupported."""
+        machine = self.machine
+        if machine.extra.keys() - INERT:
+            raise self.fail("memory barriers are not followed")
+        before = Snapshot.of(machine)
+        counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
+        snapshots = [before]
+        period: int | None = None
+        while period is None or len(snapshots) <= 3 * period + 1:
+            taken = self._iterate()
+            if taken is None or machine.known(taken) is not None:
+                if len(snapshots) > 1:
+                    raise self.fail("whether an iteration follows is known for some iterations only")
+                before.restore(machine)
+                self.memory.forget_accesses_after(*counts[:2])
+                self.memory.written = counts[2]
+                return False
+            self._check_uniform(taken)
+            snapshots.append(Snapshot.of(machine))
+            if period is None:
+                period = self._period(snapshots)
+        self.memory.forget_accesses_after(*counts[:2])
+        self.memory.written = counts[2]
+        self._general_period(snapshots, period)
+        self._leave(snapshots)
+        return True
+
+    def _iterate(self) -> Value | None:
+        """Execute one iteration; the condition of the back edge."""
+        self.run(self.loop.header, self.loop.latch)
+        if self.machine.extra.keys() - INERT:
+            raise self.fail("memory barriers are not followed")
+        control = self.program.steps[self.loop.latch](self.machine)
+        assert isinstance(control, Branch)
+        return control.taken
+
+    def _check_uniform(self, taken: Value) -> None:
+        words, sticky = hash_of(taken)
+        if sticky or (words[:, 0] != words[:, 0, :1]).any():
+            raise self.fail("threads may leave in different iterations")
+
+    # -- periods ------------------------------------------------------------------------------------------------------
+
+    def _period(self, snapshots: list[Snapshot]) -> int | None:
+        """The number of iterations after which repeating numbers and copies repeat, once it has been seen."""
+        iterations = len(snapshots) - 1
+        if iterations % 2:
+            return None
+        period = iterations // 2
+        if period > LONGEST_PERIOD:
+            raise self.fail("no period is found")
+        for name in self.names:
+            if self._is_repeating(name, snapshots, period) or self._growth(name, snapshots, period) is not None:
+                continue
+            if all(isinstance(each.registers.get(name), np.ndarray) for each in snapshots):
+                return None
+        same = all(
+            copies_have_equal_places(snapshots[place].copies, snapshots[place + period].copies)
+            for place in range(1, len(snapshots) - period)
+        )
+        return period if same else None
+
+    @staticmethod
+    def _is_repeating(name: str, snapshots: list[Snapshot], period: int) -> bool:
+        values = [each.registers.get(name) for each in snapshots]
+        return all(
+            isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second)
+            for first, second in zip(values, values[period:], strict=False)
+        )
+
+    def _growth(self, name: str, snapshots: list[Snapshot], period: int) -> Polynomial | None:
+        """What every period adds to an integer, None where it is not always the same."""
+        values = [each.registers.get(name) for each in snapshots]
+        if not all(isinstance(each, np.ndarray | ParametricInteger) for each in values):
+            return None
+        numbers = [polynomial_of(self.integers, cast(Value, each), L.width(cast(Value, each))) for each in values]
+        differences = [P.subtract(b, a) for a, b in zip(numbers, numbers[period:], strict=False) if a and b]
+        first = differences[0]
+        return first if all(self.integers.equal(first, each) for each in differences[1:]) else None
+
+    # -- the general state --------------------------------------------------------------------------------------------
+
+    def _general_period(self, snapshots: list[Snapshot], period: int) -> None:
+        """Execute one period from the general state, and check that it leads to the general state."""
+        atom = self.integers.table.atom(hashing.constant(f"periods of the loop at {self.loop.header}"))
+        self.integers.table.nonnegative_atoms.add(atom)
+        self.integers.table.iteration_atoms.add(atom)
+        growth = {name: self._growth(name, snapshots, period) for name in self.names}
+        for name in self.names:
+            values = [each.registers.get(name) for each in snapshots]
+            if any(each is None or hash_of(each)[1] for each in values):
+                self.undefined.add(name)
+            elif not self._is_repeating(name, snapshots, period) and growth[name] is None:
+                self.opaque[name] = self._alike([cast(Value, each) for each in values])
+        counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
+        for _ in range(MAXIMUM_ROUNDS):
+            self.memory.forget_accesses_after(*counts[:2])
+            self.memory.written = dict(counts[2])
+            self.memory.iterations.append(atom)
+            stable = True
+            for phase in range(period):
+                self._set_general_state(snapshots, period, phase, growth, atom)
+                taken = self._iterate()
+                if taken is not None:
+                    self._check_uniform(taken)
+                stable = self._check_general_state(snapshots, period, phase, growth, atom) and stable
+            self.memory.iterations.pop()
+            if stable:
+                return
+        raise self.fail("no general state of the iterations is found")
+
+    def _value(
+        self, name: str, snapshots: list[Snapshot], place: int, growth: Mapping[str, Polynomial | None], atom: int
+    ) -> Value:
+        """A register in the general state, `place` iterations after the start of a period."""
+        start = snapshots[place].registers.get(name)
+        bits = self._width(name, snapshots)
+        if name in self.undefined or start is None:
+            return poison(bits)
+        if name in self.opaque:
+            return self._opaque(name, bits, self.opaque[name])
+        added = growth[name]
+        if added is None or added.is_zero:
+            return start
+        number = polynomial_of(self.integers, start, bits)
+        product = P.multiply(added, P.atom_polynomial(atom, bits))
+        assert number is not None
+        if product is None:
+            raise self.fail("an integer has too many terms")
+        return integer_of(self.integers, P.add(number, product))
+
+    def _width(self, name: str, snapshots: list[Snapshot]) -> int:
+        for each in snapshots:
+            value = each.registers.get(name)
+            if value is not None:
+                return L.width(value)
+        return 32
+
+    def _alike(self, values: Sequence[Value]) -> Array:
+        """A number for each instance and thread, equal for those that agree on each of these values."""
+        shape = (self.domain.rows, self.machine.threads)
+        columns = np.concatenate(
+            [np.broadcast_to(words, (2, *shape)).reshape(2, -1) for words, _ in map(hash_of, values)]
+        )
+        factors = np.concatenate([hashing.multiplier(1000 + place).ravel() for place in range(len(values))])
+        keys = (columns * factors[:, None]).sum(axis=0, dtype=np.uint64)
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        if (columns != columns[:, first[inverse]]).any():
+            inverse = np.unique(columns, axis=1, return_inverse=True)[1]
+        numbers: Array = inverse.reshape(shape)
+        return numbers
+
+    def _opaque(self, name: str, bits: int, alike: Array) -> SymbolicVector:
+        """A defined value of which is known only which instances and threads agree on it."""
+        if (alike == alike[:, :1]).all():
+            alike = alike[:, :1]
+        words = hashing.mix(
+            hashing.constant(f"{name} of {bits} in iteration {self.number}")
+            + alike.astype(np.uint64) * hashing.multiplier(71)
+        )
+        return SymbolicVector(bits, words, L.TERM)
+
+    def _set_general_state(
+        self,
+        snapshots: list[Snapshot],
+        period: int,
+        phase: int,
+        growth: Mapping[str, Polynomial | None],
+        atom: int,
+    ) -> None:
+        machine, steady = self.machine, snapshots[period + phase]
+        steady.restore(machine)
+        registers = {name: value for name, value in snapshots[0].registers.items() if name not in self.loop.writes}
+        for name in self.names:
+            registers[name] = self._value(name, snapshots, phase, growth, atom)
+        machine.registers = registers
+        self._join_memories(snapshots)
+        copies = machine.extra.get("copies")
+        if copies is not None:
+            copies.open = [self._opaque_copy(each) for each in copies.open]
+            for groups in copies.groups.values():
+                for group in groups.groups:
+                    group.work = [self._opaque_copy(each) for each in group.work]
+
+    def _opaque_copy(self, copy: Any) -> Any:
+        bits = L.width(copy.value)
+        defined = not hash_of(copy.value)[1]
+        return replace(copy, value=self._opaque("a copy", bits, self._everyone_differs()) if defined else poison(bits))
+
+    def _everyone_differs(self) -> Array:
+        shape = (self.domain.rows, self.machine.threads)
+        return np.arange(shape[0] * shape[1]).reshape(shape)
+
+    def _join_memories(self, snapshots: list[Snapshot]) -> None:
+        """Shared and local memory in any iteration: opaque where it may differ, undefined where it may be undefined."""
+        machine = self.machine
+        size = max(each.shared.words.shape[2] for each in snapshots)
+        for each in snapshots:
+            each.shared.reserve_cells(size)
+        shared = snapshots[0].shared.copy()
+        changed = np.zeros(size, dtype=bool)
+        undefined = np.zeros(size, dtype=bool)
+        for each in snapshots:
+            changed |= (each.shared.words != shared.words).any(axis=(0, 1)) | (each.shared.flags != shared.flags).any(0)
+            undefined |= ((each.shared.flags & np.uint32(L.STICKY)) != 0).any(axis=0)
+        cells = np.flatnonzero(changed)
+        rows = np.arange(self.domain.rows, dtype=np.uint64)[:, None]
+        shared.words[:, :, cells] = hashing.mix(
+            hashing.constant(f"a cell in iteration {self.number}")
+            + rows * hashing.multiplier(71)
+            + cells.astype(np.uint64) * hashing.multiplier(73)
+        )
+        shared.flags[:, cells] = np.where(undefined[cells], np.uint32(L.TERM | L.POISON), np.uint32(L.TERM))
+        shared.version = max(each.shared.version for each in snapshots) + 1
+        machine.shared = shared
+        if any(each.local.keys() != snapshots[0].local.keys() for each in snapshots) or any(
+            value is not snapshots[0].local[place] for each in snapshots for place, value in each.local.items()
+        ):
+            raise self.fail("local memory is written")
+
+    def _check_general_state(
+        self,
+        snapshots: list[Snapshot],
+        period: int,
+        phase: int,
+        growth: Mapping[str, Polynomial | None],
+        atom: int,
+    ) -> bool:
+        """Whether the state after an iteration is the general one; weaken the general state where it is not."""
+        machine, stable = self.machine, True
+        for name in self.names:
+            if name in self.undefined:
+                continue
+            value = machine.registers.get(name)
+            if value is None or hash_of(value)[1]:
+                self.undefined.add(name)
+                stable = False
+                continue
+            if name in self.opaque:
+                before, after = (
+                    self.opaque[name],
+                    self._alike([self._opaque(name, 32, self.opaque[name]), value]),
+                )
+                if after.max() != before.max():
+                    self.opaque[name], stable = after, False
+                continue
+            last = phase + 1 == period
+            expected = self._value(name, snapshots, 0 if last else phase + 1, growth, atom)
+            added = growth[name]
+            if last and added is not None and not added.is_zero:
+                wanted = polynomial_of(self.integers, expected, L.width(expected))
+                assert wanted is not None
+                expected = integer_of(self.integers, P.add(wanted, added))
+            if not self._same(value, expected):
+                self.opaque[name] = self._alike([value, expected])
+                stable = False
+        found, steady = Snapshot.of(machine), snapshots[period + phase + 1]
+        if not copies_have_equal_places(found.copies, steady.copies):
+            raise self.fail("the copies in flight do not repeat")
+        written = LoopState.of(machine)
+        both = min(written.flags.shape[1], snapshots[0].shared.flags.shape[1])
+        undefined = np.zeros(both, dtype=bool)
+        for each in snapshots:
+            undefined |= ((each.shared.flags[:, :both] & np.uint32(L.STICKY)) != 0).any(axis=0)
+        if (((written.flags[:, :both] & np.uint32(L.STICKY)) != 0).any(axis=0) & ~undefined).any():
+            raise self.fail("an undefined value is stored in shared memory")
+        return stable
+
+    def _same(self, value: Value, expected: Value) -> bool:
+        if isinstance(value, np.ndarray | ParametricInteger) and isinstance(expected, np.ndarray | ParametricInteger):
+            bits = L.width(value)
+            left, right = polynomial_of(self.integers, value, bits), polynomial_of(self.integers, expected, bits)
+            return left is not None and right is not None and self.integers.equal(left, right)
+        return False
+
+    # -- after the loop -----------------------------------------------------------------------------------------------
+
+    def _leave(self, snapshots: list[Snapshot]) -> None:
+        """Set the state after any number of iterations, at least one."""
+        machine, after = self.machine, snapshots[1:]
+        last = dict(machine.registers)
+        self._join_memories(snapshots)
+        registers = {name: value for name, value in snapshots[0].registers.items() if name not in self.loop.writes}
+        for name in self.loop.writes:
+            values = [each.registers.get(name) for each in after]
+            if values[0] is None or any(each is None for each in values) or name not in last:
+                continue
+            defined = not any(hash_of(cast(Value, each))[1] for each in (*values, last[name]))
+            bits = L.width(values[0])
+            if defined and all(self._same(cast(Value, each), values[0]) for each in (*values, last[name])):
+                registers[name] = values[0]
+                continue
+            alike = self._alike([cast(Value, each) for each in (*values, last[name])])
+            registers[name] = self._opaque(name, bits, alike) if defined else poison(bits)
+        machine.registers = registers
+        machine.races = after[0].races.with_histories(each.races for each in after[1:])
+        machine.asynchronous_reads = merged_reads([each.reads for each in after])
+        copies = merged_copies([each.copies for each in after], self._opaque_copy)
+        machine.extra.pop("copies", None)
+        machine.extra.pop("tiles", None)
+        if copies is not None:
+            machine.extra["copies"] = copies

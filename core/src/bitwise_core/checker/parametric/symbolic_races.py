@@ -1,0 +1,76 @@
+"""Races on shared memory in a symbolic block, whose accesses depend on the launch only by the branches that it takes.
+
+The addresses of shared memory and the threads that access them are numbers, so a block accesses the same cells in every
+launch that takes the same branches.  Each history of branches and trip counts has a detector, and every access is
+checked in all of them.  A loop is checked with every number of iterations up to a few periods: a conflict of later
+iterations with other accesses is ordered as that of the last iterations before it, by the program order of each thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
+from bitwise_core.execution.values.symbolic_vector import Array
+
+MAXIMUM_HISTORIES = 48
+"""The largest number of histories of a kernel."""
+
+
+class SymbolicRaces(RaceDetectors):
+    """The race detectors of a symbolic block, one for each history.
+
+    The rows of masks and cells are instances of the launch, of which row 0 is the launch itself.
+    """
+
+    def __init__(self, cells: int, threads: int, warp: int, rows: int) -> None:
+        super().__init__(cells, threads, warp, rows)
+        self.detectors = [RaceDetector(cells, threads, warp)]
+
+    def acting(self, mask: Array | None) -> list[RaceDetector]:
+        """See `RaceDetectors.acting`."""
+        return list(self.detectors) if mask is None or mask[0].any() else []
+
+    def of_blocks(self, rows: Array) -> list[RaceDetector]:
+        """See `RaceDetectors.of_blocks`."""
+        return list(self.detectors) if rows[0] else []
+
+    def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
+        """See `RaceDetectors.at`."""
+        where = np.where(mask[0], cells[0], -1)
+        return [(each, where) for each in self.detectors] if mask[0].any() else []
+
+    def all(self) -> list[RaceDetector]:
+        """See `RaceDetectors.all`."""
+        return list(self.detectors)
+
+    def copy(self) -> SymbolicRaces:
+        """An independent copy."""
+        return deepcopy(self)
+
+    def with_histories(self, others: Iterable[SymbolicRaces]) -> SymbolicRaces:
+        """The histories of this object and of others.  Raises Unsupported for too many."""
+        found = self.copy()
+        found.detectors.extend(each for other in others for each in other.copy().detectors)
+        found.compact()
+        return found
+
+    def states(self) -> set[bytes]:
+        """The states of all histories, see `RaceDetector.state`."""
+        return {each.state() for each in self.detectors}
+
+    def compact(self) -> None:
+        """Drop histories that cannot have a race unless another has it.  Raises Unsupported for too many.
+
+        After a history whose accesses all happened before the next access of any thread, only later accesses can race.
+        """
+        if len(self.detectors) == 1:
+            return
+        kept = list({each.state(): each for each in self.detectors if not each.is_settled()}.values())
+        self.detectors = kept or self.detectors[:1]
+        if len(self.detectors) > MAXIMUM_HISTORIES:
+            raise Unsupported("too many histories of branches access shared memory between two barriers")

@@ -1,0 +1,391 @@
+"""For every launch, a kernel whose result is not determined is Equal to no kernel, itself included.
+
+Each undetermined kernel is paired with a determined one that differs from it in one respect.
+"""
+
+from __future__ import annotations
+
+import pytest
+from parametric_kernels import SM90, kernel, notes, program_only, signature
+
+from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.parametric.global_conflicts import ONE_BLOCK_ALONG_OTHER_AXES
+from bitwise_core.checker.partition import partition, verdicts
+from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.launch import Argument, Launch
+
+ADDRESSES = """	mad.lo.s32 %r5, %r3, 128, %r4;
+	mul.wide.s32 %rd3, %r5, 4;
+	add.s64 %rd4, %rd1, %rd3;
+	add.s64 %rd5, %rd2, %rd3;
+	ld.global.b32 %r6, [%rd4];
+	mov.b32 %r7, cells;
+	shl.b32 %r8, %r4, 2;
+	add.s32 %r9, %r7, %r8;
+	xor.b32 %r10, %r9, 256;
+"""
+"""The element of each thread, and the addresses of its cell of shared memory and of the cell of another warp."""
+
+
+def with_cells(body: str) -> str:
+    text = kernel(ADDRESSES + body)
+    return text.replace(".visible", ".extern .shared .align 16 .b8 cells[];\n.visible")
+
+
+EXCHANGE = """	st.shared.b32 [%r9], %r6;
+{barrier}	ld.shared.b32 %r11, [%r10];
+	st.global.b32 [%rd5], %r11;
+"""
+BARRIER = "\tbar.sync 0;\n"
+BRANCH = """	setp.lt.s32 %p1, %r1, 5;
+	@%p1 bra $skip;
+	bar.sync 0;
+$skip:
+"""
+LOOP = """	mov.b32 %r20, 0;
+	mov.b32 %r11, 0;
+{before}	setp.lt.s32 %p1, %r1, 1;
+	@%p1 bra $done;
+$loop:
+	st.shared.b32 [%r9{own}], %r6;
+	bar.sync 0;
+	ld.shared.b32 %r12, [%r10];
+	add.s32 %r11, %r11, %r12;
+{after}	add.s32 %r20, %r20, 1;
+	setp.lt.s32 %p2, %r20, %r1;
+	@%p2 bra $loop;
+$done:
+{last}	st.global.b32 [%rd5], %r11;
+"""
+SLOTS = """	mov.b32 %r20, 0;
+	mov.b32 %r21, 0;
+	mov.b32 %r11, 0;
+	setp.lt.s32 %p1, %r1, 1;
+	@%p1 bra $done;
+$loop:
+	add.s32 %r22, %r9, %r21;
+	add.s32 %r23, %r10, %r21;
+	st.shared.b32 [%r22], %r6;
+	bar.sync 0;
+	ld.shared.b32 %r12, [%r23];
+	add.s32 %r11, %r11, %r12;
+	xor.b32 %r21, %r21, 512;
+	add.s32 %r20, %r20, 1;
+	setp.lt.s32 %p2, %r20, %r1;
+	@%p2 bra $loop;
+$done:
+{last}	st.shared.b32 [%r9], %r11;
+	bar.sync 0;
+	ld.shared.b32 %r13, [%r9];
+	st.global.b32 [%rd5], %r13;
+"""
+"""Iterations use two slots of shared memory in turn; the second one is free after an even number of iterations."""
+PERSISTENT = """	mov.u32 %r20, %nctaid.x;
+	mov.b32 %r21, %r3;
+	setp.ge.s32 %p1, %r21, %r1;
+	@%p1 bra $done;
+$loop:
+	mad.lo.s32 %r22, %r21, 128, %r4;
+	mul.wide.s32 %rd6, %r22, 4;
+	add.s64 %rd7, %rd1, %rd6;
+	add.s64 %rd8, %rd2, %rd6;
+	ld.global.b32 %r23, [%rd7];
+	st.shared.b32 [%r9], %r23;
+	bar.sync 0;
+	ld.shared.b32 %r24, [%r10];
+{after}	st.global.b32 [%rd8], %r24;
+	add.s32 %r21, %r21, %r20;
+	setp.lt.s32 %p2, %r21, %r1;
+	@%p2 bra $loop;
+$done:
+"""
+ONE_SIDE = """	setp.lt.s32 %p1, %r1, 5;
+{before}	@%p1 bra $skip;
+	mov.b32 %r11, %r6;
+$skip:
+	st.global.b32 [%rd5], %r11;
+"""
+GUARDED = "{before}\tsetp.lt.s32 %p1, %r4, {bound};\n\t@%p1 mov.b32 %r11, %r6;\n\tst.global.b32 [%rd5], %r11;\n"
+CELL = """	setp.lt.s32 %p1, %r4, {bound};
+	@%p1 st.shared.b32 [%r9], %r6;
+	bar.sync 0;
+	ld.shared.b32 %r11, [%r10];
+	st.global.b32 [%rd5], %r11;
+"""
+LANES = """	setp.eq.s32 %p1, %r4, 31;
+	@%p1 st.shared.b32 [%r7], %r6;
+	bar.sync 0;
+	ld.shared.b32 %r11, [%r7];
+{barrier}	@%p1 st.shared.b32 [%r7], %r1;
+	st.global.b32 [%rd5], %r11;
+"""
+AT = (
+    "\t{index}\n\tmul.wide.s32 %rd6, %r20, {scale};\n\tadd.s64 %rd7, %rd2, %rd6;\n\tst.global.{kind} [%rd7], {value};\n"
+)
+
+
+def at(index: str, kind: str = "b32", scale: int = 4, value: str = "%r6") -> str:
+    return AT.format(index=index, kind=kind, scale=scale, value=value)
+
+
+IN_PLACE = "\tld.global.b32 %r11, [%rd5{other}];\n\tadd.s32 %r11, %r11, %r6;\n\tst.global.b32 [%rd5], %r11;\n"
+LOCAL = """	mov.u64 %rd20, own;
+	setp.lt.s32 %p1, %r1, 5;
+{before}	@%p1 bra $skip;
+	st.local.b32 [%rd20], %r6;
+$skip:
+	ld.local.b32 %r11, [%rd20];
+	st.global.b32 [%rd5], %r11;
+"""
+
+
+def with_local(body: str) -> str:
+    return with_cells(body).replace("\t.reg .pred", "\t.local .align 4 .b8 own[16];\n\t.reg .pred")
+
+
+TEXTS = {
+    "a missing barrier": (with_cells(EXCHANGE.format(barrier="")), with_cells(EXCHANGE.format(barrier=BARRIER))),
+    "a barrier on one side of a branch": (
+        with_cells(EXCHANGE.format(barrier=BRANCH)),
+        with_cells(EXCHANGE.format(barrier=BRANCH + BARRIER)),
+    ),
+    "no barrier at the end of an iteration": (
+        with_cells(LOOP.format(before="", own="", after="", last="")),
+        with_cells(LOOP.format(before="", own="", after=BARRIER, last="")),
+    ),
+    "no barrier between a loop and an access before it": (
+        with_cells(LOOP.format(before="\tld.shared.b32 %r30, [%r10];\n", own="", after=BARRIER, last="")),
+        with_cells(LOOP.format(before="\tld.shared.b32 %r30, [%r9];\n", own="", after=BARRIER, last="")),
+    ),
+    "no barrier between accesses before and after a loop that may have no iteration": (
+        with_cells(
+            LOOP.format(
+                before="\tst.shared.b32 [%r9+1024], %r6;\n",
+                own="",
+                after=BARRIER,
+                last="\tld.shared.b32 %r11, [%r10+1024];\n",
+            )
+        ),
+        with_cells(
+            LOOP.format(
+                before="\tst.shared.b32 [%r9+1024], %r6;\n",
+                own="",
+                after=BARRIER,
+                last=BARRIER + "\tld.shared.b32 %r11, [%r10+1024];\n",
+            )
+        ),
+    ),
+    "no barrier between a loop and an access after it, for odd numbers of iterations": (
+        with_cells(SLOTS.format(last="")),
+        with_cells(SLOTS.format(last=BARRIER)),
+    ),
+    "no barrier at the end of a persistent iteration": (
+        with_cells(PERSISTENT.format(after="")),
+        with_cells(PERSISTENT.format(after=BARRIER)),
+    ),
+    "a write after the reads of several lanes of a warp": (
+        with_cells(LANES.format(barrier="")),
+        with_cells(LANES.format(barrier=BARRIER)),
+    ),
+    "an unwritten register": (
+        with_cells("\tst.global.b32 [%rd5], %r50;\n"),
+        with_cells("\tst.global.b32 [%rd5], %r6;\n"),
+    ),
+    "a register that one side of a branch writes": (
+        with_cells(ONE_SIDE.format(before="")),
+        with_cells(ONE_SIDE.format(before="\tmov.b32 %r11, 0;\n")),
+    ),
+    "a register that some threads write": (
+        with_cells(GUARDED.format(before="", bound=64)),
+        with_cells(GUARDED.format(before="\tmov.b32 %r11, 0;\n", bound=64)),
+    ),
+    "unwritten shared memory": (with_cells(CELL.format(bound=64)), with_cells(CELL.format(bound=128))),
+    "local memory that one side of a branch writes": (
+        with_local(LOCAL.format(before="")),
+        with_local(LOCAL.format(before="\tst.local.b32 [%rd20], %r1;\n")),
+    ),
+    "an address without the block": (
+        with_cells(at("mov.b32 %r20, %r4;")),
+        with_cells(at("mov.b32 %r20, %r4;", value="%r1")),
+    ),
+    "an address without the thread": (
+        with_cells(at("mov.b32 %r20, %r3;")),
+        with_cells(at("mov.b32 %r20, %r3;", value="%r3")),
+    ),
+    "a pair of blocks at one address": (
+        with_cells(at("shr.u32 %r20, %r3, 1;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),
+        with_cells(at("shl.b32 %r20, %r3, 1;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),
+    ),
+    "a remainder of the block": (
+        with_cells(at("rem.s32 %r20, %r3, %r2;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),
+        with_cells(at("mul.lo.s32 %r20, %r3, %r2;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),
+    ),
+    "a remainder that is computed from the quotient": (
+        with_cells(
+            at("div.s32 %r21, %r3, %r2;\n\tmul.lo.s32 %r22, %r21, %r2;\n\tsub.s32 %r20, %r3, %r22;", value="%r3")
+        ),
+        with_cells(at("mov.b32 %r20, %r3;", value="%r3")),
+    ),
+    "tiles that overlap": (
+        with_cells(at("mad.lo.s32 %r20, %r3, 64, %r4;")),
+        with_cells(at("mad.lo.s32 %r20, %r3, 192, %r4;")),
+    ),
+    "the sum of two block indices": (
+        with_cells(at("mov.u32 %r21, %ctaid.y;\n\tadd.s32 %r20, %r3, %r21;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),
+        with_cells(
+            at(
+                "mov.u32 %r21, %ctaid.y;\n\tmov.u32 %r22, %nctaid.x;\n\tmad.lo.s32 %r20, %r21, %r22, %r3;\n"
+                "\tmad.lo.s32 %r20, %r20, 128, %r4;"
+            )
+        ),
+    ),
+    "elements that overlap in part": (
+        with_cells(at("mov.b32 %r20, %r5;", scale=2)),
+        with_cells(at("mov.b32 %r20, %r5;")),
+    ),
+    "elements of two widths": (
+        with_cells(at("mov.b32 %r20, %r5;") + "\tcvt.u16.u32 %rs1, %r6;\n\tst.global.b16 [%rd7+6], %rs1;\n"),
+        with_cells(at("mov.b32 %r20, %r5;", scale=8) + "\tcvt.u16.u32 %rs1, %r6;\n\tst.global.b16 [%rd7+4], %rs1;\n"),
+    ),
+    "an address from memory": (with_cells(at("mov.b32 %r20, %r6;")), with_cells(at("mov.b32 %r20, %r5;"))),
+    "an update of a neighbour's element": (
+        with_cells(IN_PLACE.format(other="+4")),
+        with_cells(IN_PLACE.format(other="")),
+    ),
+    "a sum of floating-point numbers in any order": (
+        with_cells("\tred.global.add.f32 [%rd2], %r6;\n"),
+        with_cells("\tred.global.add.u32 [%rd2], %r6;\n"),
+    ),
+    "a sum that is read": (
+        with_cells("\tld.global.b32 %r11, [%rd2];\n\tred.global.add.u32 [%rd2], %r11;\n"),
+        with_cells("\tld.global.b32 %r11, [%rd1];\n\tred.global.add.u32 [%rd2], %r11;\n"),
+    ),
+}
+"""Pairs of an undetermined and a determined kernel."""
+
+
+def source(text: str, name: str = "kernel.ptx", launch: Launch | None = None) -> Source:
+    return Source(name, text, launch)
+
+
+def launch(blocks: int, n: int = 6, m: int = 3, rows: int = 1) -> Launch:
+    arguments = (
+        Argument(kind="buffer", buffer="a"),
+        Argument(kind="buffer", buffer="b"),
+        Argument(kind="i32", value=n),
+        Argument(kind="i32", value=m),
+    )
+    return Launch(file="kernel.ptx", grid=(blocks, rows, 1), args=arguments)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_an_undetermined_kernel_is_not_equal_to_itself(name: str) -> None:
+    undetermined, determined = TEXTS[name]
+    options = Options(every_launch=True, audit_contraction=False)
+    assert len(signature(determined)) == 16
+    found = analyse(source(undetermined), SM90, {}, options)
+    assert found.signature is None
+    assert found.unknown
+    assert not found.failed
+    first, second = verdicts(source(undetermined), [source(undetermined, "again.ptx")], "sm_90", options, workers=1)
+    assert first.outcome is second.outcome is Outcome.UNKNOWN
+    classes = partition([source(undetermined), source(undetermined, "again.ptx")], "sm_90", options, workers=1)
+    assert len(classes.unknown) == len(classes.classes) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if "loop" not in name and "iteration" not in name])
+def test_an_undetermined_kernel_is_not_equal_to_itself_in_a_launch(name: str) -> None:
+    options = Options(audit_contraction=False)
+    of_test = launch(4, 3, rows=2 if "two block" in name else 1)
+    found = [analyse(source(text, launch=of_test), SM90, {"a": 1, "b": 2}, options) for text in TEXTS[name]]
+    assert [each.unknown is None for each in found] == [False, True]
+    assert not found[0].failed
+
+
+def test_only_odd_numbers_of_iterations_race() -> None:
+    """The pair about slots: a launch with an even number of iterations is determined, one with an odd number not."""
+    text, _ = TEXTS["no barrier between a loop and an access after it, for odd numbers of iterations"]
+    options = Options(audit_contraction=False)
+    found = [analyse(source(text, launch=launch(2, n)), SM90, {"a": 1, "b": 2}, options) for n in (4, 3)]
+    assert [each.unknown is None for each in found] == [True, False]
+
+
+def test_a_kernel_that_updates_its_buffer_names_the_axes_it_does_not_use() -> None:
+    _, determined = TEXTS["an update of a neighbour's element"]
+    assert ONE_BLOCK_ALONG_OTHER_AXES in notes(determined)
+
+
+def test_a_given_launch_may_refute_the_assumption_on_strides() -> None:
+    """Rows of n elements at a distance of m: different indices have different addresses if n is at most m."""
+    text = with_cells(
+        "\tsetp.lt.s32 %p1, %r4, %r1;\n\tmad.lo.s32 %r20, %r3, %r2, %r4;\n\tmul.wide.s32 %rd6, %r20, 4;\n"
+        "\tadd.s64 %rd7, %rd2, %rd6;\n\t@%p1 st.global.b32 [%rd7], %r6;\n"
+    )
+    options = Options(every_launch=True, audit_contraction=False)
+    found = [
+        analyse(source(text, launch=each), SM90, {"a": 1, "b": 2}, options)
+        for each in (None, launch(4, 6, 6), launch(4, 6, 3))
+    ]
+    assert [each.unknown is None for each in found] == [True, True, False]
+    assert "elements stored at different indices have different addresses" in found[0].notes
+
+
+CYCLIC = """	mov.b32 %r20, 0;
+	mov.b32 %r21, 0;
+	mov.b32 %r22, 0;
+	mul.wide.s32 %rd9, %r5, 4;
+$loop:
+	add.rn.f32 %r21, %r21, %r22;
+	add.rn.f32 %r22, %r22, %r21;
+	add.rn.f32 %r21, %r21, %r6;
+{iteration}	add.s32 %r20, %r20, 1;
+	setp.lt.s32 %p2, %r20, %r1;
+	@%p2 bra $loop;
+	st.global.b32 [%rd5], %r21;
+"""
+
+
+def test_text_of_a_determined_kernel_is_compared() -> None:
+    text = with_cells(CYCLIC.format(iteration=""))
+    assert program_only(text) is not None
+    assert signature(text) == signature(text.replace("%r21", "%r41"))
+    assert signature(text) != signature(text.replace("%r21, %r21, %r6", "%r21, %r6, %r6"))
+
+
+@pytest.mark.parametrize(
+    ("iteration", "determined"),
+    [
+        ("\tst.shared.b32 [%r9], %r21;\n\tbar.sync 0;\n\tld.shared.b32 %r22, [%r10];\n\tbar.sync 0;\n", True),
+        ("\tst.shared.b32 [%r9], %r21;\n\tbar.sync 0;\n\tld.shared.b32 %r22, [%r10];\n", False),
+        ("\tadd.rn.f32 %r22, %r22, %r40;\n", False),
+        ("\tadd.rn.f32 %r22, %r22, %r40;\n\tmov.b32 %r40, %r21;\n", False),
+        ("\tadd.s32 %r9, %r9, %r2;\n\tst.shared.b32 [%r9], %r21;\n\tbar.sync 0;\n", False),
+    ],
+)
+def test_loops_whose_text_is_compared_are_checked(iteration: str, determined: bool) -> None:
+    text = with_cells(CYCLIC.format(iteration=iteration))
+    found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert (found.signature is not None) is determined
+    assert not found.failed
+
+
+@pytest.mark.parametrize(("step", "determined"), [("512", True), ("0", False), ("256", False)])
+def test_iterations_that_store_are_checked(step: str, determined: bool) -> None:
+    """Blocks compute rows with a scalar stride; a thread stores 4 bytes in each of its iterations."""
+    body = f"""	mul.lo.s32 %r30, %r3, %r2;
+	mul.wide.s32 %rd10, %r30, 4;
+	mul.wide.s32 %rd11, %r4, 4;
+	add.s64 %rd12, %rd10, %rd11;
+	add.s64 %rd13, %rd2, %rd12;
+	mov.b32 %r20, 0;
+$loop:
+	add.s32 %r6, %r6, %r20;
+	st.global.b32 [%rd13], %r6;
+	add.s64 %rd13, %rd13, {step};
+	add.s32 %r20, %r20, 1;
+	setp.lt.s32 %p2, %r20, %r1;
+	@%p2 bra $loop;
+"""
+    found = analyse(source(with_cells(body)), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert (found.signature is not None) is determined
+    assert not found.failed
