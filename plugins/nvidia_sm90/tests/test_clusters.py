@@ -183,6 +183,15 @@ def test_for_every_launch_clusters_of_blocks_equal_blocks() -> None:
     assert verdict(placed(HALVES, BY_RANK), alone, every_launch=True) != "equal"
 
 
+@pytest.mark.parametrize("every_launch", [False, True])
+def test_a_block_that_reads_what_another_of_its_cluster_writes(every_launch: bool) -> None:
+    """Each block adds to its own words those of the other block, in one buffer."""
+    other = HALVES.replace("%r11, 5", "%r12, 5").replace("%r9", "%r13")
+    index = f"{HALVES} xor.b32 %r12, %r11, 1; {other} mul.wide.s32 %d6, %r13, 4; add.s64 %d7, %d0, %d6;"
+    racing = placed(index, "ld.global.b32 %r14, [%d7]; add.u32 %r8, %r8, %r14;")
+    assert verdict(racing, racing, every_launch=every_launch) == "unknown"
+
+
 def test_for_every_launch_half_of_the_words_are_not_all() -> None:
     """Without the rank in its index every block of a cluster stores the same words."""
     assert (

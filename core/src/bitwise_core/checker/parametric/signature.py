@@ -182,8 +182,10 @@ def _of_cluster(memories: Sequence[ParametricMemory]) -> ParametricMemory:
                 raise Unsupported("a buffer is written in different ways")
         found.contributed.update(other.contributed)
         found.mask_differs = other.mask_differs if found.mask_differs is None else found.mask_differs
-    if found.loaded.keys() & (found.written.keys() | found.contributed.keys()):
-        raise Unsupported(f"{NOT_DETERMINED}: blocks of a cluster read and write one buffer")
+    updated = found.loaded.keys() & (found.written.keys() | found.contributed.keys())
+    if updated:
+        line = found.loaded[min(updated)][0].line
+        raise Unsupported(f"{NOT_DETERMINED}: blocks of a cluster read and write one buffer", line)
     return found
 
 
