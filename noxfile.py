@@ -230,7 +230,9 @@ def need_gpu_packages(session: nox.Session) -> None:
 
 @nox.session(name="gpu-sm90", venv_params=["--system-site-packages"])
 def gpu_sm90(session: nox.Session) -> None:
-    """Compare launchers and verdicts with the bytes of an sm_90 GPU; `-- --families gemm` selects kernels.
+    """Compare launchers, verdicts and kernels in clusters with the bytes of an sm_90 GPU.
+
+    `-- --families gemm` selects kernels of the corpus.
 
     Uses torch, built for the machine's driver, and Triton of the interpreter that runs nox.
     """
@@ -242,6 +244,8 @@ def gpu_sm90(session: nox.Session) -> None:
     record = str(Path(session.create_tmp()) / "bytes.json")
     session.run("python", "-m", "bitwise_bench.gpu.recorder", "--out", record, *session.posargs)
     session.run("python", "-m", "bitwise_bench.readings.precision", "--records", record, *session.posargs)
+    clusters = str(Path(session.create_tmp()) / "clusters.json")
+    session.run("python", "-m", "bitwise_bench.clusters.recorder", "--out", clusters)
     # Ten minutes of random products against cuBLASLt.  A run continues where the previous run of its folder ended.
     sweep = str(Path(session.create_tmp()) / "sweep.jsonl")
     session.run("python", "-m", "bitwise_bench.cublas.sweep", "--out", sweep, "--seconds", "600")

@@ -171,6 +171,9 @@ def test_blocks_of_a_cluster_are_counted() -> None:
     found = compile_configuration(scale, ARGUMENTS, {"BLOCK": 256}, grid=(4,), num_ctas=2)
     assert found.grid == (8, 1, 1)
     assert ".reqnctapercluster 2" in found.assembly
+    assert found.manifest_entry["cluster"] == [2, 1, 1]
+    alone = compile_configuration(scale, ARGUMENTS, {"BLOCK": 256}, grid=(4,))
+    assert "cluster" not in alone.manifest_entry
 
 
 def test_capture_compiles_equal_configurations_once(triton_cache: Any, tmp_path: Path) -> None:

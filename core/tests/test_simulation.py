@@ -30,7 +30,7 @@ def random_contents(seed: int, rows: int = 4) -> dict[str, npt.NDArray[np.uint8]
 @pytest.mark.parametrize("lanes", [LANES_PER_BATCH, 96])
 def test_a_batch_of_launches_returns_the_bytes_of_each_launch(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # With 96 lanes a batch has three blocks, so batches mix launches and split one.
-    monkeypatch.setattr("bitwise_core.execution.simulation.LANES_PER_BATCH", lanes)
+    monkeypatch.setattr("bitwise_core.execution.concrete.LANES_PER_BATCH", lanes)
     contents = [random_contents(seed) for seed in range(5)]
     batched = [dict(one.after) for one in simulate_batch(kernel(), contents)]
     alone = [dict(simulate(kernel(), one).after) for one in contents]

@@ -182,6 +182,9 @@ def compile_job(job: CompileJob) -> CompiledKernel:
     arguments = manifest.manifest_arguments(signature, bound, metadata.get("tensordesc_meta"))
     read = manifest.ptx_parameter_bytes if extension == "ptx" else manifest.amdgcn_parameter_bytes
     manifest.check_parameters(job.title, arguments, read(text, entry))
+    # Triton's launcher requests clusters along x for more than one block a program, and none otherwise.
+    blocks = metadata.get("num_ctas") or 1
+    cluster = {"cluster": [blocks, 1, 1]} if blocks > 1 else {}
     return CompiledKernel(
         name=job.name,
         assembly=text,
@@ -189,7 +192,7 @@ def compile_job(job: CompileJob) -> CompiledKernel:
         entry=entry,
         block=block,
         grid=job.grid,
-        manifest_entry={"entry": entry, "grid": list(job.grid), "block": list(block), "args": arguments},
+        manifest_entry={"entry": entry, "grid": list(job.grid), "block": list(block), **cluster, "args": arguments},
         options=dict(job.options),
         target=where,
         triton_version=triton.__version__,

@@ -193,6 +193,21 @@ class SharedArray:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterDirectives:
+    """What the text of a kernel states on the clusters of blocks of its launches.
+
+    `shape` is the required shape of a cluster in blocks (x, y, z), and `largest` the largest number of its blocks; None
+    where the text leaves it open.  `explicit`: every launch states the shape of its clusters.
+    `grid_of_clusters`: a launch gives the grid in clusters instead of blocks.
+    """
+
+    shape: tuple[int, int, int] | None = None
+    largest: int | None = None
+    explicit: bool = False
+    grid_of_clusters: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One entry point or device function.
 
@@ -201,6 +216,7 @@ class Kernel:
     for a predicate).  `returns` lists the return parameters of a device function.
     `threads` is the required block shape where the text states one.
     `local` holds the arrays private to a thread: its local memory, and the parameter slots of its calls.
+    `clusters` is None where the text states nothing on clusters of blocks.
     `span` is the half-open range of character offsets of the body in the text, where the parser records it; it does
     not affect equality.
     """
@@ -218,6 +234,7 @@ class Kernel:
     attributes: Mapping[str, str] = field(default_factory=dict)
     local: tuple[SharedArray, ...] = ()
     span: tuple[int, int] | None = field(default=None, compare=False)
+    clusters: ClusterDirectives | None = None
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.parameters)} parameters, {len(self.instructions)} instructions)"

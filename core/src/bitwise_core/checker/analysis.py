@@ -288,7 +288,8 @@ class Session:
             )
         entry = source.entry if source.launch is None else source.launch.entry
         module, notes = parse_and_audit(source, entry, arch, self.options)
-        found = parametric_signature(module, module.kernel(entry), arch)
+        cluster = None if source.launch is None else source.launch.cluster
+        found = parametric_signature(module, module.kernel(entry), arch, cluster)
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
         if source.launch is not None:

@@ -141,20 +141,38 @@ def infos_of(kernel: Kernel, opcodes: OpcodeTable) -> tuple[InstructionInfo, ...
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterRegisters:
+    """The names of the special registers that depend on the clusters of a launch, by axis (x, y, z).
+
+    `cluster` holds the coordinates of a block's cluster and `clusters` the extents of the grid, both in clusters.
+    `others` are the registers that the shape of a cluster and a block's place in it determine.
+    """
+
+    cluster: tuple[str, str, str]
+    clusters: tuple[str, str, str]
+    others: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names."""
+        return self.others.union(self.cluster, self.clusters)
+
+
+@dataclass(frozen=True, slots=True)
 class ParametricSupport:
     """What the launch-parametric analysis needs in addition to the semantics of instructions.
 
     `layout` assigns addresses to shared arrays; it is the part of `Arch.prepare` that does not depend on the launch.
     `block` and `grid` name the special registers that hold the block's coordinates and the extents of the grid, by axis
-    (x, y, z).  `fixed` decides whether a register is constant in a launch.  `grid_dependent` names the registers among
-    these that depend on the grid in another way; a kernel that reads one of them is Unknown.
+    (x, y, z).  `fixed` decides whether a register is constant in a launch.  `cluster_registers` are those that
+    depend on the clusters of the launch, None without clusters.
     """
 
     layout: Callable[[Machine, Module, Kernel], None]
     block: tuple[str, str, str]
     grid: tuple[str, str, str]
     fixed: Callable[[str], bool]
-    grid_dependent: frozenset[str]
+    cluster_registers: ClusterRegisters | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +221,8 @@ class Arch:
     `storage` names the storage of a register, or of a key of the machine's register file; registers that are stored
     together have the same one.
 
+    `largest_cluster` is the largest number of blocks of a cluster, 1 without clusters.
+
     `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
     execution on bit patterns returns the bytes of the hardware.  None makes no claim.
     """
@@ -221,6 +241,7 @@ class Arch:
     bits: BitSupport | None = None
     write: Callable[[Module], str] | None = None
     storage: Callable[[str], str] = str
+    largest_cluster: int = 1
 
     def __repr__(self) -> str:
         return f"Arch({self.name!r})"

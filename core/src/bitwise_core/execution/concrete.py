@@ -11,11 +11,14 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import formats_of_buffers
+from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
+from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.machine import THREAD_SHIFT, ClusterState, Machine
+from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.memory.global_memory import GlobalMemory, Nondeterministic
 from bitwise_core.execution.memory.outputs import Output, outputs
 from bitwise_core.execution.memory.race_detector import RaceDetectors
@@ -39,6 +42,7 @@ class PreparedLaunch:
     launch: Launch
     program: Program
     block: tuple[int, int, int]
+    clusters: Clusters
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -50,9 +54,30 @@ class PreparedLaunch:
         """The number of threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
+    @property
+    def blocks_interact(self) -> bool:
+        """Whether blocks of a cluster may access each other's shared memory or wait for each other."""
+        programs = (self.program, *self.program.functions.values())
+        return any(info.effects.overlaps(Effect.CLUSTER) for program in programs for info in program.infos)
+
+    def batches(self, numbers: Array) -> list[Array]:
+        """Return blocks in the batches that run together: whole clusters if their blocks interact."""
+        size = self.clusters.size if self.blocks_interact else 1
+        per_batch = max(1, LANES_PER_BATCH // (self.threads * size)) * size
+        return [numbers[start : start + per_batch] for start in range(0, len(numbers), per_batch)]
+
+    def chosen_blocks(self, blocks: Sequence[int] | None) -> Array:
+        """Return the blocks to run for these (None: all), in an order whose batches may hold whole clusters."""
+        if self.blocks_interact:
+            return self.clusters.whole(blocks)
+        return np.arange(self.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
+
 
 def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> PreparedLaunch:
-    """Build the program of the launch's entry.  Raises ManifestError if the launch does not fit the entry."""
+    """Build the program of the launch's entry.
+
+    Raises ManifestError if the launch does not fit the entry, and Unsupported if it leaves the clusters open.
+    """
     try:
         kernel = module.kernel(launch.entry)
     except KeyError as error:
@@ -69,7 +94,8 @@ def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str,
         )
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
-    return PreparedLaunch(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
+    clusters = clusters_of(kernel, launch, arch.name, arch.largest_cluster)
+    return PreparedLaunch(module, kernel, arch, launch, build(module, kernel, arch), block, clusters, notes)
 
 
 class WorkLimitExceeded(Exception):
@@ -83,11 +109,13 @@ def run_blocks(
     blocks: Sequence[int] | None = None,
     work: int | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
-    """Run the given blocks (default: all).  Return global memory and the compiler's scratch buffers.
+    """Run the given blocks (default: all), with all blocks of their clusters if these interact.
+
+    Return global memory and the compiler's scratch buffers.
 
     Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps.
     """
-    numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
+    numbers = prepared.chosen_blocks(blocks)
     scratch: frozenset[int] = frozenset()
     formats = formats_of_buffers(prepared.launch, buffers)
     if isinstance(domain, TermDomain):
@@ -134,18 +162,17 @@ def _run_batches(
     work: int | None,
 ) -> frozenset[int]:
     """Run the blocks in batches.  Return the compiler's scratch buffers."""
-    per_batch = max(1, LANES_PER_BATCH // prepared.threads)
     scratch: frozenset[int] = frozenset()
-    batches = -(-len(numbers) // per_batch)
+    batches = prepared.batches(numbers)
     # Batches take different numbers of steps: one may use a few times its share, all together at most the limit.
-    allowed = MAXIMUM_STEPS if work is None else work // (min(per_batch, len(numbers)) * prepared.threads)
+    allowed = MAXIMUM_STEPS if work is None else work // (len(batches[0]) * prepared.threads)
     remaining = allowed
-    for start in range(0, len(numbers), per_batch):
-        machine = machine_for(prepared, memory, buffers, numbers[start : start + per_batch], granule)
-        share = remaining if work is None else min(remaining, 4 * allowed // batches)
+    for batch in batches:
+        machine = machine_for(prepared, memory, buffers, batch, granule)
+        share = remaining if work is None else min(remaining, 4 * allowed // len(batches))
         budget = [share]
         try:
-            Executor(prepared.program, machine, budget).start()
+            run_machine(prepared, machine, budget)
         except Unsupported:
             if work is not None and budget[0] < 0:
                 raise WorkLimitExceeded from None
@@ -153,6 +180,13 @@ def _run_batches(
         remaining -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))
     return scratch
+
+
+def run_machine(prepared: PreparedLaunch, machine: Machine, budget: list[int]) -> None:
+    """Run a batch of blocks to its end; `budget` holds the number of steps that are left.  Raises Unsupported."""
+    Executor(prepared.program, machine, budget).start()
+    if isinstance(machine.races, ClusterRaceDetectors):
+        machine.races.finish()
 
 
 def machine_for(
@@ -164,13 +198,16 @@ def machine_for(
 ) -> Machine:
     """Return a machine in the initial state of the launch for a batch of blocks.
 
-    Block numbers at or above the launch's number of blocks belong to the other launches of a batch.
+    Block numbers at or above the launch's number of blocks belong to the other launches of a batch.  If the blocks of
+    clusters interact, the batch holds whole clusters, with adjacent blocks by rank.
     """
     threads = prepared.threads
     count = len(numbers)
     block = np.asarray(numbers % prepared.launch.blocks)
     block = block[:1] if (block == block[0]).all() else block
     local = np.arange(threads, dtype=np.int64)[None]
+    interact, size = prepared.blocks_interact, prepared.clusters.size
+    zeros = np.zeros((count, threads), dtype=np.int64) if interact else np.zeros((0, 0), dtype=np.int64)
     machine = Machine(
         domain=memory.domain,
         blocks=count,
@@ -180,11 +217,17 @@ def machine_for(
         parameters={},
         symbols={},
         shared=SharedMemory(4096, count, granule, memory.domain.recorder),
-        races=RaceDetectors(4096 // granule, threads, prepared.arch.warp, count),
+        races=(
+            ClusterRaceDetectors(4096 // granule, threads, prepared.arch.warp, count, size)
+            if interact
+            else RaceDetectors(4096 // granule, threads, prepared.arch.warp, count)
+        ),
         memory=memory,
         thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
         local_thread=local,
         block=prepared.block,
+        clusters=prepared.clusters,
+        cluster=ClusterState(size, zeros, zeros.copy(), zeros.astype(bool)) if interact else None,
         buffers=buffers,
     )
     if memory.domain.recorder is not None:

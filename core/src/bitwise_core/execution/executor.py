@@ -142,6 +142,8 @@ class Executor:
         group.pc = pc
         if pc >= end and pc != stop:
             groups.remove(group)
+            if self.depth == 0:
+                self._end(group)
             return self._remove_lanes(alive, group.mask, groups)
         self._unblock_groups(groups)
         self._merge_groups(groups)
@@ -172,6 +174,8 @@ class Executor:
             if machine.condition is not None:
                 raise Unsupported("the kernel's end depends on data", self._line(pc))
             groups.remove(group)
+            if isinstance(control, Exit):
+                self._end(group)
             alive = self._remove_lanes(alive, group.mask, groups)
         elif isinstance(control, Call):
             self._call(control, group, self._lanes_outside(group, alive))
@@ -194,6 +198,12 @@ class Executor:
         self._unblock_groups(groups)
         self._merge_groups(groups)
         return alive
+
+    def _end(self, group: LaneGroup) -> None:
+        """The threads of a group end."""
+        cluster = self.machine.cluster
+        if cluster is not None:
+            cluster.ended = cluster.ended | (True if group.mask is None else group.mask)
 
     def _unblock_groups(self, groups: list[LaneGroup]) -> None:
         for each in groups:

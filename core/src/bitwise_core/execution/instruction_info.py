@@ -38,6 +38,8 @@ class Effect(Flag):
     """Passes values between threads through registers."""
     MOVE = auto()
     """Copies the second operand to the first, bit for bit."""
+    CLUSTER = auto()
+    """Accesses the shared memory of other blocks of the cluster, or waits for these blocks."""
     INTEGER = auto()
     """Pure integer arithmetic: the written registers depend only on the registers read."""
 

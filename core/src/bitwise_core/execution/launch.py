@@ -96,7 +96,11 @@ Triple = Annotated[tuple[Extent, Extent, Extent], BeforeValidator(_triple)]
 
 
 class Launch(BaseModel):
-    """One launch of a kernel: the grid in blocks and the block in threads, both (x, y, z), and the arguments."""
+    """One launch of a kernel: the grid in blocks and the block in threads, both (x, y, z), and the arguments.
+
+    `cluster` is the shape of the clusters that the launch requests, in blocks (x, y, z), None if it requests none.  The
+    grid counts every block of a cluster.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -106,7 +110,7 @@ class Launch(BaseModel):
     block: Triple | None = None
     args: tuple[Argument, ...] = ()
     shared: int | None = Field(default=None, ge=0, le=1 << 20)
-    cluster: Triple = (1, 1, 1)
+    cluster: Triple | None = None
 
     @property
     def blocks(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, Symbol, Vector
+from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.global_memory import GlobalMemory
@@ -90,6 +91,20 @@ Control: TypeAlias = Branch | SkippableRegion | Exit | Return | Call | Barrier |
 Step: TypeAlias = Callable[["Machine"], Control | None]
 
 
+@dataclass(slots=True)
+class ClusterState:
+    """The state of the clusters of a batch, of `size` blocks each; arrays have the shape (blocks, threads).
+
+    `arrivals` and `waits` count how often each thread has arrived at the barrier of its cluster and waited for it.
+    `ended` are the threads that have ended.
+    """
+
+    size: int
+    arrivals: Array
+    waits: Array
+    ended: Array
+
+
 @dataclass
 class Machine:
     """Registers and memories of `blocks` blocks of `threads` threads, which run together.
@@ -97,9 +112,10 @@ class Machine:
     `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.
     `condition` is a predicate on data under which side effects happen, or None.
 
-    `block` is the extent of a block in threads (x, y, z).  `buffers` maps names of the launch's buffers to numbers;
-    buffer i starts at address i * 2**POINTER_SHIFT. `local` holds the threads' local arrays by address.
-    `asynchronous_reads` holds the asynchronous reads of shared memory for each kind of work.
+    `block` is the extent of a block in threads (x, y, z), `clusters` the clusters of the launch.  `buffers` maps names
+    of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `local` holds the threads'
+    local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory for each kind of work.
+    `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     """
 
     domain: Domain
@@ -115,6 +131,7 @@ class Machine:
     thread: Array
     local_thread: Array
     block: tuple[int, int, int]
+    clusters: Clusters
     buffers: Mapping[str, int]
     registers: dict[str, Value] = field(default_factory=dict)
     local: dict[int, Value] = field(default_factory=dict)
@@ -125,6 +142,7 @@ class Machine:
     pc: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
     asynchronous_reads: dict[str, AsynchronousReads] = field(default_factory=dict)
+    cluster: ClusterState | None = None
 
     def read(self, operand: Operand) -> Value:
         """Return the value of a register, special register, literal or symbol operand."""

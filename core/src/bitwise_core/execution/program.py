@@ -150,9 +150,9 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
         control = step(machine)
     finally:
         machine.mask = outer
-    if control is None:
-        return None
-    assert not isinstance(control, Branch | SkippableRegion | Predicated)  # a branch evaluates its guard itself
+    if control is None or isinstance(control, Predicated):
+        return control
+    assert not isinstance(control, Branch | SkippableRegion)  # a branch evaluates its guard itself
     return Predicated(control, inner)
 
 

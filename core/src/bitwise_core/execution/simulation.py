@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.concrete import (
-    LANES_PER_BATCH,
     PreparedLaunch,
     checked_outputs,
     machine_for,
+    run_machine,
     run_until_valid,
 )
 from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
+from bitwise_core.execution.executor import MAXIMUM_STEPS
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics.mma import MmaSpec
@@ -74,9 +74,12 @@ def simulate_batch(
     buffers = BufferContents(before)
     if blocks is None and prepared.launch.blocks > MAXIMUM_BLOCKS:
         raise Unsupported(f"a launch of more than {MAXIMUM_BLOCKS} blocks is not simulated")
-    chosen = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
-    # The copies of one block in all launches are adjacent, so that values independent of the inputs are uniform.
-    block_numbers = (chosen[:, None] + np.arange(len(contents)) * prepared.launch.blocks).reshape(-1)
+    # The copies of a block in all launches are adjacent, so that values independent of the inputs are uniform.  The
+    # blocks of a cluster are adjacent if they depend on each other.
+    together = prepared.clusters.size if prepared.blocks_interact else 1
+    chosen = prepared.chosen_blocks(blocks).reshape(-1, 1, together)
+    copies = np.arange(len(contents))[:, None] * prepared.launch.blocks
+    block_numbers = (chosen + copies).reshape(-1)
     domain = _domain(prepared, buffers, finite)
 
     def attempt(granule: int, watched: frozenset[int]) -> BitsMemory:
@@ -111,11 +114,9 @@ def _domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool) -> 
 
 
 def _run(prepared: PreparedLaunch, memory: BitsMemory, numbers: Mapping[str, int], blocks: Array, granule: int) -> None:
-    per_batch = max(1, LANES_PER_BATCH // prepared.threads)
     budget = [MAXIMUM_STEPS]
-    for start in range(0, len(blocks), per_batch):
-        batch = blocks[start : start + per_batch]
+    for batch in prepared.batches(blocks):
         machine = machine_for(prepared, memory, numbers, batch, granule)
         memory.scratch = frozenset(machine.extra.get("scratch", ()))
         memory.launch = None if memory.buffers.launches == 1 else batch[:, None] // prepared.launch.blocks
-        Executor(prepared.program, machine, budget).start()
+        run_machine(prepared, machine, budget)

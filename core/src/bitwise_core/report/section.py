@@ -145,7 +145,8 @@ def _launch(source: Source) -> str:
     if launch is None:
         return "every launch"
     block = f" blocks of {_extent(launch.block)} threads" if launch.block else " blocks"
-    return f"{_extent(launch.grid)}{block}"
+    clusters = f" in clusters of {_extent(launch.cluster)}" if launch.cluster is not None else ""
+    return f"{_extent(launch.grid)}{block}{clusters}"
 
 
 def _extent(extent: tuple[int, int, int]) -> str:

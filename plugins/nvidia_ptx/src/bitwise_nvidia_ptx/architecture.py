@@ -20,6 +20,7 @@ from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
     atomics,
+    clusters,
     compare,
     control,
     floating,
@@ -32,15 +33,15 @@ from bitwise_nvidia_ptx.opcodes import (
     warp,
 )
 from bitwise_nvidia_ptx.parser import parse
-from bitwise_nvidia_ptx.special_registers import GRID_DEPENDENT, fill_special_registers, fixed_by_launch
+from bitwise_nvidia_ptx.special_registers import CLUSTER_REGISTERS, fill_special_registers, fixed_by_launch
 from bitwise_nvidia_ptx.writer import write
 
 SHARED_BASE = 1024
 """The first address of shared memory: lower ones are reserved, and swizzles need an alignment of 1024 bytes."""
 
 COMMON = OpcodeTable(
-    asynchronous.TABLE, atomics.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
-    memory.TABLE, mbarriers.TABLE, tensor_maps.TABLE, warp.TABLE,
+    asynchronous.TABLE, atomics.TABLE, clusters.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE,
+    logic.TABLE, memory.TABLE, mbarriers.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 
 
@@ -50,11 +51,13 @@ def nvidia_arch(
     own: OpcodeTable,
     bits: BitSupport,
     same_steps: Mapping[str, str] | None = None,
+    largest_cluster: int = 1,
 ) -> Arch:
     """Return an NVIDIA architecture with the common opcodes and its `own`.
 
     `targets` are the spellings of `.target`.  `same_steps` maps result type, operand type and k of an mma.sync, for
     example `f32 f16 k16`, to the family whose fused steps it runs.
+    `largest_cluster` is the largest number of blocks of a cluster.
     """
     opcodes = OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own)
     return Arch(
@@ -71,6 +74,7 @@ def nvidia_arch(
         audit_contraction=partial(audit_contraction, opcodes),
         every_launch=PARAMETRIC_SUPPORT,
         bits=bits,
+        largest_cluster=largest_cluster,
     )
 
 
@@ -186,5 +190,5 @@ PARAMETRIC_SUPPORT = ParametricSupport(
     block=("%ctaid.x", "%ctaid.y", "%ctaid.z"),
     grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),
     fixed=fixed_by_launch,
-    grid_dependent=GRID_DEPENDENT,
+    cluster_registers=CLUSTER_REGISTERS,
 )

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from bitwise_core.assembly.module import (
     AssemblyError,
+    ClusterDirectives,
     Guard,
     Instruction,
     Kernel,
@@ -240,6 +241,7 @@ class _FunctionParser:
             attributes=draft.attributes,
             local=tuple(self.local),
             span=draft.body.span,
+            clusters=_cluster_directives(draft.attributes),
         )
 
     def _block(self, scope: Scope, number: int) -> Scope:
@@ -333,9 +335,19 @@ class _FunctionParser:
 
 
 def _required_threads(attributes: dict[str, str]) -> tuple[int, int, int] | None:
-    if "reqntid" not in attributes:
+    return _extents(attributes["reqntid"]) if "reqntid" in attributes else None
+
+
+def _cluster_directives(attributes: dict[str, str]) -> ClusterDirectives | None:
+    if attributes.keys().isdisjoint(("reqnctapercluster", "maxclusterrank", "explicitcluster", "blocksareclusters")):
         return None
-    x, y, z, *_ = [*map(int, attributes["reqntid"].split(",")), 1, 1]
+    shape = _extents(attributes["reqnctapercluster"]) if "reqnctapercluster" in attributes else None
+    largest = int(attributes["maxclusterrank"].split(",")[0]) if "maxclusterrank" in attributes else None
+    return ClusterDirectives(shape, largest, "explicitcluster" in attributes, "blocksareclusters" in attributes)
+
+
+def _extents(text: str) -> tuple[int, int, int]:
+    x, y, z, *_ = [*map(int, text.split(",")), 1, 1]
     return x, y, z
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_core.execution.architecture import ClusterRegisters
+from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -53,11 +55,19 @@ SPECIAL_REGISTERS = frozenset(
 
 _FIXED_PREFIXES = (
     "%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%lanemask", "WARP_SZ", "%cluster",
+    "%ncluster", "%is_explicit_cluster",
 )  # fmt: skip
-"""Prefixes of the special registers that the launch fixes (those of clusters are 0 or 1 without clusters)."""
+"""Prefixes of the special registers that the launch fixes."""
 
-GRID_DEPENDENT = frozenset(f"{name}.{axis}" for name in ("%clusterid", "%nclusterid") for axis in "xyz")
-"""Special registers that the grid determines, other than the block's coordinates and the grid's extents."""
+CLUSTER_REGISTERS = ClusterRegisters(
+    cluster=("%clusterid.x", "%clusterid.y", "%clusterid.z"),
+    clusters=("%nclusterid.x", "%nclusterid.y", "%nclusterid.z"),
+    others=frozenset(
+        [f"%{name}.{axis}" for name in ("cluster_ctaid", "cluster_nctaid") for axis in "xyz"]
+        + ["%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster"]
+    ),
+)
+"""The special registers that depend on the clusters of the launch."""
 
 
 def fixed_by_launch(register: str) -> bool:
@@ -79,15 +89,10 @@ def fill_special_registers(machine: Machine, launch: Launch) -> None:
     for index, axis in enumerate("xyz"):
         special[f"%ntid.{axis}"] = literal(size[index], 32)
         special[f"%nctaid.{axis}"] = literal(grid[index], 32)
-        special[f"%cluster_ctaid.{axis}"] = literal(0, 32)
-        special[f"%cluster_nctaid.{axis}"] = literal(1, 32)
-        special[f"%clusterid.{axis}"] = special[f"%ctaid.{axis}"]
-        special[f"%nclusterid.{axis}"] = literal(grid[index], 32)
     special["%laneid"] = thread & np.uint32(31)
     special["%warpid"] = thread >> np.uint32(5)
     special["%nwarpid"] = literal(-(-machine.threads // 32), 32)
-    special["%cluster_ctarank"] = literal(0, 32)
-    special["%cluster_nctarank"] = literal(1, 32)
+    _fill_cluster_registers(special, machine.clusters)
     lane = thread & np.uint32(31)
     special["%lanemask_lt"] = (np.uint32(1) << lane) - np.uint32(1)
     special["%lanemask_eq"] = np.uint32(1) << lane
@@ -95,6 +100,26 @@ def fill_special_registers(machine: Machine, launch: Launch) -> None:
     special["%lanemask_gt"] = ~special["%lanemask_le"]
     special["%lanemask_ge"] = ~special["%lanemask_lt"]
     special["WARP_SZ"] = literal(32, 32)
+
+
+def _fill_cluster_registers(special: dict[str, Array], clusters: Clusters) -> None:
+    """Set the registers of clusters from the coordinates of the blocks."""
+    ranks = literal(0, 32)
+    stride = 1
+    for axis, grid, extent in zip("xyz", clusters.grid, clusters.shape, strict=True):
+        at = special[f"%ctaid.{axis}"]
+        inside = literal(0, 32) if extent == 1 else at % np.uint32(extent)
+        special[f"%clusterid.{axis}"] = at if extent == 1 else at // np.uint32(extent)
+        special[f"%nclusterid.{axis}"] = literal(grid // extent, 32)
+        special[f"%cluster_ctaid.{axis}"] = inside
+        special[f"%cluster_nctaid.{axis}"] = literal(extent, 32)
+        if extent > 1:
+            ranks = inside * np.uint32(stride) + ranks
+        stride *= extent
+    special["%cluster_ctarank"] = ranks
+    special["%cluster_nctarank"] = literal(clusters.size, 32)
+    if clusters.explicit is not None:
+        special["%is_explicit_cluster"] = literal(int(clusters.explicit), 1)
 
 
 def _coordinates(index: Array, extent: tuple[int, int, int]) -> list[Array]:

@@ -23,8 +23,8 @@ def tensor_memory(instruction: Instruction, context: Context) -> Step:
 
 
 BITS = BitSupport(matrix_units=tuple(matrix_units.ROWS))
-SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, BITS)
-SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, BITS)
+SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, BITS, largest_cluster=16)
+SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, BITS, largest_cluster=16)
 
 
 @hookimpl

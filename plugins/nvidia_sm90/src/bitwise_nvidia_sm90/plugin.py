@@ -20,6 +20,7 @@ SM90 = nvidia_arch(
     wgmma.TABLE,
     BitSupport(approximations.FUNCTIONS, tuple(matrix_units.ROWS)),
     SAME_STEPS,
+    largest_cluster=16,
 )
 
 

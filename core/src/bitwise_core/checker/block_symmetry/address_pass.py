@@ -338,13 +338,13 @@ class OpaqueSharedMemory(SharedMemory):
             raise NotSymmetric("an address in shared memory differs between blocks")
         return address.astype(np.int64)
 
-    def store(self, cells: Array, value: Value, mask: Array | None) -> None:
+    def store(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> None:
         """See `SharedMemory.store`."""
         taint = self.taint | taint_of(value)
         self.version += taint != self.taint
         self.taint = taint
 
-    def load(self, cells: Array, bits: int) -> Value:
+    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
         """See `SharedMemory.load`."""
         return opaque_data(bits, self.taint)
 
@@ -355,15 +355,15 @@ class NoRaceDetection(RaceDetectors):
     def __init__(self, threads: int, warp: int) -> None:
         super().__init__(1, threads, warp, 1)
 
-    def acting(self, mask: Array | None) -> list[RaceDetector]:
+    def acting(self, mask: Array | None) -> Sequence[RaceDetector]:
         """See `RaceDetectors.acting`."""
         return []
 
-    def of_blocks(self, rows: Array) -> list[RaceDetector]:
+    def of_blocks(self, rows: Array) -> Sequence[RaceDetector]:
         """See `RaceDetectors.of_blocks`."""
         return []
 
-    def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
+    def at(self, cells: Array, mask: Array) -> Sequence[tuple[RaceDetector, Array]]:
         """See `RaceDetectors.at`."""
         return []
 
@@ -393,6 +393,8 @@ def address_passes(prepared: PreparedLaunch, buffers: Mapping[str, int], limits:
     """
     if prepared.launch.blocks > limits.grid_blocks:
         raise NotSymmetric(f"the grid has more than {limits.grid_blocks} blocks")
+    if prepared.blocks_interact:
+        raise NotSymmetric("the blocks of a cluster depend on each other")
     pending: list[Array] = [np.arange(prepared.launch.blocks, dtype=np.int64)]
     granule = prepared.arch.granule(prepared.kernel)
     found: list[AddressPass] = []

@@ -252,9 +252,9 @@ class LiveInSharedMemory(SharedMemory):
         """Start to record a period."""
         self.recording = True
 
-    def store(self, cells: Array, value: Value, mask: Array | None) -> None:
+    def store(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> None:
         """See `SharedMemory.store`."""
-        super().store(cells, value, mask)
+        super().store(cells, value, mask, rows)
         count = L.width(value) // (8 * self.granule)
         self.written_cells = self._mark_cells(
             self.written_cells, _active_cells(cells, None if mask is None else np.asarray(mask.any(axis=0))), count
@@ -264,7 +264,7 @@ class LiveInSharedMemory(SharedMemory):
                 self.overwritten_cells, _active_cells(cells, None if mask is None else mask[0]), count
             )
 
-    def load(self, cells: Array, bits: int) -> Value:
+    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
         """See `SharedMemory.load`."""
         if self.recording:
             before = self._mark_cells(np.zeros(0, dtype=bool), cells, max(1, bits // (8 * self.granule)))

@@ -25,16 +25,23 @@ from bitwise_core.assembly.module import (
     Symbol,
     Vector,
     parts,
+    registers_of,
     symbols_of,
 )
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import Effect
 
 
-def text_signature(module: Module, kernel: Kernel, arch: Arch) -> bytes:
-    """16 bytes, equal for two kernels exactly when they are the same program up to names.  Raises Unsupported."""
+def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[int, int, int] | None = None) -> bytes:
+    """16 bytes, equal for two kernels exactly when they are the same program up to names.
+
+    `cluster` is the shape of the clusters of their launches, which must agree for programs that depend on it.  Raises
+    Unsupported.
+    """
     digest = blake2b(digest_size=16)
-    for part in _text_parts(module, kernel, arch):
+    clusters = [f"clusters of {cluster}"] if registers_of_clusters(module, kernel, arch) else []
+    for part in (*_text_parts(module, kernel, arch), *clusters):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little"))
         digest.update(encoded)
@@ -64,6 +71,19 @@ def _text_parts(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
         names.setdefault(name, f"function {len(names)}")
     for body in (kernel, *(module.functions[name] for name in functions)):
         yield from _body(module, body, arch, dict(names))
+
+
+def registers_of_clusters(module: Module, kernel: Kernel, arch: Arch) -> frozenset[str]:
+    """The special registers that depend on the clusters of the launch and that a kernel or its functions read."""
+    support = arch.every_launch
+    if support is None or support.cluster_registers is None:
+        return frozenset()
+    read = {
+        name
+        for each in _all_instructions(module, kernel)
+        for name in (*registers_of(*each.operands), *(() if each.guard is None else (each.guard.register,)))
+    }
+    return support.cluster_registers.names & read
 
 
 def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:
@@ -122,6 +142,9 @@ def _check_instruction(index: int, context: Context) -> None:
         raise Unsupported(info.nondeterministic_result, instruction.line)
     if info.nondeterminism is not None:
         raise Unsupported(info.nondeterminism, instruction.line)
+    if info.effects.overlaps(Effect.CLUSTER):
+        reason = "blocks of a cluster depend on each other, and races between them are detected for a given launch only"
+        raise Unsupported(reason, instruction.line)
 
 
 def _result_is_used(index: int, context: Context) -> bool:

@@ -8,6 +8,7 @@ function fails, the signature is that of the canonical text, which only the same
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +21,13 @@ from bitwise_core.checker.parametric.global_conflicts import NOT_DETERMINED
 from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
-from bitwise_core.checker.parametric.polynomial import AtomTable
-from bitwise_core.checker.parametric.program_text import text_signature
+from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
+from bitwise_core.checker.parametric.program_text import registers_of_clusters, text_signature
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.tile_function import signature_of
+from bitwise_core.checker.parametric.values import ParametricInteger
 from bitwise_core.execution.architecture import Arch, ParametricSupport
+from bitwise_core.execution.clusters import Clusters, cluster_shape
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
@@ -58,26 +61,33 @@ class Signature:
     program_only: str | None = None
 
 
-def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
+def parametric_signature(
+    module: Module, kernel: Kernel, arch: Arch, cluster: tuple[int, int, int] | None = None
+) -> Signature:
     """The signature of a kernel whose module states every rounding.
 
-    Raises Unsupported with the line of the cause, also where the result of the kernel is not proved to be determined.
+    `cluster` is the shape of the clusters of its launches, None where only the text states it.  Raises Unsupported with
+    the line of the cause, also where the result of the kernel is not proved to be determined, and ManifestError for a
+    shape that the text does not allow.
     """
-    text = text_signature(module, kernel, arch)
+    shape = cluster_shape(kernel, cluster)
+    text = text_signature(module, kernel, arch, shape)
     try:
-        return function_signature(module, kernel, arch)
+        return function_signature(module, kernel, arch, shape)
     except Unsupported as reason:
         try:
-            determined = execute(module, kernel, arch, only_determined=True).check_determined()
+            determined = execute(module, kernel, arch, shape, only_determined=True).check_determined()
         except Unsupported as other:
             raise (other if str(other).startswith(NOT_DETERMINED) else reason) from None
         why = f"only the program text is compared, up to names ({reason})"
         return Signature(text, (why, *DETERMINED_NOTES, *determined), program_only=why)
 
 
-def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of the function that the kernel computes.  Raises Unsupported."""
-    run = execute(module, kernel, arch)
+def function_signature(
+    module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None = None
+) -> Signature:
+    """The signature of the function that the kernel computes in clusters of this shape.  Raises Unsupported."""
+    run = execute(module, kernel, arch, shape)
     determined = run.check_determined()
     words, notes = signature_of(run.memory.elements(), run.domain.integers)
     mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
@@ -101,8 +111,15 @@ class Run:
         )
 
 
-def execute(module: Module, kernel: Kernel, arch: Arch, *, only_determined: bool = False) -> Run:
-    """Execute one symbolic block of a kernel.  Raises Unsupported.
+def execute(
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    shape: tuple[int, int, int] | None = None,
+    *,
+    only_determined: bool = False,
+) -> Run:
+    """Execute one symbolic block of a kernel, or the blocks of one symbolic cluster of this shape.  Raises Unsupported.
 
     `only_determined`: only the proof that the result is determined is wanted, so that loops need no summary.
     """
@@ -110,32 +127,141 @@ def execute(module: Module, kernel: Kernel, arch: Arch, *, only_determined: bool
         raise Unsupported(f"the text of {kernel.name} does not state the number of threads in a block", kernel.line)
     if arch.every_launch is None:
         raise Unsupported(f"kernels of {arch.name} have no launch-parametric analysis")
+    cluster_registers = registers_of_clusters(module, kernel, arch)
+    if cluster_registers and shape is None:
+        raise Unsupported(
+            f"the kernel reads {min(cluster_registers)}, and neither its text nor its launch states the shape of "
+            "clusters"
+        )
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
-    block_registers = _grid_dependent_registers(kernel, arch.every_launch)
-    grid_registers = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
+    axes = grid_axes(arch.every_launch, shape if shape is not None and cluster_registers else _ALONE)
+    if axes.size > 1 and only_determined:
+        raise Unsupported(f"{NOT_DETERMINED}: the text alone does not show what the blocks of a cluster store")
     while True:
-        parametric_program = ParametricProgram(program, grid_registers, only_determined)
-        names = [*block_registers, *([TILE] if parametric_program.persistent_loops and not only_determined else [])]
-        coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if parametric_program.loops else 0)
+        # A persistent loop is summarised only where every block is a cluster of its own.
+        first = ParametricProgram(program, axes.extents if axes.size == 1 else {}, only_determined)
+        persistent = axes.size == 1 and first.persistent_loops and not only_determined
+        names = [*axes.read_by(kernel), *([TILE] if persistent else [])]
+        coordinates = Coordinates(AtomTable(), names, MAXIMUM_COORDINATES, INSTANCES if first.loops else 0)
         domain = ParametricDomain(coordinates)
         x, y, z = kernel.threads
-        memory = ParametricMemory(domain, x * y * z, only_determined)
-        machine = machine_for(module, kernel, arch, domain, memory, granule, any_pointer=only_determined)
+        memories = []
         try:
-            ParametricExecutor(parametric_program, machine, [MAXIMUM_STEPS]).start()
+            for rank in range(axes.size):
+                memory = ParametricMemory(domain, x * y * z, only_determined)
+                machine = machine_for(
+                    module, kernel, arch, domain, memory, granule, axes, rank, any_pointer=only_determined
+                )
+                unknown = cluster_registers - machine.special.keys()
+                if unknown:
+                    raise Unsupported(f"the kernel reads {min(unknown)}, which neither its text nor its launch decides")
+                own = ParametricProgram(program, first.grid_registers, only_determined) if rank else first
+                ParametricExecutor(own, machine, [MAXIMUM_STEPS]).start()
+                memories.append(memory)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
-        return Run(domain, memory)
+        return Run(domain, memories[0] if len(memories) == 1 else _of_cluster(memories))
 
 
-def _grid_dependent_registers(kernel: Kernel, names: ParametricSupport) -> list[str]:
-    """The special registers that the kernel reads and that depend on the grid."""
-    read = {name for each in kernel.instructions for operand in each.operands for name in registers_of(operand)}
-    return [*sorted(read & set(names.block)), *([EXTENT] if read & set(names.grid) else [])]
+def _of_cluster(memories: Sequence[ParametricMemory]) -> ParametricMemory:
+    """The memory with the accesses of all blocks of a cluster.  Raises Unsupported if a buffer is read and written.
+
+    Threads of different blocks have equal numbers, which decide only whether a thread updates its own elements.
+    """
+    found = memories[0]
+    for other in memories[1:]:
+        found.stored.extend(other.stored)
+        for pointer, loads in other.loaded.items():
+            found.loaded.setdefault(pointer, []).extend(loads)
+        for pointer, operation in other.written.items():
+            if found.written.setdefault(pointer, operation) != operation:
+                raise Unsupported("a buffer is written in different ways")
+        found.contributed.update(other.contributed)
+        found.mask_differs = other.mask_differs if found.mask_differs is None else found.mask_differs
+    updated = found.loaded.keys() & (found.written.keys() | found.contributed.keys())
+    if updated:
+        line = found.loaded[min(updated)][0].line
+        raise Unsupported(f"{NOT_DETERMINED}: blocks of a cluster read and write one buffer", line)
+    return found
+
+
+_ALONE = (1, 1, 1)
+"""The shape of a cluster of one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridAxes:
+    """The axes of a grid of clusters of this shape.
+
+    `registers` names the special registers of each axis that depend on the grid: the coordinate and the extent in
+    blocks, and in clusters.  `symbols` names the two registers of each axis that are symbols of the launch: those in
+    clusters where a cluster has several blocks along the axis.
+    """
+
+    shape: tuple[int, int, int]
+    registers: tuple[tuple[str, str, str, str], ...]
+    symbols: tuple[tuple[str, str], ...]
+
+    @property
+    def size(self) -> int:
+        """The number of blocks in a cluster."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    @property
+    def extents(self) -> dict[str, str]:
+        """The register of each extent by that of the coordinate."""
+        return dict(self.symbols)
+
+    def read_by(self, kernel: Kernel) -> list[str]:
+        """The symbols that a kernel depends on; EXTENT stands for all extents."""
+        read = {name for each in kernel.instructions for operand in each.operands for name in registers_of(operand)}
+        found = [
+            symbol
+            for (block, _, cluster, _), (symbol, _) in zip(self.registers, self.symbols, strict=True)
+            if read & {block, cluster}
+        ]
+        extents = {name for _, extent, _, clusters in self.registers for name in (extent, clusters)}
+        return [*sorted(found), *([EXTENT] if read & extents else [])]
+
+
+def grid_axes(support: ParametricSupport, shape: tuple[int, int, int]) -> GridAxes:
+    """The axes of a grid of an architecture."""
+    none = ("", "", "")
+    of_clusters = support.cluster_registers
+    cluster, clusters = (none, none) if of_clusters is None else (of_clusters.cluster, of_clusters.clusters)
+    registers = tuple(zip(support.block, support.grid, cluster, clusters, strict=True))
+    symbols = tuple(
+        (each[0], each[1]) if extent == 1 else (each[2], each[3]) for each, extent in zip(registers, shape, strict=True)
+    )
+    return GridAxes(shape, registers, symbols)
+
+
+def _set_grid_symbols(machine: Machine, domain: ParametricDomain, axes: GridAxes, rank: int) -> None:
+    """Replace the special registers that depend on the grid by symbols, for the block of a rank."""
+    ranks = np.unravel_index(rank, axes.shape[::-1])[::-1]
+    for names, symbols, extent, inside in zip(axes.registers, axes.symbols, axes.shape, ranks, strict=True):
+        block, blocks, cluster, clusters = names
+        number = domain.symbol(symbols[0], 32, block=True)
+        count = domain.symbol(symbols[1], 32, block=True, axis=EXTENT)
+        found = {
+            cluster: number,
+            clusters: count,
+            block: _multiple(number, extent, int(inside)),
+            blocks: _multiple(count, extent, 0),
+        }
+        for name, value in found.items():
+            if name:
+                machine.special[name] = value  # type: ignore[assignment]
+
+
+def _multiple(symbol: ParametricInteger, factor: int, addend: int) -> ParametricInteger:
+    """A symbol times a factor plus a number; unlike a sum in the kernel, it creates no output coordinate."""
+    terms = dict.fromkeys(symbol.polynomial.terms, factor)
+    return ParametricInteger(symbol.integers, Polynomial(32, terms, addend))
 
 
 def machine_for(
@@ -145,24 +271,29 @@ def machine_for(
     domain: ParametricDomain,
     memory: ParametricMemory,
     granule: int,
+    axes: GridAxes,
+    rank: int,
     *,
     any_pointer: bool = False,
 ) -> Machine:
-    """A machine at the start of the kernel whose rows are instances of one symbolic block.
+    """A machine at the start of the kernel whose rows are instances of one symbolic block: that of a rank.
 
     `any_pointer`: every parameter of 8 bytes may be a pointer, also where the text does not state it.
     """
     assert kernel.threads is not None
-    assert arch.every_launch is not None
     x, y, z = kernel.threads
     threads, rows = x * y * z, domain.rows
     local = np.arange(threads, dtype=np.int64)[None]
+    explicit = kernel.clusters is not None and kernel.clusters.explicit
+    width, height, depth = axes.shape
+    clusters = Clusters((2 * width, 2 * height, 2 * depth), axes.shape, explicit or None)
+    block = clusters.blocks_of(np.zeros(1, dtype=np.int64))[0, rank]
     machine = Machine(
         domain=domain,
         blocks=rows,
         threads=threads,
         warp=arch.warp,
-        special={"block": np.zeros((rows, 1), dtype=np.int64)},
+        special={"block": np.full((rows, 1), block, dtype=np.int64)},
         parameters={},
         symbols={},
         shared=SharedMemory(4096, rows, granule),
@@ -171,15 +302,12 @@ def machine_for(
         thread=(np.arange(rows, dtype=np.int64).reshape(rows, 1) << THREAD_SHIFT) + local,
         local_thread=local,
         block=kernel.threads,
+        clusters=clusters,
         buffers={},
     )
-    arch.special(machine, Launch(file="", grid=(2, 2, 2)))
-    for name in arch.every_launch.block:
-        machine.special[name] = domain.symbol(name, 32, block=True)  # type: ignore[assignment]
-    for name in arch.every_launch.grid:
-        machine.special[name] = domain.symbol(name, 32, block=True, axis=EXTENT)  # type: ignore[assignment]
-    for name in arch.every_launch.grid_dependent:
-        machine.special.pop(name, None)
+    arch.special(machine, Launch(file="", grid=clusters.grid))
+    _set_grid_symbols(machine, domain, axes, rank)
+    assert arch.every_launch is not None
     arch.every_launch.layout(machine, module, kernel)
     for index, parameter in enumerate(kernel.parameters):
         if parameter.size not in (1, 2, 4, 8):

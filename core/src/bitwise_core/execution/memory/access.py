@@ -86,8 +86,7 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
     disjoint = cells.shape[0] == 1
     for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(row, threads)
-        known = races.writer.size > int(row.max(initial=0))
-        disjoint = disjoint and not (known and (races.writer[row] != threads).any())
+        disjoint = disjoint and not races.written_by_others(row, threads)
     for value in values:
         shared.store(cells, value, machine.mask)
         if not disjoint and not shared.still_holds(cells, value, machine.mask):

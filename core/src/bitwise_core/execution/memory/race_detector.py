@@ -8,6 +8,7 @@ kernel with a race has no defined result.  The lanes of one warp are ordered by 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -91,8 +92,11 @@ class RaceDetector:
         before = self.phases.get(barrier)
         self.phases[barrier] = clock if before is None else np.maximum(before, clock)
 
-    def acquire(self, barrier: int, warps: Array) -> None:
-        """These warps have waited for a completed phase of a memory barrier."""
+    def acquire(self, barrier: int, warps: Array, *, of_cluster: bool = False) -> None:
+        """These warps have waited for a completed phase of a memory barrier.
+
+        `of_cluster` has no effect on blocks without access to the shared memory of others.
+        """
         if barrier in self.phases:
             self.clock[warps] = np.maximum(self.clock[warps], self.phases[barrier])
         self.lockstep[warps] += 1
@@ -160,8 +164,15 @@ class RaceDetector:
         self._record_write(cells, actor, pending)
         self.generic[cells] = not pending
 
-    def fence(self, threads: Array) -> None:
-        """Make the writes of these threads (a boolean array) visible to asynchronous agents."""
+    def written_by_others(self, cells: Array, actor: Array) -> bool:
+        """Return whether the last write of one of these cells is not that of the `actor` thread at its position."""
+        return bool((self.writer[cells] != actor).any())
+
+    def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
+        """Make the writes of these threads (a boolean array) visible to asynchronous agents.
+
+        `of_cluster`: their writes to the shared memory of other blocks as well.
+        """
         mine = (self.writer >= 0) & (self.writer < threads.size)
         mine[mine] = threads[self.writer[mine]]
         self.generic[mine] = False
@@ -173,15 +184,19 @@ class RaceDetector:
         still = (self.writer[cells] == actor) & (self.written[cells] == PENDING)
         self._record_write(cells[still], actor[still], False)
 
-    def arrived(self, cells: Array, barrier: int) -> None:
-        """A copy engine's write is complete and visible to threads that wait for the memory barrier's phase."""
-        engine = self.warps
+    def arrived(self, cells: Array, *barriers: int, engine: int = 0) -> None:
+        """A copy engine's write is complete and visible to threads that wait for the phases of the memory barriers.
+
+        `engine` numbers the copy engines that are not ordered among each other.
+        """
+        engine += self.warps
         self.clock[engine, engine] += 1
         self.read[cells] = 0
         self.writer[cells] = engine * self.warp
         self.written[cells] = self.clock[engine, engine]
         self.generic[cells] = False
-        self._publish(barrier, self.clock[engine])
+        for barrier in barriers:
+            self._publish(barrier, self.clock[engine])
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = actor // self.warp
@@ -314,26 +329,32 @@ class RaceDetectors:
         self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
         self._splits: Counter[int] = Counter()
 
-    def acting(self, mask: Array | None) -> list[RaceDetector]:
+    def acting(self, mask: Array | None) -> Sequence[RaceDetector]:
         """Return the detectors of the blocks that have an active lane."""
         if mask is None or mask.shape[0] == 1:
             return self.all()
         return self.of_blocks(np.any(mask, axis=1))
 
-    def of_blocks(self, rows: Array) -> list[RaceDetector]:
+    def of_blocks(self, rows: Array) -> Sequence[RaceDetector]:
         """Return the detectors of the blocks in a boolean array of shape (blocks,)."""
         if rows.all():
             return self.all()
         return [each.detector for each in self._split_histories(rows)]
 
-    def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
+    def at(self, cells: Array, mask: Array) -> Sequence[tuple[RaceDetector, Array]]:
         """Return the detectors of the blocks with an active lane, each with the cells that its blocks access.
 
         `cells` and `mask` have the shape (blocks, threads).  A cell of -1 means that a thread accesses none.
         """
-        found = []
-        where = np.where(mask, cells, -1)
-        waiting = self._split_histories(np.any(mask, axis=1))
+        return self._by_history(np.where(mask, cells, -1))
+
+    def _by_history(self, where: Array) -> list[tuple[RaceDetector, Array]]:
+        """Return the detectors of the rows that access a cell, each with the cells that all its rows access.
+
+        The rows of a history are split where they access different cells.  -1 stands for no cell.
+        """
+        found: list[tuple[RaceDetector, Array]] = []
+        waiting = self._split_histories(np.any(where >= 0, axis=1))
         while waiting:
             history = waiting.pop()
             rows = where[history.blocks]
@@ -348,7 +369,7 @@ class RaceDetectors:
             found.append((history.detector, together))
         return found
 
-    def all(self) -> list[RaceDetector]:
+    def all(self) -> Sequence[RaceDetector]:
         """Return every detector."""
         return [each.detector for each in self._histories]
 
@@ -369,11 +390,15 @@ class RaceDetectors:
                 found.append(history)
         return found
 
+    def _limit_reached(self) -> bool:
+        """Return whether no more histories are tracked."""
+        return self._splits[self.pc] > MAXIMUM_SPLITS or len(self._histories) >= MAXIMUM_HISTORIES
+
     def _split_off(self, history: History, blocks: Array) -> History | None:
         """Split some blocks off a history and return their own; or None, and the history keeps only the larger side."""
         self._splits[self.pc] += 1
         rest = history.blocks & ~blocks
-        if self._splits[self.pc] > MAXIMUM_SPLITS or len(self._histories) >= MAXIMUM_HISTORIES:
+        if self._limit_reached():
             history.blocks = blocks if blocks.sum() > rest.sum() else rest
             return None
         history.blocks = rest

@@ -245,24 +245,29 @@ class SharedMemory:
             self._reserve(top + 64 * self.granule)
         return cells
 
-    def store(self, cells: Array, value: Value, mask: Array | None) -> None:
-        """Write the value to each active lane's cell (shape (1 or blocks, lanes)) and the following ones."""
+    def store(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> None:
+        """Write the value to each active lane's cell (shape (1 or blocks, lanes)) and the following ones.
+
+        `rows` holds the block in whose memory each lane writes, shape (blocks, lanes); None: its own.
+        """
         self.version += 1
         for part, (words, flags) in enumerate(split(value, self.granule)):
-            self._put(cells + part if part else cells, words, flags, mask)
+            self._put(cells + part if part else cells, words, flags, mask, rows)
 
-    def still_holds(self, cells: Array, value: Value, mask: Array | None) -> bool:
+    def still_holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> bool:
         """Return whether each active lane's last store is still there: no other lane stored a different value."""
         for part, (words, flags) in enumerate(split(value, self.granule)):
-            found, properties = self._get(cells + part if part else cells)
+            found, properties = self._get(cells + part if part else cells, rows)
             same = (found == words).all(axis=0)
             same &= (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK) == 0
             if not (same if mask is None else same | ~mask).all():
                 return False
         return True
 
-    def _put(self, cells: Array, words: hashing.Words, flags: L.Flags, mask: Array | None) -> None:
-        if cells.shape[0] == 1 and (mask is None or mask.shape[0] == 1):
+    def _put(
+        self, cells: Array, words: hashing.Words, flags: L.Flags, mask: Array | None, rows: Array | None = None
+    ) -> None:
+        if rows is None and cells.shape[0] == 1 and (mask is None or mask.shape[0] == 1):
             columns = cells[0]
             if mask is not None:
                 active = np.broadcast_to(mask[0], columns.shape)
@@ -278,19 +283,23 @@ class SharedMemory:
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         block, lane = np.nonzero(active)
         column = where[block, lane]
-        self.words[:, block, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
-        self.flags[block, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
+        row = block if rows is None else rows[block, lane]
+        self.words[:, row, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
+        self.flags[row, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
 
-    def load(self, cells: Array, bits: int) -> Value:
-        """Return `bits` bits at each lane's cell."""
+    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
+        """Return `bits` bits at each lane's cell, in the memory of its own block or of `rows` as in `store`."""
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))
         count = bits // (8 * self.granule)
-        found = join([self._get(cells + part if part else cells) for part in range(count)], self.granule, self.recorder)
+        parts = [self._get(cells + part if part else cells, rows) for part in range(count)]
+        found = join(parts, self.granule, self.recorder)
         return found if self.recorder is None else self.recorder.mark(found)
 
-    def _get(self, cells: Array) -> tuple[hashing.Words, Array]:
+    def _get(self, cells: Array, rows: Array | None = None) -> tuple[hashing.Words, Array]:
+        if rows is not None:
+            return self.words[:, rows, cells], self.flags[rows, cells]
         if cells.shape[0] == 1:
             return self.words[:, :, cells[0]], self.flags[:, cells[0]]
-        rows = np.arange(self.blocks)[:, None]
-        return self.words[:, rows, cells], self.flags[rows, cells]
+        own = np.arange(self.blocks)[:, None]
+        return self.words[:, own, cells], self.flags[own, cells]

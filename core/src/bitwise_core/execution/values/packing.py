@@ -510,6 +510,20 @@ def take_threads(value: Value, index: Array) -> Value:
     return result
 
 
+def take_blocks(value: Value, rows: Array) -> Value:
+    """Return the value that each block of a batch takes from block `rows[block]`; `rows` has the shape (blocks,)."""
+    if isinstance(value, np.ndarray):
+        return value if value.shape[0] == 1 else value[rows]
+    if isinstance(value, PackedVector):
+        return concat([take_blocks(part, rows) for part in value.parts])
+    flags = value.flags
+    words = value.words if value.words.shape[1] == 1 else value.words[:, rows]
+    moved = flags if isinstance(flags, int) or flags.shape[0] == 1 else flags[rows]
+    result = SymbolicVector(value.bits, words, moved)
+    result.recorder = value.recorder
+    return result
+
+
 def _taken(value: SymbolicVector, index: Array) -> SymbolicVector:
     """Return `take_threads` of a value; the slices of one value share the result."""
     key = index.tobytes()

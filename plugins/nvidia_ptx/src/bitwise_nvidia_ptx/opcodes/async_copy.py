@@ -53,6 +53,8 @@ def pending_copies(machine: Machine) -> PendingCopies:
 
 def _effects(instruction: Instruction) -> Effect:
     copies = Effect.LOAD | Effect.STORE
+    if "multicast::cluster" in instruction.opcode.split("."):
+        copies |= Effect.CLUSTER
     return copies | Effect.ASYNCHRONOUS if instruction.opcode.startswith("cp.async") else copies
 
 

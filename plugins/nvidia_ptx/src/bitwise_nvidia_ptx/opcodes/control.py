@@ -11,6 +11,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Barrier, Call, Control, Exit, Machine, Return, Step
 from bitwise_core.execution.opcode_steps import branch
+from bitwise_nvidia_ptx.opcodes.clusters import cluster_barrier
 
 TABLE = OpcodeTable()
 
@@ -71,13 +72,17 @@ def barrier_info(instruction: Instruction) -> InstructionInfo:
     """Return what a barrier reads and writes; one that reduces a predicate over the block has a destination."""
     if "red" in instruction.opcode.split("."):
         return DESTINATION_FIRST.info(instruction, Effect.BARRIER | Effect.CROSS_LANE)
+    if "cluster" in instruction.opcode.split("."):
+        return NO_DESTINATION.info(instruction, Effect.BARRIER | Effect.CLUSTER)
     return NO_DESTINATION.info(instruction, Effect.BARRIER)
 
 
 @TABLE.opcode("bar", "barrier", operands=barrier_info)
 def barrier(instruction: Instruction, context: Context) -> Step:
-    """bar.sync, barrier.sync and bar.warp.sync; bar.arrive, bar.red and barrier.cluster are not modelled."""
+    """bar.sync, barrier.sync, bar.warp.sync and barrier.cluster; bar.arrive and bar.red are not modelled."""
     parts = instruction.opcode.split(".")
+    if parts[:2] == ["barrier", "cluster"]:
+        return cluster_barrier(instruction)
     if "warp" in parts:
 
         def warp(machine: Machine) -> None:
@@ -85,7 +90,7 @@ def barrier(instruction: Instruction, context: Context) -> Step:
                 races.warp_barrier(machine.active_warps())
 
         return warp
-    if "cluster" in parts or "red" in parts or "sync" not in parts:
+    if "red" in parts or "sync" not in parts:
         raise UnknownInstruction(instruction)
     number, *count = instruction.operands
 

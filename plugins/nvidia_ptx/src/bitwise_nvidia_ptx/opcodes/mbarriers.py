@@ -14,8 +14,12 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
+from bitwise_core.execution.memory.cluster_memory import arrive_from_cluster, cluster_state, use_in_cluster
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.opcodes.clusters import place_of
+from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, require_known_condition, uniform_address
+from bitwise_nvidia_ptx.opcodes.memory import address_of
 
 TABLE = OpcodeTable()
 
@@ -24,11 +28,12 @@ TABLE = OpcodeTable()
 class MBarrier:
     """An mbarrier in each block of the batch; arrays have the shape (blocks,).
 
-    `count` is the number of arrivals of a phase, `missing` the number still missing, `bytes` the pending transaction
-    bytes, `phase` the number of the current phase.
+    `initialised`: whether the block has initialised it.  `count` is the number of arrivals of a phase, `missing` the
+    number still missing, `bytes` the pending transaction bytes, `phase` the number of the current phase.
     """
 
     address: int
+    initialised: Array
     count: Array
     missing: Array
     bytes: Array
@@ -41,10 +46,16 @@ def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
     """Return the mbarrier at an address that all active threads share.  Raises Unsupported."""
     require_known_condition(machine, "an mbarrier operation")
     address = uniform_address(machine, operand, "an mbarrier")
-    found: MBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
-    if found is None:
-        raise Unsupported("an mbarrier is used before it is initialised")
+    found = initialised_mbarrier(machine, address, machine.active_blocks())
     _touch(machine, address, writes=False)
+    return found
+
+
+def initialised_mbarrier(machine: Machine, address: int, blocks: Array) -> MBarrier:
+    """Return the mbarrier at an address of these blocks (a boolean array).  Raises Unsupported if one has none."""
+    found: MBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
+    if found is None or not found.initialised[blocks].all():
+        raise Unsupported("an mbarrier is used before it is initialised")
     return found
 
 
@@ -74,12 +85,30 @@ def complete_phase(machine: Machine, barrier: MBarrier) -> None:
     barrier.missing = np.where(done, barrier.count, barrier.missing)
 
 
-@TABLE.opcode("mbarrier", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.STORE)
+_MODIFIERS = {
+    "init": {"shared", "shared::cta", "b64"},
+    "inval": {"shared", "shared::cta", "b64"},
+    "arrive": {"expect_tx", "release", "relaxed", "cta", "cluster", "shared", "shared::cta", "shared::cluster", "b64"},
+    "expect_tx": {"relaxed", "cta", "cluster", "shared", "shared::cta", "shared::cluster", "b64"},
+    "try_wait": {"parity", "acquire", "cta", "cluster", "shared", "shared::cta", "b64"},
+    "test_wait": {"parity", "acquire", "cta", "cluster", "shared", "shared::cta", "b64"},
+}
+"""The modifiers of each operation that are modelled."""
+
+
+def _effects(instruction: Instruction) -> Effect:
+    parts = instruction.opcode.split(".")
+    found = Effect.LOAD | Effect.STORE
+    return found | Effect.CLUSTER if "shared::cluster" in parts else found
+
+
+@TABLE.opcode("mbarrier", operands=DESTINATION_FIRST, effects=_effects)
 def mbarrier(instruction: Instruction, context: Context) -> Step:
     """mbarrier.{init,inval,arrive,arrive.expect_tx,expect_tx,try_wait,test_wait}."""
     parts = instruction.opcode.split(".")
     line = instruction.line
     verb = parts[1]
+    check_modifiers(instruction, parts[2:], _MODIFIERS.get(verb, set()))
     if verb == "init":
         return _initialise(instruction)
     if verb == "inval":
@@ -88,12 +117,14 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
         def invalidate(machine: Machine) -> None:
             address = uniform_address(machine, target, "an mbarrier")
             _touch(machine, address, writes=True)
-            if machine.active_blocks().all():
-                machine.extra.get("mbarriers", {}).pop(address, None)
+            found: MBarrier | None = machine.extra.get("mbarriers", {}).get(address)
+            if found is not None:
+                found.initialised = found.initialised & ~machine.active_blocks()
 
         return invalidate
     if verb in ("arrive", "expect_tx"):
-        return _arrive(instruction, verb == "arrive", "expect_tx" in parts)
+        arrive = _arrive_in_cluster if "shared::cluster" in parts else _arrive
+        return arrive(instruction, verb == "arrive", "expect_tx" in parts)
     if verb in ("try_wait", "test_wait"):
         if "parity" not in parts:
             raise UnknownInstruction(instruction)
@@ -101,12 +132,13 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             why = "is not repeated by a branch until it succeeds, which is not modelled"
             raise UnknownInstruction(instruction, why)
         destination, target, parity = instruction.operands[:3]
+        of_cluster = "cluster" in parts
 
         def wait(machine: Machine) -> Control | None:
             wanted = machine.known(machine.read_bits(parity, 32))
             if wanted is None:
                 raise Unsupported("an mbarrier's parity depends on data", line)
-            return _wait(machine, mbarrier_at(machine, target), destination, wanted)
+            return _wait(machine, mbarrier_at(machine, target), destination, wanted, of_cluster)
 
         return wait
     raise UnknownInstruction(instruction)
@@ -137,7 +169,8 @@ def _initialise(instruction: Instruction) -> Step:
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
         address = uniform_address(machine, target, "an mbarrier")
-        _replace_in_active_blocks(machine, MBarrier(address, arrivals, arrivals.copy(), zero, zero.copy()))
+        active = machine.active_blocks()
+        _replace_in_active_blocks(machine, MBarrier(address, active, arrivals, arrivals.copy(), zero, zero.copy()))
 
     return step
 
@@ -149,6 +182,7 @@ def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
     if before is not None and not blocks.all():
         for name in ("count", "missing", "bytes", "phase"):
             setattr(barrier, name, np.where(blocks, getattr(barrier, name), getattr(before, name)))
+        barrier.initialised = before.initialised | blocks
         barrier.copies = [
             (phase, cells, value, where & ~blocks, touched) for phase, cells, value, where, touched in before.copies
         ]
@@ -158,41 +192,97 @@ def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
         races.begin(barrier.address)
 
 
-def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
-    operands = instruction.operands
-    index = next((i for i, each in enumerate(operands) if isinstance(each, Address)), None)
-    if index is None or any(each in instruction.opcode for each in ("noComplete", "shared::cluster")):
+def _operands(instruction: Instruction) -> tuple[Operand, Operand | None]:
+    """Return the mbarrier of an arrival, and its count or number of bytes if it has one."""
+    index = next((i for i, each in enumerate(instruction.operands) if isinstance(each, Address)), None)
+    if index is None:
         raise UnknownInstruction(instruction)
-    target, rest = operands[index], operands[index + 1 :]
+    rest = instruction.operands[index + 1 :]
+    return instruction.operands[index], rest[0] if rest else None
+
+
+def _amount(machine: Machine, operand: Operand | None, line: int) -> int:
+    if operand is None:
+        return 1
+    number = machine.known(machine.read_bits(operand, 32))
+    if number is None or (number != number.flat[0]).any():
+        raise Unsupported("an mbarrier's operand varies", line)
+    return int(number.flat[0])
+
+
+def _count(machine: Machine, barrier: MBarrier, lanes: Array, amount: int, kind: tuple[bool, bool], line: int) -> None:
+    """Count the arrivals or bytes of `lanes` threads in each block; `kind`: whether they arrive, and expect bytes."""
+    arrives, expects = kind
+    if expects:
+        barrier.bytes = barrier.bytes + amount * lanes
+        if arrives:
+            barrier.missing = barrier.missing - lanes
+    else:
+        barrier.missing = barrier.missing - amount * lanes
+    if (barrier.missing < 0).any():
+        raise Unsupported("threads arrive at an mbarrier more often than its phase waits for", line)
+    if arrives:
+        complete_phase(machine, barrier)
+
+
+def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
+    target, number = _operands(instruction)
+    publishes = arrives and "relaxed" not in instruction.opcode.split(".")
 
     def step(machine: Machine) -> None:
         barrier = mbarrier_at(machine, target)
         lanes = active_lane_count(machine)
-        amount = 1
-        if rest:
-            number = machine.known(machine.read_bits(rest[0], 32))
-            if number is None or (number != number.flat[0]).any():
-                raise Unsupported("an mbarrier's operand varies", instruction.line)
-            amount = int(number.flat[0])
-        if arrives:
+        amount = _amount(machine, number, instruction.line)
+        if publishes:
             for races in machine.races.acting(machine.mask):
                 races.arrive(barrier.address, machine.active_warps())
-        if expects:
-            barrier.bytes = barrier.bytes + amount * lanes
-            if arrives:
-                barrier.missing = barrier.missing - lanes
-        else:
-            barrier.missing = barrier.missing - amount * lanes
-        if (barrier.missing < 0).any():
-            raise Unsupported("threads arrive at an mbarrier more often than its phase waits for", instruction.line)
-        if arrives:
-            complete_phase(machine, barrier)
+        _count(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
 
     return step
 
 
-def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array) -> Control | None:
-    """Wait for the phase of the given parity: it is complete if the current phase has the other parity."""
+def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -> Step:
+    """An arrival at mbarriers at one address of any blocks of the cluster, which may differ between threads.
+
+    Without the scope .cluster it publishes nothing to other blocks.
+    """
+    target, number = _operands(instruction)
+    parts = instruction.opcode.split(".")
+    publishes = arrives and "relaxed" not in parts
+
+    def step(machine: Machine) -> None:
+        require_known_condition(machine, "an mbarrier operation")
+        value = machine.known(address_of(machine, target))
+        if value is None:
+            raise Unsupported("an mbarrier is at a computed address")
+        offset, ranks = place_of(machine, value)
+        outer, active = machine.mask, machine.active()
+        chosen = np.broadcast_to(offset, active.shape)[active]
+        if (chosen != chosen[0]).any():
+            raise Unsupported("an mbarrier differs between threads")
+        address, amount = int(chosen[0]), _amount(machine, number, instruction.line)
+        state, _ = cluster_state(machine)
+        try:
+            for rank in np.unique(np.broadcast_to(ranks, active.shape)[active]).tolist():
+                machine.mask = active & (ranks == rank)
+                lanes = np.zeros(machine.blocks, dtype=np.int64)
+                lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
+                use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")
+                barrier = initialised_mbarrier(machine, address, lanes > 0)
+                if publishes:
+                    arrive_from_cluster(machine, address, rank, of_cluster="cluster" in parts)
+                _count(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+        finally:
+            machine.mask = outer
+
+    return step
+
+
+def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Control | None:
+    """Wait for the phase of the given parity: it is complete if the current phase has the other parity.
+
+    `of_cluster`: what other blocks published to the phase becomes visible as well.
+    """
     active = machine.active()
     ready = (barrier.phase[:, None] & 1) != (parity.astype(np.int64) & 1)
     ready = np.broadcast_to(ready, active.shape)
@@ -213,6 +303,7 @@ def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Arr
             kept.append((phase, cells, value, where, touched))
     barrier.copies = kept
     for races in machine.races.of_blocks(blocks):
-        races.acquire(barrier.address, np.unique(np.flatnonzero(threads) // machine.warp))
+        warps = np.unique(np.flatnonzero(threads) // machine.warp)
+        races.acquire(barrier.address, warps, of_cluster=of_cluster)
     machine.write(destination, ready)
     return None

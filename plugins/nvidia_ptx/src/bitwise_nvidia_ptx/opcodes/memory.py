@@ -24,6 +24,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
+from bitwise_nvidia_ptx.opcodes.clusters import load_from_cluster, store_to_cluster
 from bitwise_nvidia_ptx.opcodes.common import (
     check_kind,
     check_modifiers,
@@ -46,7 +47,17 @@ IGNORED_MODIFIERS = {
 }  # fmt: skip
 """Modifiers of ld and st that are ignored."""
 
-_SPACES = {"global", "shared", "shared::cta", "param", "param::entry", "param::func", "const", "local"}
+_SPACES = {
+    "global",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "param",
+    "param::entry",
+    "param::func",
+    "const",
+    "local",
+}
 
 
 _MOVES_INTEGERS = Effect.MOVE | Effect.INTEGER
@@ -127,7 +138,7 @@ def _access(instruction: Instruction) -> tuple[str, int, str]:
     space, count = "generic", 1
     for each in modifiers:
         if each in _SPACES:
-            space = each.split("::")[0]
+            space = each if each == "shared::cluster" else each.split("::")[0]
         elif each in ("v2", "v4", "v8"):
             count = int(each[1:])
         elif each not in IGNORED_MODIFIERS:
@@ -145,9 +156,10 @@ def _elements(operand: Operand, count: int, instruction: Instruction) -> tuple[O
 
 def load_info(instruction: Instruction) -> InstructionInfo:
     """Return what a load reads and writes; a strong load outside shared memory may race with writes of other blocks."""
-    info = DESTINATION_FIRST.info(instruction, Effect.LOAD)
     root, *modifiers = instruction.opcode.split(".")
-    if root != "ld" or "shared" in modifiers or {"acquire", "relaxed", "volatile"}.isdisjoint(modifiers):
+    in_cluster = "shared::cluster" in modifiers
+    info = DESTINATION_FIRST.info(instruction, Effect.LOAD | Effect.CLUSTER if in_cluster else Effect.LOAD)
+    if root != "ld" or in_cluster or "shared" in modifiers or {"acquire", "relaxed", "volatile"}.isdisjoint(modifiers):
         return info
     return replace(info, nondeterminism="memory is read that other blocks may be writing")
 
@@ -232,6 +244,10 @@ def _load_one(
         if known is None:
             raise Unsupported("shared memory is read at a computed address", line)
         return read_shared(machine, known + np.uint64(offset) if offset else known, bits)
+    if space == "shared::cluster":
+        if known is None:
+            raise Unsupported("shared memory is read at a computed address", line)
+        return load_from_cluster(machine, known + np.uint64(offset) if offset else known, bits)
     if space == "local":
         return local_memory.load(machine, address, offset, bits, line)
     if space == "const":
@@ -264,7 +280,12 @@ def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Val
     return extract(value, low, bits)
 
 
-@TABLE.opcode("st", operands=NO_DESTINATION, effects=Effect.STORE)
+def _store_effects(instruction: Instruction) -> Effect:
+    in_cluster = "shared::cluster" in instruction.opcode.split(".")
+    return Effect.STORE | Effect.CLUSTER if in_cluster else Effect.STORE
+
+
+@TABLE.opcode("st", operands=NO_DESTINATION, effects=_store_effects)
 def store(instruction: Instruction, context: Context) -> Step:
     """st to shared and global memory and to call parameters, vectors included."""
     space, count, kind = _access(instruction)
@@ -289,6 +310,9 @@ def store(instruction: Instruction, context: Context) -> Step:
             check_aligned(machine, address, bits * count // 8, line)
         if space == "shared":
             write_shared(machine, address, concat(values))
+            return
+        if space == "shared::cluster":
+            store_to_cluster(machine, address, concat(values))
             return
         if space == "local":
             local_memory.store(machine, address, values, bits, line)
@@ -328,7 +352,7 @@ def no_operation(instruction: Instruction, context: Context) -> Step:
     root = instruction.opcode.split(".")[0]
     destination = instruction.operands[0] if root == "createpolicy" else None
     if instruction.opcode.startswith("fence.proxy.async"):
-        return _proxy_fence
+        return _proxy_fence(instruction)
 
     def step(machine: Machine) -> None:
         if destination is not None:
@@ -337,10 +361,19 @@ def no_operation(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-def _proxy_fence(machine: Machine) -> None:
-    """Make the active threads' writes to shared memory visible to the asynchronous proxy."""
-    for races in machine.races.acting(machine.mask):
-        races.fence(machine.active_threads())
+def _proxy_fence(instruction: Instruction) -> Step:
+    """Return a step that makes the active threads' writes to shared memory visible to the asynchronous proxy."""
+    _, _, _, *spaces = instruction.opcode.split(".")
+    if set(spaces) - {"global", "shared::cta", "shared::cluster"}:
+        raise UnknownInstruction(instruction)
+
+    def step(machine: Machine) -> None:
+        if spaces == ["global"]:
+            return
+        for races in machine.races.acting(machine.mask):
+            races.fence(machine.active_threads(), of_cluster=spaces != ["shared::cta"])
+
+    return step
 
 
 def literal_value(operand: Operand, instruction: Instruction) -> int:

@@ -5,7 +5,7 @@ Source: PTX ISA 8.7, "Tensors" and "cp.async.bulk.tensor".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,20 +14,28 @@ from bitwise_core.assembly.module import Address, Instruction, Operand, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks, start_write, use_in_cluster
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.packing import blend_values, take_blocks
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
     require_known_condition,
     uniform_address,
     value_of_issuing_thread,
 )
-from bitwise_nvidia_ptx.opcodes.mbarriers import complete_phase, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.mbarriers import MBarrier, complete_phase, initialised_mbarrier, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.tensor_maps import map_key, maps_of
 
 _BULK_STORES = "bulk stores"
+
+_MODIFIERS = {
+    "bulk", "tensor", "1d", "2d", "3d", "4d", "5d", "shared::cta", "shared::cluster", "global", "tile",
+    "mbarrier::complete_tx::bytes", "bulk_group", "multicast::cluster", "cta_group::1", "L2::cache_hint",
+}  # fmt: skip
+"""The modifiers of a tensor copy that are modelled."""
 
 
 def copy(instruction: Instruction, context: Context) -> Step:
@@ -37,17 +45,23 @@ def copy(instruction: Instruction, context: Context) -> Step:
         return _commit_stores
     if "wait_group" in parts:
         return _wait_stores(literal_value(instruction.operands[0], instruction))
-    if "tensor" not in parts or any(
-        each in parts for each in ("im2col", "multicast::cluster", "gather4", "scatter4", "reduce")
-    ):
+    if "tensor" not in parts or parts[1] != "async":
         raise UnknownInstruction(instruction)
+    check_modifiers(instruction, parts[2:], _MODIFIERS)
     rank = next(int(each[0]) for each in parts if each in ("1d", "2d", "3d", "4d", "5d"))
     direction = parts.index("global") - next(i for i, each in enumerate(parts) if each.startswith("shared"))
     if direction > 0:
         target, source, barrier = instruction.operands[:3]
+        line = instruction.line
+        ranks = instruction.operands[3] if "multicast::cluster" in parts else None
 
         def load(machine: Machine) -> None:
-            _for_each_thread(machine, lambda: _load_box(machine, target, source, barrier, rank, instruction.line))
+            operands = target, source, barrier
+
+            def issue() -> None:
+                _for_each_place(machine, (target, barrier), lambda: _load_box(machine, operands, ranks, rank, line))
+
+            _for_each_thread(machine, issue)
 
         return load
     target, source = instruction.operands[:2]
@@ -87,6 +101,28 @@ def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
             mask = np.zeros_like(active)
             mask[:, thread] = active[:, thread]
             machine.mask = mask
+            act()
+    finally:
+        machine.mask = outer
+
+
+def _for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callable[[], None]) -> None:
+    """Call `act` with the blocks of a cluster separately whose shared addresses in `operands` differ."""
+    if machine.cluster is None:
+        act()
+        return
+    outer, active = machine.mask, machine.active()
+    places = []
+    for operand in operands:
+        value = machine.known(address_of(machine, operand))
+        if value is None:
+            raise Unsupported("a tensor copy at a computed shared address")
+        places.append(np.broadcast_to(value_of_issuing_thread(machine, value), (machine.blocks, 1))[:, 0])
+    rows = np.any(active, axis=1)
+    keys = np.stack(places, axis=1)
+    try:
+        for key in np.unique(keys[rows], axis=0):
+            machine.mask = active & (rows & (keys == key).all(axis=1))[:, None]
             act()
     finally:
         machine.mask = outer
@@ -146,11 +182,15 @@ def _swizzle(address: Array, mode: int) -> Array:
 
 
 def _load_box(
-    machine: Machine, target: Operand, source: Operand, barrier_operand: Operand, rank: int, line: int
+    machine: Machine, operands: tuple[Operand, Operand, Operand], ranks: Operand | None, rank: int, line: int
 ) -> None:
+    """Start a copy to shared memory; `operands` are its destination, the box and the mbarrier on which it completes.
+
+    `ranks` is the mask of the ranks of the blocks that receive the copy, None for the own block alone.
+    """
+    target, source, barrier_operand = operands
     box = _box(machine, source, rank, line)
     base = uniform_address(machine, target, "a tensor copy's destination")
-    barrier = mbarrier_at(machine, barrier_operand)
     lanes = active_lane_count(machine)
     if (lanes > 1).any():
         raise Unsupported("several threads issue one tensor copy", line)
@@ -170,11 +210,62 @@ def _load_box(
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
     thread = int(np.flatnonzero(machine.active_threads())[0])
-    for races in machine.races.acting(machine.mask):
-        races.writes(touched, np.full(touched.shape, thread), pending=True)
-    where = lanes > 0
+    if ranks is None:
+        barrier = mbarrier_at(machine, barrier_operand)
+        for races in machine.races.acting(machine.mask):
+            races.writes(touched, np.full(touched.shape, thread), pending=True)
+        _add_copy(machine, barrier, (cells, value, lanes > 0, touched), box.bytes)
+        return
+    chosen = machine.known(machine.read_bits(ranks, 16))
+    if chosen is None:
+        raise Unsupported("the blocks that receive a tensor copy depend on data", line)
+    address = uniform_address(machine, barrier_operand, "an mbarrier")
+    masks = np.broadcast_to(value_of_issuing_thread(machine, chosen), (machine.blocks, 1))[:, 0].astype(np.int64)
+    for issuer, receiver, rows in _pairs(machine, masks, lanes > 0):
+        _multicast(machine, (address, cells, value, touched), (issuer, receiver), rows, thread, box.bytes)
+
+
+def _pairs(machine: Machine, masks: Array, issuing: Array) -> Iterator[tuple[int, int, Array]]:
+    """Yield the ranks of issuing and receiving blocks, with the issuing blocks, a boolean array of shape (blocks,)."""
+    state, _ = cluster_state(machine)
+    if (issuing & (masks >> state.size != 0)).any():
+        raise Unsupported("a tensor copy goes to a block outside the cluster")
+    own = own_ranks(machine)[:, 0]
+    for issuer in range(state.size):
+        for receiver in range(state.size):
+            rows = issuing & (own == issuer) & (masks >> receiver & 1 != 0)
+            if rows.any():
+                yield issuer, receiver, rows
+
+
+def _multicast(
+    machine: Machine,
+    copied: tuple[int, Array, Value, Array],
+    ranks: tuple[int, int],
+    rows: Array,
+    thread: int,
+    size: int,
+) -> None:
+    """Start a copy of `size` bytes from issuing to receiving blocks: one rank each, in the clusters of `rows`."""
+    address, cells, value, touched = copied
+    issuer, receiver = ranks
+    receiving = np.roll(rows, receiver - issuer)
+    outer, machine.mask = machine.mask, machine.active() & rows[:, None]
+    try:
+        use_in_cluster(machine, address, receiver, 8, "uses an mbarrier in", lasting=False)
+    finally:
+        machine.mask = outer
+    start_write(machine, touched, receiver, thread, rows)
+    barrier = initialised_mbarrier(machine, address, receiving)
+    moved = take_blocks(value, np.roll(np.arange(machine.blocks), receiver - issuer))
+    _add_copy(machine, barrier, (cells, moved, receiving, touched), size)
+
+
+def _add_copy(machine: Machine, barrier: MBarrier, copied: tuple[Array, Value, Array, Array], size: int) -> None:
+    """A copy of `size` bytes to the blocks in `copied` completes on their mbarriers."""
+    cells, value, where, touched = copied
     barrier.copies.append((barrier.phase.copy(), cells, value, where, touched))
-    barrier.bytes = barrier.bytes - box.bytes * where
+    barrier.bytes = barrier.bytes - size * where
     complete_phase(machine, barrier)
 
 

@@ -1,0 +1,1 @@
+"""Triton kernels that run in clusters of blocks; only Triton loads these modules."""

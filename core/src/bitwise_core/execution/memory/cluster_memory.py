@@ -1,0 +1,187 @@
+"""Accesses of threads to the shared memory of all blocks of their cluster, and barriers of the cluster.
+
+A batch holds whole clusters, whose blocks are adjacent and ordered by rank.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Blocked, ClusterState, Control, Machine, Predicated
+from bitwise_core.execution.memory.access import read_shared, write_shared
+from bitwise_core.execution.memory.cluster_races import BlockOfCluster, ClusterDetector, ClusterRaceDetectors
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+
+
+def cluster_state(machine: Machine) -> tuple[ClusterState, ClusterRaceDetectors]:
+    """Return the state of the clusters of a batch.  Raises Unsupported if the batch does not hold whole clusters."""
+    state, races = machine.cluster, machine.races
+    if state is None or not isinstance(races, ClusterRaceDetectors):
+        raise Unsupported("the blocks of a cluster depend on each other, which is followed for a given launch only")
+    return state, races
+
+
+def own_ranks(machine: Machine) -> Array:
+    """Return the rank of each block in its cluster, shape (blocks, 1).  Raises Unsupported."""
+    state, _ = cluster_state(machine)
+    return np.arange(machine.blocks, dtype=np.int64)[:, None] % state.size
+
+
+def read_cluster(machine: Machine, address: Array, ranks: Array, bits: int) -> Value:
+    """Return `bits` bits at each active thread's shared address in the block of the given rank in its cluster."""
+    if _is_own(machine, ranks):
+        return read_shared(machine, address, bits)
+    shared = machine.shared
+    cells, ranks = _places(machine, address, ranks)
+    for detector, accessed, actors in _accesses(machine, cells, ranks, bits):
+        detector.reads(accessed, actors)
+    return shared.load(cells, bits, _rows(machine, ranks))
+
+
+def write_cluster(machine: Machine, address: Array, ranks: Array, value: Value) -> None:
+    """Store the value at each active thread's shared address in the block of the given rank in its cluster."""
+    if _is_own(machine, ranks):
+        write_shared(machine, address, value)
+        return
+    if machine.condition is not None:
+        raise Unsupported("shared memory is written under a condition on data")
+    shared = machine.shared
+    cells, ranks = _places(machine, address, ranks)
+    for detector, accessed, actors in _accesses(machine, cells, ranks, width(value)):
+        detector.writes(accessed, actors)
+    rows = _rows(machine, ranks)
+    shared.store(cells, value, machine.mask, rows)
+    if not shared.still_holds(cells, value, machine.mask, rows):
+        raise Unsupported("threads write different values to one address of shared memory at once (a race)")
+
+
+def use_in_cluster(machine: Machine, address: int, rank: int, size: int, what: str, *, lasting: bool = True) -> None:
+    """The active threads use `size` bytes at a shared address of the block of a rank, such as a memory barrier.
+
+    `what` is the verb in messages.  `lasting`: the block must not end before the use.  Raises Unsupported if a use is
+    not ordered after the last write.
+    """
+    shape = (machine.blocks, machine.threads)
+    where, ranks = np.full(shape, address, dtype=np.uint64), np.full(shape, rank, dtype=np.int64)
+    cells, ranks = _places(machine, where, ranks)
+    for detector, accessed, actors in _accesses(machine, cells, ranks, 8 * size, lasting=lasting):
+        detector.reads(accessed, actors, what)
+
+
+def arrive_from_cluster(machine: Machine, address: int, rank: int, *, of_cluster: bool) -> None:
+    """The active threads arrive at a memory barrier of the block of a rank, and publish their accesses.
+
+    They publish to that block's threads only if they are its own, or `of_cluster`.
+    """
+    _, races = cluster_state(machine)
+    active = machine.active()
+    for rows, block in races.ranks_of(np.any(active, axis=1)):
+        warps = np.unique(np.flatnonzero(np.any(active[rows], axis=0)) // machine.warp)
+        target = BlockOfCluster(block.detector, rank)
+        if block.rank == rank:
+            target.arrive(address, warps)
+        elif of_cluster:
+            target.arrive_from_cluster(address, block.rank, warps)
+
+
+def start_write(machine: Machine, cells: Array, rank: int, thread: int, rows: Array) -> None:
+    """A copy engine starts to write these cells of the block of a rank for a thread of the blocks in `rows`.
+
+    `rows` is a boolean array of shape (blocks,).  Raises Unsupported for a race.
+    """
+    _, races = cluster_state(machine)
+    for _, block in races.ranks_of(rows):
+        detector = block.detector
+        actor = thread + block.rank * detector.block_warps * detector.warp
+        if block.rank != rank:
+            detector.check_started(actor // detector.warp, rank)
+        accessed = cells * detector.size + rank
+        detector.writes(accessed, np.full(accessed.shape, actor), pending=True)
+
+
+def _is_own(machine: Machine, ranks: Array) -> bool:
+    other = ranks != own_ranks(machine)
+    return not (other.any() if machine.mask is None else (other & machine.mask).any())
+
+
+def _places(machine: Machine, address: Array, ranks: Array) -> tuple[Array, Array]:
+    """Return the cells and the ranks of an access, shape (blocks, threads); those of inactive threads are their own."""
+    shape = (machine.blocks, machine.threads)
+    cells = machine.shared.cells(np.broadcast_to(address, shape), machine.mask)
+    return cells, np.where(machine.active(), np.broadcast_to(ranks, shape), own_ranks(machine))
+
+
+def _rows(machine: Machine, ranks: Array) -> Array:
+    """Return the row of the batch that holds the block of each rank in a thread's cluster."""
+    found: Array = np.arange(machine.blocks, dtype=np.int64)[:, None] - own_ranks(machine) + ranks
+    return found
+
+
+def _accesses(
+    machine: Machine, cells: Array, ranks: Array, bits: int, *, lasting: bool = True
+) -> list[tuple[ClusterDetector, Array, Array]]:
+    """Return the detectors of an access, each with the accessed cells and the thread of each."""
+    state, races = cluster_state(machine)
+    count = max(1, bits // 8 // machine.shared.granule)
+    found = []
+    for detector, accessed, actors, targets in races.remote(cells, ranks, machine.active()):
+        detector.reach(actors, targets, machine.line, lasting=lasting)
+        parts = (accessed[:, None] + np.arange(count) * state.size).ravel()
+        found.append((detector, parts, np.repeat(actors, count)))
+    return found
+
+
+def arrive_at_cluster(machine: Machine, *, publishes: bool) -> None:
+    """Arrive at the barrier of the cluster; the accesses before it are published unless it is relaxed.
+
+    Raises Unsupported for a thread that has not waited for the barrier since it arrived the last time.
+    """
+    state, races = cluster_state(machine)
+    if machine.condition is not None:
+        raise Unsupported("a barrier of the cluster depends on data")
+    active = machine.active()
+    if (state.arrivals != state.waits)[active].any():
+        raise Unsupported("a thread arrives at a barrier of the cluster twice and does not wait for it in between")
+    state.arrivals = state.arrivals + active
+    for detector, phase, warps in _phases(machine, races, active, state.arrivals):
+        detector.arrive_at_cluster(phase, warps, publishes=publishes)
+
+
+def wait_for_cluster(machine: Machine) -> Control | None:
+    """Wait until all threads of the cluster that have not ended have arrived at its barrier.
+
+    Raises Unsupported for a thread that has not arrived itself.
+    """
+    state, races = cluster_state(machine)
+    if machine.condition is not None:
+        raise Unsupported("a barrier of the cluster depends on data")
+    active = machine.active()
+    if (state.arrivals != state.waits + 1)[active].any():
+        raise Unsupported("a thread waits for a barrier of the cluster at which it has not arrived")
+    never = np.iinfo(np.int64).max
+    complete = np.where(state.ended, never, state.arrivals).reshape(-1, state.size * machine.threads).min(axis=1)
+    ready = active & (state.arrivals <= np.repeat(complete, state.size)[:, None])
+    what = Blocked("a barrier of the cluster")
+    if not ready.any():
+        return what
+    state.waits = state.waits + ready
+    for detector, phase, warps in _phases(machine, races, ready, state.arrivals):
+        detector.wait_for_cluster(phase, warps)
+    waiting = active & ~ready
+    return Predicated(what, waiting) if waiting.any() else None
+
+
+def _phases(
+    machine: Machine, races: ClusterRaceDetectors, lanes: Array, arrivals: Array
+) -> list[tuple[ClusterDetector, int, Array]]:
+    """Return the detectors of the clusters with one of these lanes, with its phase of the barrier and its warps."""
+    found = []
+    for rows, block in races.ranks_of(np.any(lanes, axis=1)):
+        chosen = lanes[rows]
+        phases = np.unique(arrivals[rows][chosen])
+        if phases.size != 1:
+            raise Unsupported("clusters with one history are in different phases of their barriers")
+        warps = np.unique(np.flatnonzero(np.any(chosen, axis=0)) // machine.warp)
+        found.append((block.detector, int(phases[0]), warps + block.rank * block.warps))
+    return found

@@ -1,0 +1,278 @@
+"""Race detection for blocks that access each other's shared memory: one set of vector clocks for a cluster.
+
+The warps of all blocks of a cluster have clocks in one detector, and so has the copy engine of each block.  Barriers of
+one block order the accesses of its own warps.  Barriers of the cluster, and memory barriers of other blocks, order
+accesses between blocks.
+
+The shared memory of a block exists from the start of the block to its end.  An access of another block must come after
+the former and before the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.race_detector import PENDING, History, RaceDetector, RaceDetectors
+from bitwise_core.execution.values.symbolic_vector import Array
+
+MAXIMUM_HISTORIES = 64
+"""The largest number of histories of the clusters of a batch."""
+
+
+class ClusterDetector(RaceDetector):
+    """Clocks and last accesses of clusters of `size` blocks with the same history.
+
+    A block of rank r has the warps from r * `block_warps` on.  Its cell c is cell c * `size` + r here.
+    """
+
+    def __init__(self, cells: int, threads: int, warp: int, size: int) -> None:
+        self.size, self.block_warps = size, -(-threads // warp)
+        super().__init__(cells * size, size * self.block_warps * warp, warp, agents=size)
+        self.started = np.zeros(self.warps, dtype=bool)
+        """Which warps have waited for a barrier of the cluster, so that all its blocks have started."""
+        self.reached: Array = np.zeros((size, self.warps), dtype=np.int32)
+        """The time of each warp's last access to the shared memory of another block, by the rank of that block."""
+        self.reached_at: Array = np.zeros((size, self.warps), dtype=np.int64)
+        """The lines of these accesses."""
+        self.relaxed: set[int] = set()
+        """The phases of the cluster's barrier at which a warp arrived without publishing its accesses."""
+
+    def warps_of(self, rank: int) -> slice:
+        """Return the warps of a block."""
+        return slice(rank * self.block_warps, (rank + 1) * self.block_warps)
+
+    def reach(self, actor: Array, ranks: Array, line: int, *, lasting: bool = True) -> None:
+        """`actor` threads access the shared memory of the blocks of these ranks (flat arrays of one length).
+
+        `lasting`: these blocks must not end before the access.  Raises Unsupported for one that may not have started.
+        """
+        for warp, rank in np.unique(np.stack([actor // self.warp, ranks]), axis=1).T.tolist():
+            if warp // self.block_warps != rank:
+                self.check_started(warp, rank)
+                if lasting:
+                    self.reached[rank, warp] = self.clock[warp, warp]
+                    self.reached_at[rank, warp] = line
+
+    def check_started(self, warp: int, rank: int) -> None:
+        """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
+        if not self.started[warp] and not (self.clock[warp, self.warps_of(rank)] > 0).any():
+            raise Unsupported(
+                "a thread accesses the shared memory of another block, which may not have started: no barrier of the "
+                "cluster comes before it"
+            )
+
+    def arrive_at_cluster(self, phase: int, warps: Array, *, publishes: bool) -> None:
+        """These warps arrive at a barrier of the cluster, and publish their accesses unless it is relaxed."""
+        if publishes:
+            self.arrive(-1 - phase, warps)
+        else:
+            self.relaxed.add(phase)
+
+    def wait_for_cluster(self, phase: int, warps: Array) -> None:
+        """These warps have waited for a phase of the cluster's barrier at which all its threads have arrived."""
+        self.started[warps] = True
+        published = self.arrived_at.get(-1 - phase)
+        if published is not None:
+            self.clock[warps] = np.maximum(self.clock[warps], published)
+        if phase not in self.relaxed:
+            self.lockstep[warps] += 1
+
+    def finish(self) -> None:
+        """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
+        foreign = np.flatnonzero((self.written == PENDING) & (self.writer >= 0))
+        writers = self.writer[foreign] // self.warp // self.block_warps
+        if (writers != foreign % self.size).any():
+            raise Unsupported("a block may end before a copy to its shared memory that another block has started")
+        for rank in range(self.size):
+            own = self.warps_of(rank)
+            seen = self.clock[own].max(axis=0)[: self.warps]
+            late = self.reached[rank] > seen
+            late[own] = False
+            if late.any():
+                raise Unsupported(
+                    "a block may end before another block of its cluster accesses its shared memory: no barrier of the "
+                    "cluster comes after the access",
+                    int(self.reached_at[rank][late][0]),
+                )
+
+
+class BlockOfCluster(RaceDetector):
+    """The races of one block of a cluster, with its own warps, threads and cells; the cluster's detector holds them."""
+
+    def __init__(self, detector: ClusterDetector, rank: int) -> None:
+        self.detector, self.rank = detector, rank
+        self.warps = detector.block_warps
+
+    def _cells(self, cells: Array) -> Array:
+        return cells * self.detector.size + self.rank
+
+    def _actors(self, actor: Array) -> Array:
+        return actor + self.rank * self.detector.block_warps * self.detector.warp
+
+    def _warps(self, warps: Array) -> Array:
+        return warps + self.rank * self.detector.block_warps
+
+    def _keys(self, barrier: int) -> tuple[int, int]:
+        """The keys of a memory barrier: for what the cluster publishes to it, and for what its own block does."""
+        key = 2 * (barrier * self.detector.size + self.rank)
+        return key, key + 1
+
+    def barrier(self, warps: Array) -> None:
+        """See `RaceDetector.barrier`."""
+        self.detector.barrier(self._warps(warps))
+
+    def warp_barrier(self, warps: Array) -> None:
+        """See `RaceDetector.warp_barrier`."""
+        self.detector.warp_barrier(self._warps(warps))
+
+    def arrive(self, barrier: int, warps: Array) -> None:
+        """See `RaceDetector.arrive`: threads of the block itself arrive."""
+        for key in self._keys(barrier):
+            self.detector.arrive(key, self._warps(warps))
+
+    def arrive_from_cluster(self, barrier: int, rank: int, warps: Array) -> None:
+        """Warps of the block of that rank arrive, and publish their accesses to all blocks of the cluster."""
+        self.detector.arrive(self._keys(barrier)[0], warps + rank * self.detector.block_warps)
+
+    def begin(self, barrier: int) -> None:
+        """See `RaceDetector.begin`."""
+        for key in self._keys(barrier):
+            self.detector.begin(key)
+
+    def complete(self, barrier: int) -> None:
+        """See `RaceDetector.complete`."""
+        for key in self._keys(barrier):
+            self.detector.complete(key)
+
+    def acquire(self, barrier: int, warps: Array, *, of_cluster: bool = False) -> None:
+        """See `RaceDetector.acquire`; `of_cluster`: other blocks' accesses become visible as well."""
+        self.detector.acquire(self._keys(barrier)[0 if of_cluster else 1], self._warps(warps))
+
+    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
+        """See `RaceDetector.reads`."""
+        self.detector.reads(self._cells(cells), self._actors(actor), what)
+
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
+        """See `RaceDetector.writes`."""
+        self.detector.writes(self._cells(cells), self._actors(actor), pending=pending)
+
+    def written_by_others(self, cells: Array, actor: Array) -> bool:
+        """See `RaceDetector.written_by_others`."""
+        return self.detector.written_by_others(self._cells(cells), self._actors(actor))
+
+    def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
+        """See `RaceDetector.fence`."""
+        detector = self.detector
+        every = np.zeros(detector.threads, dtype=bool)
+        first = self._actors(np.zeros(1, dtype=np.int64))[0]
+        every[first : first + threads.size] = threads
+        before = detector.generic.copy()
+        detector.fence(every)
+        if not of_cluster:
+            own = np.arange(before.size) % detector.size == self.rank
+            detector.generic = np.where(own, detector.generic, before)
+
+    def finished(self, cells: Array, actor: Array) -> None:
+        """See `RaceDetector.finished`."""
+        self.detector.finished(self._cells(cells), self._actors(actor))
+
+    def arrived(self, cells: Array, *barriers: int, engine: int = 0) -> None:
+        """See `RaceDetector.arrived`; the copy engine is that of the block."""
+        keys = [key for barrier in barriers for key in self._keys(barrier)]
+        self.detector.arrived(self._cells(cells), *keys, engine=self.rank + engine)
+
+    def pending_reads(self, cells: Array, actor: int) -> None:
+        """See `RaceDetector.pending_reads`."""
+        self.detector.pending_reads(
+            self._cells(cells), actor + self.rank * self.detector.block_warps * self.detector.warp
+        )
+
+    def finished_reads(self, cells: Array, actor: int) -> None:
+        """See `RaceDetector.finished_reads`."""
+        self.detector.finished_reads(
+            self._cells(cells), actor + self.rank * self.detector.block_warps * self.detector.warp
+        )
+
+
+class ClusterRaceDetectors(RaceDetectors):
+    """The race detectors of a batch of whole clusters of `size` blocks, which are adjacent, by ascending rank.
+
+    Clusters share a detector while they do the same.  Every cluster is always tracked: beyond MAXIMUM_HISTORIES,
+    Unsupported is raised.
+    """
+
+    def __init__(self, cells: int, threads: int, warp: int, blocks: int, size: int) -> None:
+        super().__init__(cells, threads, warp, blocks)
+        self.size, self.clusters, self.threads = size, blocks // size, threads
+        self._padded = self.warps * warp
+        self._histories = [History(np.ones(self.clusters, dtype=bool), ClusterDetector(cells, threads, warp, size))]
+
+    def of_blocks(self, rows: Array) -> Sequence[RaceDetector]:
+        """See `RaceDetectors.of_blocks`."""
+        return [block for _, block in self.ranks_of(rows)]
+
+    def ranks_of(self, rows: Array) -> list[tuple[Array, BlockOfCluster]]:
+        """Return the races of the blocks in a boolean array of shape (blocks,), each with its rows of the batch."""
+        chosen = rows.reshape(self.clusters, self.size)
+        patterns = np.unique(chosen, axis=0)
+        for pattern in patterns:
+            if len(patterns) > 1:
+                self._split_histories((chosen == pattern).all(axis=1))
+        found = []
+        for history in self._histories:
+            pattern = chosen[int(np.argmax(history.blocks))]
+            for rank in np.flatnonzero(pattern).tolist():
+                own = np.zeros((self.clusters, self.size), dtype=bool)
+                own[history.blocks, rank] = True
+                found.append((own.reshape(-1), BlockOfCluster(_cluster(history.detector), rank)))
+        return found
+
+    def at(self, cells: Array, mask: Array) -> Sequence[tuple[RaceDetector, Array]]:
+        """See `RaceDetectors.at`."""
+        found = []
+        where = np.where(mask, cells, -1).reshape(self.clusters, self.size * self.threads)
+        for detector, together in self._by_history(where):
+            for rank, own in enumerate(together.reshape(self.size, self.threads)):
+                if (own >= 0).any():
+                    found.append((BlockOfCluster(_cluster(detector), rank), own))
+        return found
+
+    def remote(self, cells: Array, ranks: Array, mask: Array) -> Iterator[tuple[ClusterDetector, Array, Array, Array]]:
+        """Yield the detectors of accesses to the shared memory of the cluster, with cells, threads and ranks.
+
+        `cells` and `ranks` (of the block whose memory is accessed) have the shape (blocks, threads), as `mask` has.
+        The cells and threads are those of the whole cluster, one of each for an access of a thread.
+        """
+        where = np.where(mask, cells * self.size + ranks, -1).reshape(self.clusters, self.size * self.threads)
+        for detector, together in self._by_history(where):
+            lanes = np.flatnonzero(together >= 0)
+            accessed = together[lanes]
+            actors = lanes // self.threads * self._padded + lanes % self.threads
+            yield _cluster(detector), accessed, actors, accessed % self.size
+
+    def all(self) -> Sequence[RaceDetector]:
+        """See `RaceDetectors.all`."""
+        return self.of_blocks(np.ones(self.blocks, dtype=bool))
+
+    def detectors(self, rows: Array) -> list[tuple[ClusterDetector, Array]]:
+        """Return the detectors of these clusters, each with its own; `rows` and these have the shape (clusters,)."""
+        self._split_histories(rows)
+        return [(_cluster(each.detector), each.blocks) for each in self._histories if (each.blocks & rows).any()]
+
+    def finish(self) -> None:
+        """See `ClusterDetector.finish`."""
+        for history in self._histories:
+            _cluster(history.detector).finish()
+
+    def _limit_reached(self) -> bool:
+        if len(self._histories) >= MAXIMUM_HISTORIES:
+            raise Unsupported("the clusters of the launch diverge too often to detect races between their blocks")
+        return False
+
+
+def _cluster(detector: RaceDetector) -> ClusterDetector:
+    assert isinstance(detector, ClusterDetector)
+    return detector
