@@ -371,7 +371,8 @@ def test_an_approximation_of_a_loop_counter_raises() -> None:
 
 def finite_form(body: str) -> object:
     """Return the canonical form of %f40 under the assumption `finite`."""
-    return checked_outputs(*run(LOADS + body + STORES["f"], threads=1, assume=frozenset({"finite"})))[1].words.tolist()
+    launched = run(LOADS + body + STORES["f"], threads=1, assume=frozenset({"finite"}), loaded="fp32")
+    return checked_outputs(*launched)[1].words.tolist()
 
 
 PLUS_ZERO = "add.f32 %f40, %f1, 0f00000000;"
