@@ -6,6 +6,7 @@ Instructions keep their line number in the text, so that messages can name it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -294,3 +295,10 @@ def once_a_kernel(function: Callable[[Kernel, *Arguments], Result]) -> Callable[
         return found[1]
 
     return cached
+
+
+@once_a_kernel
+def kernel_digest(kernel: Kernel) -> str:
+    """Return a digest of the instructions of a kernel."""
+    text = "\n".join(f"{each.guard} {each.opcode} {each.operands}" for each in kernel.instructions)
+    return hashlib.sha256(text.encode()).hexdigest()

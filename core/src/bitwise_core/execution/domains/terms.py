@@ -243,8 +243,10 @@ class TermDomain:
         if target is not None and np.any(switched):
             other = _term_words(target, values, exact=False)
             words = other if isinstance(switched, int) else np.where(switched != 0, other, words)
-        if isinstance(info.result, IntegerFormat):
-            properties |= L.INTEGER  # the payload of a NaN does not affect the integer
+        if isinstance(info.result, IntegerFormat) or (info.verb == "convert" and info.operands[0].name == "fp64"):
+            properties |= (
+                L.INTEGER
+            )  # the payload of a NaN does not affect an integer; a unit may pass on that of an fp64
         facts = self._with_facts(0, plan, values)
         if target is not None:
             facts = L.select_flags(np.asarray(switched != 0), 0, facts)
@@ -388,8 +390,7 @@ class TermDomain:
         kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
             left.flags, right.flags
         )
-        if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
-            kept = kept | L.INTEGER
+        kept = kept | _moved_flag(nan_bits(left) | nan_bits(right))
         kept = kept | (left.flags & L.NAN_MARK)
         values = (condition, left, right)
         result = term(left.bits, "select", values, kept, recorder=self.recorder)
@@ -435,7 +436,7 @@ class TermDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         where = as_symbolic_vector(address)
-        result = term(bits, f"gather {bits}", [where], exact=True, recorder=self.recorder)
+        result = term(bits, f"gather {bits}", [where], L.INTEGER, exact=True, recorder=self.recorder)
         known = L.constant_mask(where)
         if known is not False and np.any(known):
             result = L.blend(known, as_symbolic_vector(self.load(where.words[0], bits)), result)
@@ -496,6 +497,13 @@ def _convert(info: Operation, values: Sequence[SymbolicVector], context: TermCon
 
 def _guard(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
     return context.note(info.name, nan_guards.guarded(values[0], values[1]), values)
+
+
+def _moved_flag(read: L.Flags) -> L.Flags:
+    """Return INTEGER where a select has no arithmetic NaN, or one with bits that no document specifies."""
+    if isinstance(read, int):
+        return L.INTEGER if not read or read & L.UNSPECIFIED_NAN else 0
+    return np.where((read == 0) | ((read & np.uint32(L.UNSPECIFIED_NAN)) != 0), np.uint32(L.INTEGER), np.uint32(0))
 
 
 _WRAPPERS = L.PLUS_ZERO | L.NEGATED | L.WIDENED

@@ -53,7 +53,7 @@ def as_operand(value: SymbolicVector, form: str, context: TermContext) -> Symbol
 
 def exact_term(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     """Return a term without a mark for the exact bits of a value."""
-    closed = SymbolicVector(value.bits, exact_hash(value), L.TERM | L.sticky_flags(value) | nan_bits(value))
+    closed = SymbolicVector(value.bits, exact_hash(value), L.TERM | L.INTEGER | L.sticky_flags(value) | nan_bits(value))
     return context.note(SAME, closed, [value])
 
 
@@ -92,13 +92,20 @@ def _with_flags(value: SymbolicVector, flags: Flags) -> SymbolicVector:
 
 
 def _marked(flags: Flags, mark: int) -> Flags:
-    """Return the flags with exactly this mark, except for constants, which have none; the same object if unchanged."""
+    """Return the flags with exactly this mark, except for constants, which have none; the same object if unchanged.
+
+    A value that had another mark has bits of a NaN that no document specifies (`INTEGER` with a mark).
+    """
     if isinstance(flags, int):
         found = flags & ~L.NAN_MARK
-        found = found if found & L.NUMBER_FORM == L.CONST else found | mark
+        if found & L.NUMBER_FORM != L.CONST:
+            found |= mark | (L.INTEGER if flags & L.NAN_MARK not in (0, mark) else 0)
         return flags if found == flags else found
     known = (flags & np.uint32(L.NUMBER_FORM)) == L.CONST
-    marked: Array = np.where(known, np.uint32(0), np.uint32(mark)) | (flags & np.uint32(~L.NAN_MARK & 0xFFFFFFFF))
+    before = flags & np.uint32(L.NAN_MARK)
+    changed = np.where((before != 0) & (before != mark), np.uint32(L.INTEGER), np.uint32(0))
+    added = np.where(known, np.uint32(0), np.uint32(mark) | changed)
+    marked: Array = added | (flags & np.uint32(~L.NAN_MARK & 0xFFFFFFFF))
     return marked
 
 

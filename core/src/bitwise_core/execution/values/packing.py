@@ -355,7 +355,7 @@ def _concat_term(value: PackedVector) -> SymbolicVector:
     recorder = next((part.recorder for part in parts if part.recorder is not None), None)
     joined = _widened_term(value, parts, f"concat {layout}", recorder)
     if joined is None:
-        joined = term(value.bits, f"concat {layout}", parts, exact=True, recorder=recorder)
+        joined = term(value.bits, f"concat {layout}", parts, INTEGER, exact=True, recorder=recorder)
     origins = joined.origins
     joined = _concat_exact_lanes(parts, value.bits, joined)
     joined.recorder, joined.origins = recorder, origins
@@ -384,6 +384,10 @@ def _widened_term(
         flags = select_flags(np.asarray(canonical), clear_flags(flags, both) | CANONICAL_NAN, flags)
     zeros = constant_vector(np.zeros((1, 1), dtype=np.uint16))
     flags = flags | (parts[0].flags & STICKY)
+    moved = (high.flags & NAN_MARK) == 0
+    flags = flags | (
+        np.where(moved, np.uint32(INTEGER), np.uint32(0)) if isinstance(moved, np.ndarray) else INTEGER * moved
+    )
     joined = term(value.bits, tag, [zeros, high], uniform_flags(flags), recorder=recorder)
     joined.origins = (Origin("convert.fp32.bf16", (high,)),)
     return joined

@@ -23,7 +23,6 @@ FLAG_OF_FACT = {
     "not_minus_zero": L.NOT_MINUS_ZERO,
     "not_negative": L.NOT_NEGATIVE,
     "holds_fp16": L.HALF_RANGE,
-    "zero": L.IS_ZERO,
     "quiet": L.QUIET,
 }
 """The flag that stands for a fact of a value."""

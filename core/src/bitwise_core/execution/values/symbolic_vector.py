@@ -53,12 +53,15 @@ CANONICAL_NAN = 1 << 12
 WITH_CONSTANT = 1 << 13
 """A set of maxima or minima that also has a constant as a member (`values.minmax`)."""
 ABSORBED = WITH_IDENTITY | WITH_CONSTANT
-IS_ZERO = 1 << 14
-"""The value is a zero of either sign (under an assumption)."""
+UNSPECIFIED_NAN = 1 << 14
+"""The value depends on bits of a NaN that no document specifies: an assembler may return an operand for a result."""
 QUIET = 1 << 15
 """The value, interpreted as a floating-point number, is not a signalling NaN."""
 INTEGER = 1 << 31
-"""A term of an integer operation: its bits do not depend on a NaN that an architecture makes."""
+"""A term whose bits are not those of an arithmetic NaN: of an integer operation, or of moved bits.
+
+With a mark, a NaN has either the bits of the term or those of the canonical NaN, as the assembler chooses.
+"""
 CANONICAL_BF16_NAN = 1 << 29
 """The same for a NaN of bf16: in a value of 16 bits, or in the high half of one of 32 bits whose low half is zero."""
 FLIPPED_NAN = 1 << 30
@@ -68,11 +71,11 @@ NAN_MARK = CANONICAL_NAN | CANONICAL_BF16_NAN | FLIPPED_NAN
 
 Operations of a format ignore marks of that format (`values.nan_marks`); operations that read bits do not.
 """
-VALUE = ~(NAN_MARK | QUIET | INTEGER | NAN_BITS) & 0xFFFFFFFF
+VALUE = ~(NAN_MARK | QUIET | INTEGER | NAN_BITS | UNSPECIFIED_NAN) & 0xFFFFFFFF
 """The flags that determine which number a value is."""
 STICKY = POISON | NONDETERMINISTIC
 """The flags of a value that is undefined or nondeterministic."""
-INHERITED = STICKY | NAN_BITS
+INHERITED = STICKY | NAN_BITS | UNSPECIFIED_NAN
 """The flags that a result inherits from each of its operands."""
 NUMBER_FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 """The flags that say what the payload is, for operations of the value's own format."""

@@ -27,6 +27,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     PLUS_ZERO,
     POISON,
     TERM,
+    UNSPECIFIED_NAN,
     WIDENED,
     WITH_CONSTANT,
     WITH_IDENTITY,
@@ -139,18 +140,48 @@ def _with_nan_marks(words: hashing.Words, flags: Flags) -> hashing.Words:
 
 
 def nan_bits(lanes: SymbolicVector) -> Flags:
-    """Return NAN_BITS for the lanes that may hold a NaN from arithmetic, else 0.
+    """Return the flags of an operation that reads the bits of these lanes, those of a NaN included.
 
-    Constants, loads and results of integer operations have the same bits on every architecture.
+    NAN_BITS, for lanes that may hold a NaN from arithmetic: constants, loads and results of integer operations have the
+    same bits on every architecture.  UNSPECIFIED_NAN, for lanes in which an assembler decides the bits: where it may
+    return an operand for an arithmetic result (max(x, x), x * 1), and in fp64, whose units pass on a payload.
     """
     flags = lanes.flags
     if isinstance(flags, int):
-        return 0 if _architecture_independent(flags) else NAN_BITS
+        if _architecture_independent(flags):
+            return 0
+        return NAN_BITS | UNSPECIFIED_NAN if _unspecified(flags, lanes.bits) else NAN_BITS
     shared = _architecture_independent_by_lane(flags)
-    return 0 if shared.all() else np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
+    if shared.all():
+        return 0
+    found = np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
+    return found | np.where(_unspecified(flags, lanes.bits), np.uint32(UNSPECIFIED_NAN), np.uint32(0))
+
+
+def unspecified_nans(flags: Array, bits: Array) -> Array:
+    """Return which stored elements depend on bits of a NaN that no document specifies; `bits` are their widths."""
+    own = np.where(bits == 64, _unspecified(flags, 64), _unspecified(flags, 32))
+    found: Array = ((flags & np.uint32(UNSPECIFIED_NAN)) != 0) | own
+    return found
+
+
+def _unspecified(flags: Flags, bits: int) -> bool | Array:
+    """Return where a value has a mark, but may have other bits of a NaN than the canonical ones."""
+    marked = (flags & NAN_MARK) != 0
+    if bits == 64:
+        return marked
+    moved = ((flags & (KIND | PLUS_ZERO | NEGATED | WIDENED)) == LOAD) | (
+        ((flags & (KIND | PLUS_ZERO)) == TERM) & ((flags & INTEGER) != 0)
+    )
+    return marked & moved
 
 
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
+
+
+def with_unspecified_nans(words: hashing.Words, chosen: Array, text: str) -> hashing.Words:
+    """Return the hashes of stored elements with the chosen ones made specific to a text, identified by a digest."""
+    return np.where(chosen, _changed(words, hashing.constant(f"the bits of a NaN in {text}")), words)
 
 
 def with_architecture_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:

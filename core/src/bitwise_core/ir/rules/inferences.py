@@ -48,8 +48,6 @@ INFERENCES = (
               "Widening keeps numbers.", {"x": ("not_minus_zero",)}),
     Inference("widened_fp16", "convert.fp32.fp16(x)", "holds_fp16", over(), "The value was an fp16."),
     Inference("negated_fp16", "neg.fp32(x)", "holds_fp16", over(), "fp16 has both signs.", {"x": ("holds_fp16",)}),
-    Inference("zero_product", "mul.{r}.{f}(x, {zero})", "zero", over(f=IEEE, r=NEAREST_OR_ZERO, zero=("+0", "-0")),
-              "A finite number times zero is a zero.", assumes="finite"),
     Inference("quiet_extremum", "{op}.{f}(x, y)", "quiet", over(op=_EXTREMA, f=IEEE),
               "Operations return no signalling NaN."),
 )  # fmt: skip

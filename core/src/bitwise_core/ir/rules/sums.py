@@ -8,6 +8,12 @@ _SUMS = over(f=IEEE, r=NEAREST_OR_ZERO)
 _DOWN = over(f=IEEE, r="rd")
 _FLUSHED = over(f="fp32", r="rn.ftz")
 
+_ZERO_PRODUCTS = tuple(
+    {**each, "product": product.format(**each)}
+    for each in _SUMS
+    for product in ("mul.{r}.{f}(x, +0)", "neg.{f}(mul.{r}.{f}(x, +0))")
+)
+
 SUMS = (
     Rule(
         "sub_is_add",
@@ -44,14 +50,14 @@ SUMS = (
         refuted=_FLUSHED,
     ),
     Rule(
-        "add_zero",
-        "add.{r}.{f}(x, z)",
-        "x",
-        _SUMS,
-        "A zero of either sign changes no number but -0.",
-        where={"x": ("not_minus_zero",), "z": ("zero",)},
+        "add_zero_product",
+        "add.{r}.{f}({product}, z)",
+        "z",
+        _ZERO_PRODUCTS,
+        "The product is a zero of some sign, which changes no number but -0.",
+        where={"z": ("not_minus_zero",)},
+        keeps="number",
         assumes="finite",
-        refuted=_DOWN,
     ),
     Rule(
         "add_infinity",
