@@ -367,3 +367,11 @@ def _commuted(inference: PlannedInference) -> PlannedInference | None:
     swapped = tuple((other.get(place, place), fact, form) for place, fact, form in inference.given)
     finite = tuple(other.get(place, place) for place in inference.finite)
     return PlannedInference(inference.flag, swapped, inference.square, finite)
+
+
+def _forget() -> None:
+    for each in (_instances_by_root, _inferences_by_root, plan_of, kept_depths):
+        each.cache_clear()
+
+
+table.call_on_change(_forget)
