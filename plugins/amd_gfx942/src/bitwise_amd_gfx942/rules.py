@@ -1,4 +1,4 @@
-"""Canonical rules over the operations that gfx942 declares, part of the one table of rules (`bitwise_core.ir.rules`)."""
+"""Canonical rules over the operations that gfx942 declares, for the one table of rules (`bitwise_core.ir.rules`)."""
 
 from __future__ import annotations
 
@@ -31,4 +31,52 @@ POWERS = (
     ),
 )
 
-RULES = POWERS
+_RECIPROCAL = "rsqrt.approx.fp32@{target}(x)"
+_ROOT, _MIDDLE = f"mul.rn.fp32(x, {_RECIPROCAL})", f"mul.rn.fp32(+half, {_RECIPROCAL})"
+_ERROR = f"fma.rn.fp32(neg.fp32({_MIDDLE}), {_ROOT}, +half)"
+_BETTER_ROOT = f"fma.rn.fp32({_ROOT}, {_ERROR}, {_ROOT})"
+_BETTER_MIDDLE = f"fma.rn.fp32({_MIDDLE}, {_ERROR}, {_MIDDLE})"
+_REST = f"fma.rn.fp32(neg.fp32({_BETTER_ROOT}), {_BETTER_ROOT}, x)"
+
+ROOTS = (
+    Rule(
+        "square_root_by_iteration",
+        f"select(class.fp32@{{target}}(x, {{classes}}), x, fma.rn.fp32({_REST}, {_BETTER_MIDDLE}, {_BETTER_ROOT}))",
+        "sqrt.rn.fp32(x)",
+        over(classes=("0x260", "0x240", "0x220", "0x200"), target=ARCHITECTURE),
+        "From 2^-96 on no step underflows and x - s s is exact: all significands of both parities of the exponent were "
+        "tested with every approximation of the reciprocal root within one ulp, the bound that the ISA states.",
+        where={"x": ("at_least_2_to_minus_96",)},
+        keeps="number",
+        evidence="measured",
+    ),
+)
+"""The sequence of Triton's AMD backend for a square root; the classes are +infinity, and perhaps zeros."""
+
+_PLACES = (("x", "l", "h"), ("x", "h", "l"), ("l", "x", "h"), ("h", "x", "l"), ("l", "h", "x"), ("h", "l", "x"))
+_MEDIAN = tuple({"operands": ", ".join(each), "target": ARCHITECTURE} for each in _PLACES)
+_CLAMP = "min.fp32(max.fp32(x, min.fp32(l, h)), max.fp32(l, h))"
+_NUMBER = ("not_nan", "not_zero")
+
+MEDIANS = (
+    Rule(
+        "median_up_to_positive_bound",
+        "med3.fp32@{target}({operands})",
+        _CLAMP,
+        _MEDIAN,
+        "The median is x where x is between the bounds, and the nearer bound elsewhere, the lower one for a NaN.  The "
+        "greater bound is above zero, so the median of two zeros is their maximum.",
+        where={"x": ("quiet",), "l": ("not_nan",), "h": (*_NUMBER, "not_negative")},
+    ),
+    Rule(
+        "median_between_nonzero_bounds",
+        "med3.fp32@{target}({operands})",
+        _CLAMP,
+        _MEDIAN,
+        "The median is x where x is between the bounds, and the nearer bound elsewhere, the lower one for a NaN.",
+        where={"x": ("quiet",), "l": _NUMBER, "h": _NUMBER},
+    ),
+)
+"""Medians as clamps."""
+
+RULES = (*POWERS, *ROOTS, *MEDIANS)

@@ -33,12 +33,20 @@ from bitwise_core.execution.values.packing import (
     low_half_of_canonical,
     part_ends,
 )
-from bitwise_core.execution.values.rule_matching import Bindings, Lanes, both, fact_lanes, matches, may_match
+from bitwise_core.execution.values.rule_matching import (
+    Bindings,
+    Lanes,
+    both,
+    inference_lanes,
+    matches,
+    may_match,
+)
 from bitwise_core.execution.values.rule_plans import (
     WIDENING,
     WIDENING_BF16,
     Plan,
     PlannedRule,
+    has_derived_facts,
     kept_depths,
     plan_of,
 )
@@ -150,9 +158,12 @@ class TermDomain:
                 break
         if rest is False and len(found) == 1:
             return found[0][1]
-        result = otherwise() if rest is not False else as_symbolic_vector(found.pop()[1])
+        result: Value = otherwise() if rest is not False else found.pop()[1]
         for lanes, value in reversed(found):
-            result = L.blend(lanes, as_symbolic_vector(value), result)
+            if isinstance(value, PackedVector) or isinstance(result, PackedVector):
+                result = value if isinstance(lanes, bool) else blend_values(lanes, value, result)
+            else:
+                result = L.blend(lanes, as_symbolic_vector(value), as_symbolic_vector(result))
         return result
 
     def _builder(self, info: Operation | None) -> Builder:
@@ -182,6 +193,8 @@ class TermDomain:
             meaning = info
         if pattern == matched:
             values = [as_symbolic_vector(each) for each in below]
+            if not isinstance(meaning.result, FloatFormat):
+                return fold_constants(meaning, below, self._integer_term(meaning, below, values))
             return self._term(meaning, plan_of(meaning.name, self.context.finite), values, 0)
         if isinstance(meaning.result, FloatFormat) or (meaning.is_float and not meaning.is_comparison):
             return self.floating(meaning, below)
@@ -255,19 +268,8 @@ class TermDomain:
     def _with_facts(self, flags: L.Flags, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         """Return the flags with the facts that the inferences derive from the operands."""
         for inference in plan.inferences:
-            lanes: Lanes = True
-            for place, name, form in inference.given:
-                if name.startswith("number "):
-                    lanes = both(lanes, L.equals_constant(values[place], int(name[7:])))
-                else:
-                    lanes = both(lanes, fact_lanes(name, values[place], form, self.context))
-                if lanes is False:
-                    break
-            for place in inference.finite if lanes is not False else ():
-                form = plan.operation.operands[place]
-                assert isinstance(form, FloatFormat)
-                lanes = both(lanes, assumed_finite(values[place], form, self.context.formats))
-            if lanes is False or (inference.square and not _same_operands(values)):
+            lanes = inference_lanes(inference, values, self.context)
+            if lanes is False:
                 continue
             fact = inference.flag | (L.NOT_MINUS_ZERO if inference.flag == L.NOT_NEGATIVE else 0)
             flags = flags | (fact if lanes is True else np.where(lanes, np.uint32(fact), np.uint32(0)))
@@ -275,6 +277,10 @@ class TermDomain:
 
     def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
         depths = kept_depths().get(name)
+        # A fact without a flag is known of constants, and of what follows from them.
+        derives = depths is None and has_derived_facts(name, self.context.finite)
+        if derives and any(np.any(L.constant_mask(value)) for value in values):
+            depths = (0,) * len(values)
         if depths is not None:
             kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))
             result.origins = (Origin(name, kept),)
@@ -302,6 +308,8 @@ class TermDomain:
             found = self._rewritten(
                 plan.rules, values, operation, lambda: self._integer_term(operation, operands, values)
             )
+            if isinstance(found, PackedVector):
+                return found
             return fold_constants(operation, operands, as_symbolic_vector(found))
         result = self._integer_term(operation, operands, values)
         return fold_constants(operation, operands, result)
@@ -448,18 +456,6 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
     for position, words in enumerate(hashes[1:], 2):
         total = total + words * hashing.multiplier(position)
     return hashing.mix(total + hashing.constant(info.name))
-
-
-def _same_operands(values: Sequence[SymbolicVector]) -> bool:
-    """Return whether the first two operands are the same number in every lane."""
-    left, right = values[0], values[1]
-    if left is right:
-        return True
-    if left.words is not right.words and (
-        left.words.flat[0] != right.words.flat[0] or not np.array_equal(left.words, right.words)
-    ):
-        return False
-    return np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
 
 
 def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
