@@ -45,7 +45,7 @@ from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.ir.rules.table import register
 
-register(rules.RULES)
+register(rules.STATED_RULES, (), rules.PROOFS)
 
 OPCODES = WaitingTable(
     atomics.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.ir.rules.rule import Rule, over
 
@@ -21,6 +23,7 @@ POWERS = (
         "guard.fp32(ldexp.rn.fp32@{target}(x, n), d)",
         over(target=ARCHITECTURE),
         "A NaN times a power of two is NaN.",
+        keeps="number",
     ),
     Rule(
         "guard_of_condition_in_power_of_two",
@@ -28,6 +31,7 @@ POWERS = (
         "ldexp.rn.fp32@{target}(guard.fp32(x, d), select({relation}.fp32(y, k), a, b))",
         over(relation=("lt", "le", "eq", "ne"), target=ARCHITECTURE),
         "Where the guard makes the compared value NaN, the number is NaN too, whatever is selected.",
+        keeps="number",
     ),
 )
 
@@ -79,4 +83,32 @@ MEDIANS = (
 )
 """Medians as clamps."""
 
-RULES = (*POWERS, *ROOTS, *MEDIANS)
+STATED_RULES = (*POWERS, *ROOTS, *MEDIANS)
+
+PROOFS = Path(__file__).with_name("proofs.json")
+"""The file of their proofs."""
+
+_NAN = {"fp16": "0x7e00", "fp32": "0x7fc00000", "fp64": "0x7ff8000000000000"}
+_LARGEST = "max.fp32(max.fp32(a, b), c)"
+_LEAST = "min.fp32(min.fp32(a, b), c)"
+_WITHOUT_LARGEST = (
+    f"select(eq.fp32({_LARGEST}, a), max.fp32(b, c), select(eq.fp32({_LARGEST}, b), max.fp32(a, c), max.fp32(a, b)))"
+)
+_QUIET_A, _QUIET_B, _QUIET_C = (
+    f"or.b1(ord.fp32({each}, {each}), ne.b32(and.b32({each}, 0x400000), 0x0))" for each in "abc"
+)
+_ORDERED = "and.b1(ord.fp32(a, b), ord.fp32(c, c))"
+
+DEFINITIONS = {
+    **{
+        f"ldexp.rn.{form}@{ARCHITECTURE}": (
+            f"select(unord.{form}(a, a), {nan}, select(eq.{form}(a, +0), a, ldexp.rn.{form}@{ARCHITECTURE}(a, b)))"
+        )
+        for form, nan in _NAN.items()
+    },
+    f"med3.fp32@{ARCHITECTURE}": (
+        f"select({_ORDERED}, {_WITHOUT_LARGEST}, "
+        f"select(and.b1(and.b1({_QUIET_A}, {_QUIET_B}), {_QUIET_C}), {_LEAST}, med3.fp32@{ARCHITECTURE}(a, b, c)))"
+    ),
+}
+"""Operations in terms of core's, as far as the rules need them; the operation itself stands for the rest."""
