@@ -229,6 +229,13 @@ def test_square_root_sequence_is_correctly_rounded() -> None:
         assert checked > 30_000
 
 
+@pytest.mark.parametrize("radicand", ["v_fma_f32 v6, v2, v2, 1.0", "v_fma_f32 v6, |v2|, |v3|, 1.0",
+                                      "v_max_f32_e32 v6, v2, v2\nv_max_f32_e32 v6, 1.0, v6"])  # fmt: skip
+def test_square_root_of_other_radicands_is_recognised(radicand: str) -> None:
+    body = ROOT.replace("v_add_f32_e64 v6, |v2|, 1.0", radicand)
+    assert "sqrt.rn.fp32" in tree(body)
+
+
 @pytest.mark.parametrize("classes", ["0x260", "0x240", "0x220", "0x200"])
 def test_square_root_is_recognised(classes: str) -> None:
     body = ROOT.replace("0x260", classes)
@@ -241,6 +248,9 @@ def test_square_root_is_recognised(classes: str) -> None:
     ("before", "after"),
     [
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_add_f32_e64 v6, v2, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_fma_f32 v6, -v2, v2, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_fma_f32 v6, v2, v3, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_max_f32_e32 v6, v2, v2\nv_min_f32_e32 v6, 1.0, v6"),
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_mul_f32_e64 v6, |v2|, 1.0"),
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_mov_b32_e32 v11, 0xf000000\nv_add_f32_e64 v6, |v2|, v11"),
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_add_f32_e64 v6, -|v2|, 1.0"),

@@ -159,7 +159,11 @@ def solvers() -> tuple[Solver, ...]:
 
 def _searched(task: Task, obligation: Obligation, seconds: float) -> Discharge:
     """Ask the solvers; an obligation with an operation that has no expression is open."""
-    missing = [name for name in operations_of(obligation) if operation(name).function is None and name not in obligation.defined]
+    missing = [
+        name
+        for name in operations_of(obligation)
+        if operation(name).function is None and name not in obligation.defined
+    ]
     if missing:
         raise ProofError(
             f"{task.title} cannot be proved: {missing[0]} has no evaluation; a rule that states what hardware does has "

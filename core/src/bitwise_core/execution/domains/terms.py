@@ -48,6 +48,7 @@ from bitwise_core.execution.values.rule_plans import (
     PlannedRule,
     has_derived_facts,
     kept_depths,
+    needed_numbers,
     plan_of,
 )
 from bitwise_core.execution.values.sign_bits import (
@@ -61,7 +62,6 @@ from bitwise_core.execution.values.sign_bits import (
 )
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
-from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.ir.rules.patterns import Term
 from bitwise_core.numerics import FloatFormat, IntegerFormat, Operation, operation
 
@@ -81,7 +81,6 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
-        self.zero_signs = ZeroSigns()
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
@@ -263,7 +262,11 @@ class TermDomain:
         result = SymbolicVector(info.bits, words, flags)
         name = target.name if target is not None and np.all(switched) else info.name
         self.context.note(name, result, values, commutes=info.commutative)
-        return self._with_origin(info.name, result, values)
+        if target is None or not np.any(switched):
+            return self._with_origin(info.name, result, values)
+        if np.all(switched):
+            return self._with_origin(target.name, result, values)
+        return result
 
     def _with_facts(self, flags: L.Flags, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         """Return the flags with the facts that the inferences derive from the operands."""
@@ -277,11 +280,14 @@ class TermDomain:
 
     def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
         depths = kept_depths().get(name)
+        needed = needed_numbers().get(name)
+        if needed and not any(np.any(L.equals_constant(values[place], number)) for place, number in needed):
+            depths = None
         # A fact without a flag is known of constants, and of what follows from them.
         derives = depths is None and has_derived_facts(name, self.context.finite)
         if derives and any(np.any(L.constant_mask(value)) for value in values):
             depths = (0,) * len(values)
-        if depths is not None:
+        if depths is not None and not any(result is value for value in values):
             kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))
             result.origins = (Origin(name, kept),)
         return result
@@ -404,15 +410,25 @@ class TermDomain:
 
     def operand_vectors(self, elements: SymbolicVector, form: str) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
-        return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs)
+        return mma_steps.hashed_vectors(elements, form, self.context)
 
-    def record_equal_except_zero_sign(self, value: Value, other: Value) -> None:
-        """Record that two values of 16 bits are equal except for the sign of a zero.
+    def without_zero_sign(self, value: Value, form: str) -> Value:
+        """Return a value of 16 bits as an operand of a matrix step without signed zeros: it stands for its sum with +0.
 
-        A matrix step without signed zeros does not distinguish them.
+        The sign of a zero operand does not affect such a step: each of its products is a zero or NaN with either sign,
+        and adding a zero of either sign changes a sum only if the sum is itself a zero.
         """
-        if isinstance(value, SymbolicVector) and isinstance(other, SymbolicVector):
-            self.zero_signs.note(value, other)
+        if not isinstance(value, SymbolicVector) or not value.origins:
+            return value
+        info = operation(f"add.rn.{form}")
+        rules = [
+            each
+            for each in plan_of(info.name, self.context.finite).rules
+            if any(kind == "origin" for _, kind, _ in each.tests)
+        ]
+        zero = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
+        found = as_symbolic_vector(self._rewritten(rules, (value, zero), info, lambda: value))
+        return found if found is value else L.without_flags(found, L.PLUS_ZERO)
 
     def mma_step(
         self,

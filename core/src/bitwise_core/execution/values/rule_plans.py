@@ -334,23 +334,61 @@ def origin_name(term: Term) -> str:
 @cache
 def kept_depths() -> dict[str, tuple[int, ...]]:
     """Return which operations are kept beside their results, and how deep their operands are kept, from the patterns."""
+    return {name: tuple(depths) for name, depths in _kept()[0].items()}
+
+
+@cache
+def needed_numbers() -> dict[str, tuple[tuple[int, int], ...]]:
+    """Return the operations that are kept only where one of these operands is a number, from the patterns."""
+    return {name: tuple(sorted(found)) for name, found in _kept()[1].items() if found}
+
+
+@cache
+def _kept() -> tuple[dict[str, list[int]], dict[str, set[tuple[int, int]]]]:
     found: dict[str, list[int]] = {}
+    numbers: dict[str, set[tuple[int, int]]] = {}
     for instances in _instances_by_root().values():
         for instance in instances:
             derived = {each.variable for each in instance.rule.conditions if each.fact in derived_facts()}
-            _depths(instance.left, frozenset(), found, derived, root=True)
+            matched: list[Term] = []
+            _depths(instance.left, frozenset(), found, derived, matched, root=True)
+            for term in matched:
+                _need(term, numbers)
     for name, depths in argminmax.KEPT_DEPTHS.items():
         kept = found.setdefault(name, [0] * len(depths))
         found[name] = [max(pair) for pair in zip(kept, depths, strict=True)]
-    return {name: tuple(depths) for name, depths in found.items()}
+        numbers[name] = set()
+    return found, numbers
+
+
+def _need(term: Term, numbers: dict[str, set[tuple[int, int]]]) -> None:
+    """Add the number that a pattern needs among the operands; an empty set says that some pattern needs none."""
+    name = origin_name(term)
+    moved = term.kind == "operation" and term.operation.commutative
+    needed = [
+        (place, each.number)
+        for place, each in enumerate(term.operands)
+        if each.kind == "number" and not (moved and place < 2)
+    ]
+    if not needed or numbers.get(name) == set():
+        numbers[name] = set()
+    else:
+        numbers.setdefault(name, set()).add(needed[0])
 
 
 def _depths(
-    term: Term, bound: frozenset[str], found: dict[str, list[int]], derived: set[str], *, root: bool = False
+    term: Term,
+    bound: frozenset[str],
+    found: dict[str, list[int]],
+    derived: set[str],
+    matched: list[Term],
+    *,
+    root: bool = False,
 ) -> int:
     """Return how many operations below a value matching this pattern must be known; collect the depths by name.
 
-    Of the variables in `derived`, the operations that made them must be known.
+    Of the variables in `derived`, the operations that made them must be known.  `matched` collects the patterns that are
+    matched by the operations that made values.
     """
     if term.kind in ("number", "variable"):
         return 1 if term.kind == "variable" and term.word in derived else 0
@@ -359,12 +397,13 @@ def _depths(
     known = set(bound)
     below = [0] * len(term.operands)
     for place, operand in ordered(list(enumerate(term.operands)), bound):
-        below[place] = _depths(operand, frozenset(known), found, derived)
+        below[place] = _depths(operand, frozenset(known), found, derived, matched)
         known |= set(variables(operand))
     if root:
         return 0
     if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16 or term.kind == "concat":
         return max(below, default=0)
+    matched.append(term)
     kept = found.setdefault(origin_name(term), [0] * len(below))
     orders = [below]
     if term.kind == "operation" and term.operation.commutative:
@@ -413,6 +452,8 @@ def _forget() -> None:
         inferences_of,
         has_derived_facts,
         derived_facts,
+        needed_numbers,
+        _kept,
     ):
         each.cache_clear()
 
