@@ -85,7 +85,6 @@ def test_forms_of_a_rounding_are_equal() -> None:
         ("v_cmp_o_f32_e32 vcc, v2, v2", "v_cmp_le_f32_e32 vcc, v2, v2"),
         ("v_mov_b32_e32 v7, 0x7fff", "v_mov_b32_e32 v7, 0x7fc0"),
         ("v_mov_b32_e32 v7, 0x7fff", "v_mov_b32_e32 v7, 0x7f80"),
-        ("v_mov_b32_e32 v7, 0x7fff", "v_mov_b32_e32 v7, 0x17fff"),
         ("v_lshrrev_b32_e32 v6, 16, v6", "v_lshrrev_b32_e32 v6, 15, v6"),
     ],
 )
@@ -95,6 +94,14 @@ def test_modified_rounding_is_not_recognised(before: str, after: str) -> None:
     assert reading(changed).unknown is None
     assert reading(changed).signature != reading(LOW_HALF).signature
     assert ROUNDED not in tree(changed)
+
+
+def test_rounding_with_another_high_half_is_distinguished() -> None:
+    """Where the number is NaN, 1 is selected in the high half."""
+    changed = LOW_HALF.replace("v_mov_b32_e32 v7, 0x7fff", "v_mov_b32_e32 v7, 0x17fff")
+    assert changed != LOW_HALF
+    assert reading(changed).signature not in (None, reading(LOW_HALF).signature)
+    assert run(changed, [0x7FC00000, 0x3F800000])[:2].tolist() == [0x17FFF, 0x3F80]
 
 
 def test_rounding_of_a_number_needs_no_nan_select() -> None:
@@ -222,6 +229,13 @@ def test_square_root_sequence_is_correctly_rounded() -> None:
         assert checked > 30_000
 
 
+@pytest.mark.parametrize("radicand", ["v_fma_f32 v6, v2, v2, 1.0", "v_fma_f32 v6, |v2|, |v3|, 1.0",
+                                      "v_max_f32_e32 v6, v2, v2\nv_max_f32_e32 v6, 1.0, v6"])  # fmt: skip
+def test_square_root_of_other_radicands_is_recognised(radicand: str) -> None:
+    body = ROOT.replace("v_add_f32_e64 v6, |v2|, 1.0", radicand)
+    assert "sqrt.rn.fp32" in tree(body)
+
+
 @pytest.mark.parametrize("classes", ["0x260", "0x240", "0x220", "0x200"])
 def test_square_root_is_recognised(classes: str) -> None:
     body = ROOT.replace("0x260", classes)
@@ -234,6 +248,9 @@ def test_square_root_is_recognised(classes: str) -> None:
     ("before", "after"),
     [
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_add_f32_e64 v6, v2, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_fma_f32 v6, -v2, v2, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_fma_f32 v6, v2, v3, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_max_f32_e32 v6, v2, v2\nv_min_f32_e32 v6, 1.0, v6"),
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_mul_f32_e64 v6, |v2|, 1.0"),
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_mov_b32_e32 v11, 0xf000000\nv_add_f32_e64 v6, |v2|, v11"),
         ("v_add_f32_e64 v6, |v2|, 1.0", "v_add_f32_e64 v6, -|v2|, 1.0"),
@@ -282,11 +299,10 @@ def test_median_between_bounds_is_a_clamp(low: int, high: int, order: str) -> No
     "body",
     [
         "v_med3_f32 v5, v2, -1.0, 1.0",
-        "v_max_f32_e32 v6, v2, v2\nv_med3_f32 v5, v6, 1.0, 1.0",
         "v_max_f32_e32 v6, v2, v2\nv_med3_f32 v5, v6, -1.0, 0",
         "v_max_f32_e32 v6, v2, v2\nv_med3_f32 v5, v6, v3, 1.0",
     ],
 )
 def test_other_medians_are_target_operations(body: str) -> None:
-    """An operand that may be signalling, equal bounds, a bound of zero, a bound that is data."""
+    """An operand that may be signalling, an upper bound of zero, a bound that is data."""
     assert "med3" in tree(body)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,7 +24,8 @@ class Obligation:
 
     `left` and `right` are compared bit for bit, or, where `number` is a format, as patterns of it of which all NaNs
     are equal.  `conditions` are the required facts, each with its predicate over the variables; `finite` are
-    terms that are finite numbers.  A refutation is a set of values that satisfies the conditions and not the equality.
+    terms that are finite numbers.  `defined` are operations of an architecture that have
+    a definition.  A refutation is a set of values that satisfies the conditions and not the equality.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Obligation:
     formats: Mapping[str, Format]
     conditions: tuple[tuple[Condition, Term], ...]
     finite: tuple[Term, ...]
+    defined: frozenset[str] = frozenset()
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -106,6 +109,29 @@ def result_format(left: Term, right: Term) -> FloatFormat | None:
 def finite_variables(formats: Mapping[str, Format]) -> tuple[Term, ...]:
     """Return the variables of floating-point formats, which the finite assumption makes finite."""
     return tuple(Term("variable", name, form) for name, form in formats.items() if isinstance(form, FloatFormat))
+
+
+Definitions: TypeAlias = Mapping[str, str]
+"""Operations of an architecture and the patterns of their results over the variables a, b, and so on.
+
+An operation in its own definition stands for what the definition leaves open.
+"""
+
+
+def with_definitions(obligation: Obligation, definitions: Definitions) -> Obligation:
+    """Return the obligation with the definitions of operations in their place."""
+    left, right = (_defined(each, definitions) for each in (obligation.left, obligation.right))
+    return replace(obligation, left=left, right=right, defined=frozenset(definitions))
+
+
+def _defined(term: Term, definitions: Definitions) -> Term:
+    below = tuple(_defined(each, definitions) for each in term.operands)
+    term = Term(term.kind, term.word, term.format, below, term.number, term.low)
+    if term.kind != "operation" or term.word not in definitions:
+        return term
+    formats = {chr(ord("a") + place): form for place, form in enumerate(term.operation.operands)}
+    meaning = parse(definitions[term.word], term.format, formats)
+    return substitute(meaning, dict(zip(formats, below, strict=True)))
 
 
 WITNESSES: Mapping[str, tuple[str, str]] = {"holds_fp16": ("convert.fp32.fp16(x)", "fp16")}

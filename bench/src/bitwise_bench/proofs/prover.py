@@ -19,11 +19,13 @@ from bitwise_bench.proofs.encoding import has_expression
 from bitwise_bench.proofs.exhaustion import exhaust, sample
 from bitwise_bench.proofs.lemmas import CASES, HINTS, LEMMAS, Lemma, with_lemmas
 from bitwise_bench.proofs.obligations import (
+    Definitions,
     Obligation,
     of_implication,
     of_inference,
     of_rule,
     operations_of,
+    with_definitions,
     with_witnesses,
 )
 from bitwise_bench.proofs.solvers import Z3, Bitwuzla, Solver
@@ -52,10 +54,14 @@ class Table:
     inferences: tuple[Inference, ...]
     implied: Mapping[str, tuple[str, ...]]
     path: Path
+    definitions: Definitions
 
 
 def table(module: str = CORE) -> Table:
-    """Return the table of a module: STATED_RULES, INFERENCES and IMPLIED, each optional, and PROOFS, their file."""
+    """Return the table of a module: STATED_RULES, INFERENCES, IMPLIED and DEFINITIONS, each optional, and PROOFS.
+
+    PROOFS is the file of their proofs.
+    """
     found = import_module(module)
     return Table(
         module,
@@ -63,6 +69,7 @@ def table(module: str = CORE) -> Table:
         tuple(getattr(found, "INFERENCES", ())),
         getattr(found, "IMPLIED", {}),
         found.PROOFS,
+        getattr(found, "DEFINITIONS", {}),
     )
 
 
@@ -87,16 +94,16 @@ class Task:
         return with_lemmas(self.name, with_witnesses(self.make()))
 
 
-def _rule_tasks(rule: Rule) -> Iterator[Task]:
+def _rule_tasks(rule: Rule, definitions: Definitions) -> Iterator[Task]:
     measured = rule.evidence == "measured"
     for each in rule.over:
-        yield Task("rules", rule.name, label(each), partial(_of_rule, rule, each), False, measured)
+        yield Task("rules", rule.name, label(each), partial(_of_rule, rule, each, definitions), False, measured)
     for each in rule.refuted:
-        yield Task("rules", rule.name, label(each), partial(_of_rule, rule, each), True)
+        yield Task("rules", rule.name, label(each), partial(_of_rule, rule, each, definitions), True)
 
 
-def _of_rule(rule: Rule, parameters: Parameters) -> Obligation:
-    return of_rule(rule.instance(parameters))
+def _of_rule(rule: Rule, parameters: Parameters, definitions: Definitions) -> Obligation:
+    return with_definitions(of_rule(rule.instance(parameters)), definitions)
 
 
 def _inference_tasks(inference: Inference) -> Iterator[Task]:
@@ -120,7 +127,7 @@ def tasks(given: Table) -> list[Task]:
     """Return the obligations of a table: rules, inferences, implications, and the lemmas of its rules."""
     found: list[Task] = []
     for rule in given.rules:
-        found += _rule_tasks(rule)
+        found += _rule_tasks(rule, given.definitions)
     for inference in given.inferences:
         found += _inference_tasks(inference)
     for one, others in given.implied.items():
@@ -152,7 +159,11 @@ def solvers() -> tuple[Solver, ...]:
 
 def _searched(task: Task, obligation: Obligation, seconds: float) -> Discharge:
     """Ask the solvers; an obligation with an operation that has no expression is open."""
-    missing = [name for name in operations_of(obligation) if operation(name).function is None]
+    missing = [
+        name
+        for name in operations_of(obligation)
+        if operation(name).function is None and name not in obligation.defined
+    ]
     if missing:
         raise ProofError(
             f"{task.title} cannot be proved: {missing[0]} has no evaluation; a rule that states what hardware does has "
@@ -328,7 +339,7 @@ def operations(listed: Iterable[Task]) -> tuple[str, ...]:
         if not task.measured:
             found.update(operations_of(task.make()))
             found.update(operations_of(task.obligation()))
-    return tuple(sorted(found))
+    return tuple(sorted(each for each in found if "@" not in each))
 
 
 def _compared(listed: Sequence[Task]) -> dict[str, int]:
@@ -347,7 +358,7 @@ def prove(
     the code of the vocabulary has changed, everything is proved again.  Raises Unfaithful where an operation's
     expression differs from its function, and ProofError for an unknown name.
     """
-    before, mark, stated = read(given.path), semantics.fingerprint(), digests(given)
+    before, mark, stated = read(given.path), semantics.fingerprint(given.definitions), digests(given)
     listed = tasks(given)
     unknown = sorted(set(names) - {task.name for task in listed})
     if unknown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import bitwise_core.numerics
@@ -29,11 +30,13 @@ def _is_text(statement: ast.stmt) -> bool:
     )
 
 
-def fingerprint() -> str:
-    """Return the fingerprint: proofs hold for the operations that this code defines."""
+def fingerprint(definitions: Mapping[str, str] | None = None) -> str:
+    """Return the fingerprint: proofs hold for the operations that this code, and `definitions`, define."""
     folder = Path(bitwise_core.numerics.__file__).parent
     digest = hashlib.sha256()
     for name in MODULES:
         tree = _without_docstrings(ast.parse((folder / f"{name}.py").read_text()))
         digest.update(f"{name}\n{ast.unparse(tree)}\n".encode())
+    for name, meaning in sorted((definitions or {}).items()):
+        digest.update(f"{name}\n{meaning}\n".encode())
     return digest.hexdigest()[:32]

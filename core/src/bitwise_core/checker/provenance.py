@@ -21,7 +21,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import WIDENING, base_hash, full_hash
-from bitwise_core.numerics import Operation
+from bitwise_core.numerics import Operation, operation
 
 _HASHED_FLAGS = L.FORM | L.ABSORBED | 255 << L.OPERATION_SHIFT
 MAXIMUM_ATOMIC_LANES = 1 << 16
@@ -297,4 +297,4 @@ def _commutative_positions(term: RecordedTerm, count: int) -> tuple[int, ...]:
         return (1, 2)
     if not term.commutes:
         return ()
-    return (0, 1) if term.name.startswith("fma") else tuple(range(count))
+    return (0, 1) if operation(term.name).arity > 2 else tuple(range(count))

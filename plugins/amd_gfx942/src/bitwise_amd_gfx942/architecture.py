@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942 import matrix_units
+from bitwise_amd_gfx942 import matrix_units, rules
 from bitwise_amd_gfx942.functions import FUNCTIONS
 from bitwise_amd_gfx942.kernarg_preload import check_kernarg_preload
 from bitwise_amd_gfx942.kernarg_segment import kernarg_words
@@ -43,6 +43,9 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.ir.rules.table import register
+
+register(rules.STATED_RULES, (), rules.PROOFS)
 
 OPCODES = WaitingTable(
     atomics.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,

@@ -33,13 +33,22 @@ from bitwise_core.execution.values.packing import (
     low_half_of_canonical,
     part_ends,
 )
-from bitwise_core.execution.values.rule_matching import Bindings, Lanes, both, fact_lanes, matches, may_match
+from bitwise_core.execution.values.rule_matching import (
+    Bindings,
+    Lanes,
+    both,
+    inference_lanes,
+    matches,
+    may_match,
+)
 from bitwise_core.execution.values.rule_plans import (
     WIDENING,
     WIDENING_BF16,
     Plan,
     PlannedRule,
+    has_derived_facts,
     kept_depths,
+    needed_numbers,
     plan_of,
 )
 from bitwise_core.execution.values.sign_bits import (
@@ -53,7 +62,6 @@ from bitwise_core.execution.values.sign_bits import (
 )
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
-from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.ir.rules.patterns import Term
 from bitwise_core.numerics import FloatFormat, IntegerFormat, Operation, operation
 
@@ -73,7 +81,6 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
-        self.zero_signs = ZeroSigns()
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
@@ -150,9 +157,12 @@ class TermDomain:
                 break
         if rest is False and len(found) == 1:
             return found[0][1]
-        result = otherwise() if rest is not False else as_symbolic_vector(found.pop()[1])
+        result: Value = otherwise() if rest is not False else found.pop()[1]
         for lanes, value in reversed(found):
-            result = L.blend(lanes, as_symbolic_vector(value), result)
+            if isinstance(value, PackedVector) or isinstance(result, PackedVector):
+                result = value if isinstance(lanes, bool) else blend_values(lanes, value, result)
+            else:
+                result = L.blend(lanes, as_symbolic_vector(value), as_symbolic_vector(result))
         return result
 
     def _builder(self, info: Operation | None) -> Builder:
@@ -182,6 +192,8 @@ class TermDomain:
             meaning = info
         if pattern == matched:
             values = [as_symbolic_vector(each) for each in below]
+            if not isinstance(meaning.result, FloatFormat):
+                return fold_constants(meaning, below, self._integer_term(meaning, below, values))
             return self._term(meaning, plan_of(meaning.name, self.context.finite), values, 0)
         if isinstance(meaning.result, FloatFormat) or (meaning.is_float and not meaning.is_comparison):
             return self.floating(meaning, below)
@@ -258,24 +270,17 @@ class TermDomain:
         result = SymbolicVector(info.bits, words, flags)
         name = target.name if target is not None and np.all(switched) else info.name
         self.context.note(name, result, values, commutes=info.commutative)
-        return self._with_origin(info.name, result, values)
+        if target is None or not np.any(switched):
+            return self._with_origin(info.name, result, values)
+        if np.all(switched):
+            return self._with_origin(target.name, result, values)
+        return result
 
     def _with_facts(self, flags: L.Flags, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         """Return the flags with the facts that the inferences derive from the operands."""
         for inference in plan.inferences:
-            lanes: Lanes = True
-            for place, name, form in inference.given:
-                if name.startswith("number "):
-                    lanes = both(lanes, L.equals_constant(values[place], int(name[7:])))
-                else:
-                    lanes = both(lanes, fact_lanes(name, values[place], form, self.context))
-                if lanes is False:
-                    break
-            for place in inference.finite if lanes is not False else ():
-                form = plan.operation.operands[place]
-                assert isinstance(form, FloatFormat)
-                lanes = both(lanes, assumed_finite(values[place], form, self.context.formats))
-            if lanes is False or (inference.square and not _same_operands(values)):
+            lanes = inference_lanes(inference, values, self.context)
+            if lanes is False:
                 continue
             fact = inference.flag | (L.NOT_MINUS_ZERO if inference.flag == L.NOT_NEGATIVE else 0)
             flags = flags | (fact if lanes is True else np.where(lanes, np.uint32(fact), np.uint32(0)))
@@ -283,7 +288,14 @@ class TermDomain:
 
     def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
         depths = kept_depths().get(name)
-        if depths is not None:
+        needed = needed_numbers().get(name)
+        if needed and not any(np.any(L.equals_constant(values[place], number)) for place, number in needed):
+            depths = None
+        # A fact without a flag is known of constants, and of what follows from them.
+        derives = depths is None and has_derived_facts(name, self.context.finite)
+        if derives and any(np.any(L.constant_mask(value)) for value in values):
+            depths = (0,) * len(values)
+        if depths is not None and not any(result is value for value in values):
             kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))
             result.origins = (Origin(name, kept),)
         return result
@@ -310,6 +322,8 @@ class TermDomain:
             found = self._rewritten(
                 plan.rules, values, operation, lambda: self._integer_term(operation, operands, values)
             )
+            if isinstance(found, PackedVector):
+                return found
             return fold_constants(operation, operands, as_symbolic_vector(found))
         result = self._integer_term(operation, operands, values)
         return fold_constants(operation, operands, result)
@@ -403,15 +417,25 @@ class TermDomain:
 
     def operand_vectors(self, elements: SymbolicVector, form: str) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
-        return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs)
+        return mma_steps.hashed_vectors(elements, form, self.context)
 
-    def record_equal_except_zero_sign(self, value: Value, other: Value) -> None:
-        """Record that two values of 16 bits are equal except for the sign of a zero.
+    def without_zero_sign(self, value: Value, form: str) -> Value:
+        """Return a value of 16 bits as an operand of a matrix step without signed zeros: it stands for its sum with +0.
 
-        A matrix step without signed zeros does not distinguish them.
+        The sign of a zero operand does not affect such a step: each of its products is a zero or NaN with either sign,
+        and adding a zero of either sign changes a sum only if the sum is itself a zero.
         """
-        if isinstance(value, SymbolicVector) and isinstance(other, SymbolicVector):
-            self.zero_signs.note(value, other)
+        if not isinstance(value, SymbolicVector) or not value.origins:
+            return value
+        info = operation(f"add.rn.{form}")
+        rules = [
+            each
+            for each in plan_of(info.name, self.context.finite).rules
+            if any(kind == "origin" for _, kind, _ in each.tests)
+        ]
+        zero = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
+        found = as_symbolic_vector(self._rewritten(rules, (value, zero), info, lambda: value))
+        return found if found is value else L.without_flags(found, L.PLUS_ZERO)
 
     def mma_step(
         self,
@@ -455,18 +479,6 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
     for position, words in enumerate(hashes[1:], 2):
         total = total + words * hashing.multiplier(position)
     return hashing.mix(total + hashing.constant(info.name))
-
-
-def _same_operands(values: Sequence[SymbolicVector]) -> bool:
-    """Return whether the first two operands are the same number in every lane."""
-    left, right = values[0], values[1]
-    if left is right:
-        return True
-    if left.words is not right.words and (
-        left.words.flat[0] != right.words.flat[0] or not np.array_equal(left.words, right.words)
-    ):
-        return False
-    return np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
 
 
 def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:

@@ -25,7 +25,10 @@ from bitwise_core.execution.values.rule_plans import (
     FLAGS_OF_CONSTANTS,
     READ_FLAGS,
     WIDENING_BF16,
+    PlannedInference,
     PlannedRule,
+    derived_facts,
+    inferences_of,
     inner_of,
     ordered,
     origin_name,
@@ -245,6 +248,8 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermCont
     """Return the lanes in which a fact is known of a value of a format."""
     found: Lanes = False
     flag = READ_FLAGS.get(name)
+    if name == "quiet" and form.name == "bf16":
+        flag = L.QUIET  # the canonical NaN of another format may be a signalling one
     if flag is not None:
         found = L.has_flag(value, flag)
         if found is True or name in FLAGS_OF_CONSTANTS:
@@ -256,9 +261,50 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermCont
     known = L.constant_mask(value)
     if known is not False and np.any(known):
         found = found | (known & _constants_with(name, value.words[0], np.asarray(known), form))
-    if isinstance(found, bool) or not isinstance(found, np.ndarray) or found.ndim == 0:
-        return bool(found)
-    return L.nonempty(found)
+    if name in derived_facts() and found is not True and value.origins:
+        found = np.logical_or(found, _derived_lanes(name, value, context))
+    lanes = np.asarray(found)
+    return bool(lanes) if lanes.ndim == 0 else L.nonempty(lanes)
+
+
+def _derived_lanes(name: str, value: SymbolicVector, context: TermContext) -> Lanes:
+    """Return the lanes in which a fact without a flag follows from the operations that made a value."""
+    found: Lanes = False
+    for origin in value.origins:
+        for inference in inferences_of(origin.name, context.finite):
+            if inference.fact == name:
+                lanes = both(
+                    _plain_lanes(value), both(origin.lanes, inference_lanes(inference, origin.operands, context))
+                )
+                found = lanes if lanes is True else np.logical_or(found, lanes)
+    return found
+
+
+def inference_lanes(inference: PlannedInference, values: Sequence[SymbolicVector], context: TermContext) -> Lanes:
+    """Return the lanes in which operands have the facts that an inference requires."""
+    lanes: Lanes = True
+    for place, name, form in inference.given:
+        if name.startswith("number "):
+            lanes = both(lanes, L.equals_constant(values[place], int(name[7:])))
+        else:
+            lanes = both(lanes, fact_lanes(name, values[place], form, context))
+        if lanes is False:
+            return False
+    for place, number_format in inference.finite:
+        lanes = both(lanes, assumed_finite(values[place], number_format, context.formats))
+    return both(lanes, same_operands(values)) if inference.square else lanes
+
+
+def same_operands(values: Sequence[SymbolicVector]) -> bool:
+    """Return whether the first two operands are the same number in every lane."""
+    left, right = values[0], values[1]
+    if left is right:
+        return True
+    if left.words is not right.words and (
+        left.words.flat[0] != right.words.flat[0] or not np.array_equal(left.words, right.words)
+    ):
+        return False
+    return np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
 
 
 def _constants_with(name: str, numbers: Array, known: Array, form: Format) -> bool | Array:

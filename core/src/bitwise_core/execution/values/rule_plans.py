@@ -8,7 +8,7 @@ rule is matched against the operands and replaces the result in the lanes where 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.ir.rules import table
 from bitwise_core.ir.rules.patterns import Term, subterms, variables
 from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
-from bitwise_core.numerics import Format, IntegerFormat, Operation, operation
+from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 
 FLAG_OF_FACT = {
     "not_minus_zero": L.NOT_MINUS_ZERO,
@@ -27,7 +27,11 @@ FLAG_OF_FACT = {
 }
 """The flag that stands for a fact of a value."""
 
-READ_FLAGS = {**FLAG_OF_FACT, "not_minus_zero": L.NOT_MINUS_ZERO | L.PLUS_ZERO}
+READ_FLAGS = {
+    **FLAG_OF_FACT,
+    "not_minus_zero": L.NOT_MINUS_ZERO | L.PLUS_ZERO,
+    "quiet": L.QUIET | L.CANONICAL_NAN,
+}
 """The flags of which one proves a fact."""
 
 FLAGS_OF_CONSTANTS = frozenset(["not_minus_zero", "not_negative"])
@@ -89,15 +93,18 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInference:
-    """A fact of the result: `flag`, where each operand has one of the flags or facts that are required of it.
+    """A fact of the result, and its flag (0: none), where the operands have the facts that are required of them.
 
     The operands `finite` must be assumed to be finite.
+
+    `square`: the first two operands are one value.
     """
 
+    fact: str
     flag: int
     given: tuple[tuple[int, str, Format], ...]
     square: bool
-    finite: tuple[int, ...]
+    finite: tuple[tuple[int, FloatFormat], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +174,37 @@ def plan_of(name: str, finite: bool) -> Plan:
         )
         for place in range(arity)
     )
-    inferences = tuple(
-        _planned_inference(each, meaning)
-        for each in _inferences_by_root().get(name, ())
-        if not each.inference.assumes or finite
-        if each.inference.then in FLAG_OF_FACT
-    )
-    commuted = tuple(_commuted(each) for each in inferences if meaning is not None and meaning.commutative)
-    together = dict.fromkeys((*inferences, *(each for each in commuted if each is not None)))
+    inferences = tuple(each for each in inferences_of(name, finite) if each.flag)
     assert meaning is not None or name == "select"
     of_bf16 = tuple(each for each in rules if any(kind == "bf16" for _, kind, _ in each.tests))
     others = tuple(each for each in rules if each not in of_bf16)
-    return Plan(meaning or operation("and.b1"), by_place, others, tuple(together), redirect, of_bf16)
+    return Plan(meaning or operation("and.b1"), by_place, others, inferences, redirect, of_bf16)
+
+
+@cache
+def inferences_of(name: str, finite: bool) -> tuple[PlannedInference, ...]:
+    """Return the facts of the results of an operation; `finite` enables those that assume finite values."""
+    instances = [each for each in _inferences_by_root().get(name, ()) if not each.inference.assumes or finite]
+    found = [_planned_inference(each) for each in instances]
+    if instances and operation(name).commutative:
+        found.extend(swapped for each in found[:] if (swapped := _commuted(each)) is not None)
+    return tuple(dict.fromkeys(found))
+
+
+@cache
+def derived_facts() -> frozenset[str]:
+    """Return the facts without a flag that follow from the operation that made a value, except that it is no NaN.
+
+    That is shown by a set of numbers.
+    """
+    found = {each.inference.then for instances in _inferences_by_root().values() for each in instances}
+    return frozenset(found - FLAG_OF_FACT.keys() - {"not_nan"})
+
+
+@cache
+def has_derived_facts(name: str, finite: bool) -> bool:
+    """Return whether results of an operation may have facts without a flag: the operation is kept beside them."""
+    return any(each.fact in derived_facts() for each in inferences_of(name, finite))
 
 
 def _key(name: str) -> str:
@@ -307,31 +333,76 @@ def origin_name(term: Term) -> str:
 @cache
 def kept_depths() -> dict[str, tuple[int, ...]]:
     """Return which operations are kept beside their results, and how deep their operands are kept, from the patterns."""
+    return {name: tuple(depths) for name, depths in _kept()[0].items()}
+
+
+@cache
+def needed_numbers() -> dict[str, tuple[tuple[int, int], ...]]:
+    """Return the operations that are kept only where one of these operands is a number, from the patterns."""
+    return {name: tuple(sorted(found)) for name, found in _kept()[1].items() if found}
+
+
+@cache
+def _kept() -> tuple[dict[str, list[int]], dict[str, set[tuple[int, int]]]]:
     found: dict[str, list[int]] = {}
+    numbers: dict[str, set[tuple[int, int]]] = {}
     for instances in _instances_by_root().values():
         for instance in instances:
-            _depths(instance.left, frozenset(), found, root=True)
+            derived = {each.variable for each in instance.rule.conditions if each.fact in derived_facts()}
+            matched: list[Term] = []
+            _depths(instance.left, frozenset(), found, derived, matched, root=True)
+            for term in matched:
+                _need(term, numbers)
     for name, depths in argminmax.KEPT_DEPTHS.items():
         kept = found.setdefault(name, [0] * len(depths))
         found[name] = [max(pair) for pair in zip(kept, depths, strict=True)]
-    return {name: tuple(depths) for name, depths in found.items()}
+        numbers[name] = set()
+    return found, numbers
 
 
-def _depths(term: Term, bound: frozenset[str], found: dict[str, list[int]], *, root: bool = False) -> int:
-    """Return how many operations below a value matching this pattern must be known; collect the depths by name."""
+def _need(term: Term, numbers: dict[str, set[tuple[int, int]]]) -> None:
+    """Add the number that a pattern needs among the operands; an empty set says that some pattern needs none."""
+    name = origin_name(term)
+    moved = term.kind == "operation" and term.operation.commutative
+    needed = [
+        (place, each.number)
+        for place, each in enumerate(term.operands)
+        if each.kind == "number" and not (moved and place < 2)
+    ]
+    if not needed or numbers.get(name) == set():
+        numbers[name] = set()
+    else:
+        numbers.setdefault(name, set()).add(needed[0])
+
+
+def _depths(
+    term: Term,
+    bound: frozenset[str],
+    found: dict[str, list[int]],
+    derived: set[str],
+    matched: list[Term],
+    *,
+    root: bool = False,
+) -> int:
+    """Return how many operations below a value matching this pattern must be known; collect the depths by name.
+
+    Of the variables in `derived`, the operations that made them must be known.  `matched` collects the patterns that are
+    matched by the operations that made values.
+    """
     if term.kind in ("number", "variable"):
-        return 0
+        return 1 if term.kind == "variable" and term.word in derived else 0
     if not root and set(variables(term)) <= bound:
         return 0
     known = set(bound)
     below = [0] * len(term.operands)
     for place, operand in ordered(list(enumerate(term.operands)), bound):
-        below[place] = _depths(operand, frozenset(known), found)
+        below[place] = _depths(operand, frozenset(known), found, derived, matched)
         known |= set(variables(operand))
     if root:
         return 0
     if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16 or term.kind == "concat":
         return max(below, default=0)
+    matched.append(term)
     kept = found.setdefault(origin_name(term), [0] * len(below))
     orders = [below]
     if term.kind == "operation" and term.operation.commutative:
@@ -342,7 +413,7 @@ def _depths(term: Term, bound: frozenset[str], found: dict[str, list[int]], *, r
     return 1 + max(below, default=0)
 
 
-def _planned_inference(instance: InferenceInstance, meaning: Operation | None) -> PlannedInference:
+def _planned_inference(instance: InferenceInstance) -> PlannedInference:
     operands = instance.term.operands
     square = _repeats(instance.term)
     given = tuple(
@@ -354,9 +425,12 @@ def _planned_inference(instance: InferenceInstance, meaning: Operation | None) -
         (place, f"number {each.number}", each.format) for place, each in enumerate(operands) if each.kind == "number"
     )
     finite = tuple(
-        place for place, each in enumerate(operands) if each.kind == "variable" and instance.inference.assumes
+        (place, each.format)
+        for place, each in enumerate(operands)
+        if each.kind == "variable" and instance.inference.assumes and isinstance(each.format, FloatFormat)
     )
-    return PlannedInference(FLAG_OF_FACT[instance.inference.then], given + numbers, square, finite)
+    name = instance.inference.then
+    return PlannedInference(name, FLAG_OF_FACT.get(name, 0), given + numbers, square, finite)
 
 
 def _commuted(inference: PlannedInference) -> PlannedInference | None:
@@ -364,5 +438,23 @@ def _commuted(inference: PlannedInference) -> PlannedInference | None:
         return None
     other = {0: 1, 1: 0}
     swapped = tuple((other.get(place, place), fact, form) for place, fact, form in inference.given)
-    finite = tuple(other.get(place, place) for place in inference.finite)
-    return PlannedInference(inference.flag, swapped, inference.square, finite)
+    finite = tuple((other.get(place, place), form) for place, form in inference.finite)
+    return replace(inference, given=swapped, finite=finite)
+
+
+def _forget() -> None:
+    for each in (
+        _instances_by_root,
+        _inferences_by_root,
+        plan_of,
+        kept_depths,
+        inferences_of,
+        has_derived_facts,
+        derived_facts,
+        needed_numbers,
+        _kept,
+    ):
+        each.cache_clear()
+
+
+table.call_on_change(_forget)

@@ -7,6 +7,9 @@ from bitwise_core.ir.rules.rule import NEAREST_OR_ZERO, Rule, over, pairs
 _WIDENINGS = (("fp16", "fp32"), ("fp32", "fp64"))
 _NARROW_INTEGERS = (("s8", "s32"), ("s16", "s32"), ("u8", "u32"), ("u16", "u32"))
 
+_CARRYING = "add.b32(x, concat(and.b16(slice.16.16(x), 0x0001), 0x0000))"
+"""The number x as an integer, plus the lowest bit of its high half."""
+
 CONVERSIONS = (
     Rule(
         "narrow_of_widened",
@@ -88,19 +91,26 @@ CONVERSIONS = (
     ),
     Rule(
         "bf16_rounded_by_integers",
-        "slice.16.16(add.b32(add.b32(x, and.b32(shr.u32(x, 0x10), 0x1)), 0x7fff))",
-        "convert.rn.bf16.fp32(x)",
+        f"add.b32({_CARRYING}, 0x7fff)",
+        f"concat(slice.0.16(add.b32({_CARRYING}, 0x7fff)), convert.rn.bf16.fp32(x))",
         over(),
-        "The sum carries into the high half exactly where rounding to nearest even rounds up; the pattern after that of "
+        "The sum carries into the high half exactly where rounding to nearest even rounds up, and the pattern after "
         "the largest number is that of infinity.",
         where={"x": ("not_nan",)},
         formats={"x": "fp32"},
     ),
     Rule(
         "bf16_rounded_by_integers_with_selected_nan",
-        "select(ord.fp32(x, x), slice.16.16(add.b32(add.b32(x, and.b32(shr.u32(x, 0x10), 0x1)), 0x7fff)), 0x7fff)",
+        f"select(ord.fp32(x, x), slice.16.16(add.b32({_CARRYING}, 0x7fff)), 0x7fff)",
         "convert.rn.bf16.fp32(x)",
         over(),
         "The sum carries into the high half exactly where rounding to nearest even rounds up; NaN is selected.",
+    ),
+    Rule(
+        "bf16_rounded_with_selected_nan",
+        "select(ord.fp32(x, x), convert.rn.bf16.fp32(x), 0x7fff)",
+        "convert.rn.bf16.fp32(x)",
+        over(),
+        "A NaN is rounded to the NaN that is selected.",
     ),
 )

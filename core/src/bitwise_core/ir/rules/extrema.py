@@ -128,4 +128,47 @@ SELECTED_EXTREMA = (
         "Where an operand is NaN, both sides are.",
         keeps="number",
     ),
+    Rule(
+        "extremum_with_number_and_selected_nan",
+        "select(ord.{f}(x, x), {op}.{f}(x, y), {nan})",
+        "{op}.nan.{f}(x, y)",
+        pairs(
+            "f", "nan", ("fp32", "0x7fc00000"), ("fp16", "0x7e00"), ("fp64", "0x7ff8000000000000"), op=("max", "min")
+        ),
+        "Where x is NaN, both sides are; y is none.",
+        where={"y": ("not_nan",)},
+        keeps="number",
+    ),
+)
+
+_LONG_INTEGERS = over(relation=("lt", "le"), t=("s64", "u64"))
+INTEGER_EXTREMA = (
+    Rule(
+        "integer_minimum_selected",
+        "select({relation}.{t}(x, y), x, y)",
+        "min.{t}(x, y)",
+        _LONG_INTEGERS,
+        "The lesser integer is selected; equal ones are the same.",
+    ),
+    Rule(
+        "integer_maximum_selected",
+        "select({relation}.{t}(x, y), y, x)",
+        "max.{t}(x, y)",
+        _LONG_INTEGERS,
+        "The greater integer is selected; equal ones are the same.",
+    ),
+    Rule(
+        "integer_minimum_selected_in_halves",
+        "select({relation}.{t}(x, y), slice.{low}.32(x), slice.{low}.32(y))",
+        "slice.{low}.32(min.{t}(x, y))",
+        over(relation=("lt", "le"), t=("s64", "u64"), low=("0", "32")),
+        "Each half is one of the lesser integer.",
+    ),
+    Rule(
+        "integer_maximum_selected_in_halves",
+        "select({relation}.{t}(x, y), slice.{low}.32(y), slice.{low}.32(x))",
+        "slice.{low}.32(max.{t}(x, y))",
+        over(relation=("lt", "le"), t=("s64", "u64"), low=("0", "32")),
+        "Each half is one of the greater integer.",
+    ),
 )

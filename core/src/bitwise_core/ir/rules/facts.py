@@ -19,13 +19,14 @@ FACTS: dict[str, str] = {
     "not_zero": "neu.{f}(x, +0)",
     "holds_fp16": "eq.b{b}(convert.fp32.fp16(convert.rz.fp16.fp32(x)), x)",
     "has_normal_reciprocal": "and.b1(le.fp32(0x20000000, x), le.fp32(x, 0x5f000000))",
-    "at_least_2_to_minus_96": "and.b1(le.fp32(0x0f800000, x), le.fp32(x, 0x7f7fffff))",
+    "at_least_2_to_minus_96": "or.b1(unord.fp32(x, x), le.fp32(0x0f800000, x))",
     "quiet": "or.b1(ord.{f}(x, x), ne.b{b}(and.b{b}(x, {quiet_bit}), {zero}))",
 }
 """Names of facts, and when they hold for a value x.
 
 not_minus_zero: x is not -0.  not_negative: x is NaN or its sign bit is clear.  not_zero: x is NaN, or a number but zero.
-holds_fp16: x is the widening of an fp16 number (or its canonical NaN).  quiet: x is not a signalling NaN.
+holds_fp16: x is the widening of an fp16 number (or its canonical NaN).  at_least_2_to_minus_96: x is NaN or not below
+2^-96.  quiet: x is not a signalling NaN.
 """
 
 

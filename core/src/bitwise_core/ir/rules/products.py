@@ -96,6 +96,14 @@ FUSED_PRODUCTS = (
         "fp32 holds the product of two fp16 numbers, so nothing is rounded in between.",
         where={"x": ("holds_fp16",), "y": ("holds_fp16",)},
     ),
+    Rule(
+        "narrowed_product_without_minus_zero",
+        "add.rn.{n}(convert.{r}.{n}.fp32(fma.{r}.fp32(x, y, +0)), +0)",
+        "add.rn.{n}(convert.{r}.{n}.fp32(mul.{r}.fp32(x, y)), +0)",
+        over(n=("fp16", "bf16"), r=NEAREST_OR_ZERO),
+        "The fused product differs from the product only where that is exactly -0, which the last sum replaces.",
+        keeps="number",
+    ),
 )
 
 ZERO_FACTORS = (

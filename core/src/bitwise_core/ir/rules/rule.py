@@ -88,7 +88,7 @@ class Rule:
     """`left` is replaced by `right`, for every combination of parameters in `over`, where the conditions hold.
 
     `where` maps variables to the facts that they require.  `formats` are the formats of variables that the patterns do
-    not determine.  `keeps`: "bits", or "number" if both sides may be different
+    not determine, or where bits are numbers.  `keeps`: "bits", or "number" if both sides may be different
     NaNs.  `assumes`: "" or the name of an assumption under which alone the rule is applied.  `reason` says why both sides
     are equal.  `evidence`: "proof", or "measured" for a rule that states how hardware behaves; `reason` then names the
     measurement.  `refuted` are parameters for which the sides are known to differ.

@@ -6,7 +6,7 @@ A rule whose obligation was not discharged cannot be loaded: the import of this 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bitwise_core.ir.rules import stated
@@ -21,16 +21,24 @@ RULES, INFERENCES = checked(stated.STATED_RULES, stated.INFERENCES, PROOFS, IMPL
 
 _REGISTERED_RULES: list[Rule] = []
 _REGISTERED_INFERENCES: list[Inference] = []
+_OBSERVERS: list[Callable[[], object]] = []
 
 
 def register(rules: Sequence[Rule], inferences: Sequence[Inference], proofs: Path) -> None:
     """Add the rules of an architecture, over operations that it declares, whose proofs a file of its own holds.
 
-    A plugin calls it at import time, before anything is analysed.  Raises RuleError for a rule without a proof.
+    A plugin calls it at import time, before anything of it is analysed.  Raises RuleError for a rule without a proof.
     """
     proved = checked(rules, inferences, proofs)
     _REGISTERED_RULES.extend(proved[0])
     _REGISTERED_INFERENCES.extend(proved[1])
+    for each in _OBSERVERS:
+        each()
+
+
+def call_on_change(observer: Callable[[], object]) -> None:
+    """Call a function whenever rules are added: what was computed from the table is out of date."""
+    _OBSERVERS.append(observer)
 
 
 def all_rules() -> tuple[Rule, ...]:

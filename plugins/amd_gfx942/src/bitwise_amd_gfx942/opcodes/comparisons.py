@@ -11,18 +11,15 @@ from bitwise_amd_gfx942.lane_masks import intersection
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes import sdwa
 from bitwise_amd_gfx942.opcodes.constants import FLOAT_FORMATS
-from bitwise_amd_gfx942.opcodes.execution_mask import active_lanes, read_operands, vector_opcode
+from bitwise_amd_gfx942.opcodes.execution_mask import read_operands, vector_opcode
 from bitwise_amd_gfx942.opcodes.float_classes import in_float_class
-from bitwise_amd_gfx942.opcodes.float_idioms import match_nan_propagation, record_nan_test
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
-from bitwise_amd_gfx942.opcodes.minmax64 import match_minmax64, record_ordering
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_lane_mask, register_pair
 from bitwise_amd_gfx942.opcodes.scalar_moves import select_by_candidates
 from bitwise_amd_gfx942.opcodes.select_provenance import record_select
-from bitwise_amd_gfx942.opcodes.square_root import match_square_root
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, NO_LANES, write_exec, write_lane_mask
 from bitwise_core.assembly.module import Instruction, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -93,13 +90,6 @@ def compare(instruction: Instruction, context: Context) -> Step:
         values = read_operands(machine, readers, instruction.operands)
         lanes = holds(machine, *values)
         write_active_lane_mask(machine, target, lanes)
-        if float_format is not None and operator in ("o", "u") and machine.known(machine.registers[EXEC]) is not None:
-            written = as_lane_mask(machine, target)
-            record_nan_test(
-                machine, written, float_format, (values[0], values[1]), operator == "u", active_lanes(machine)
-            )
-        if kind in ("i64", "u64") and machine.registers[EXEC] is ALL_LANES and machine.mask is None:
-            record_ordering(machine, as_lane_mask(machine, target), operator, _INTEGER_KINDS[kind], *values)
         if verb == "cmpx":
             write_exec(machine, intersection(machine, lanes, machine.registers[EXEC]))
 
@@ -147,12 +137,6 @@ def select(instruction: Instruction, context: Context) -> Step:
         if known is not None:
             return blend_values(known, if_true, if_false)
         matched = select_by_candidates(predicate, if_true, if_false)
-        if matched is None:
-            matched = match_nan_propagation(machine, predicate, if_true, if_false)
-        if matched is None:
-            matched = match_minmax64(machine, predicate, if_true, if_false)
-        if matched is None:
-            matched = match_square_root(machine, predicate, if_true, if_false, context.arch.name)
         if matched is not None:
             return matched
         result = machine.domain.select(predicate, if_true, if_false)

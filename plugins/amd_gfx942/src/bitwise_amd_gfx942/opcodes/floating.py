@@ -15,7 +15,6 @@ from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.constants import BITS, FLOAT_FORMATS, MANTISSA_BITS
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
-from bitwise_amd_gfx942.opcodes.float_idioms import constant_bounds, record_minmax, same_value
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.output_modifiers import (
@@ -26,7 +25,6 @@ from bitwise_amd_gfx942.opcodes.output_modifiers import (
     omod_name,
     overflow_suffix,
 )
-from bitwise_amd_gfx942.opcodes.square_root import record_lower_bound
 from bitwise_amd_gfx942.possible_values import PossibleValues, apply_to_possible_values, possible_reciprocals
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -36,8 +34,10 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_F
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
+from bitwise_core.execution.values.rule_matching import same_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import FLOAT_FORMATS as FORMATS
 from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
@@ -51,13 +51,7 @@ def apply_float(machine: Machine, meaning: Operation, values: Sequence[Value], p
             if found is not None:
                 return found
             break
-    result = mark_quiet(machine.domain.floating(meaning, values, properties))
-    if meaning in _LOWER_BOUND_OPERATIONS:
-        record_lower_bound(machine, meaning.verb, values, result)
-    return result
-
-
-_LOWER_BOUND_OPERATIONS = frozenset(operation(name) for name in ("add.rn.fp32", "fma.rn.fp32", "max.fp32"))
+    return mark_quiet(machine.domain.floating(meaning, values, properties))
 
 
 def _over_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]) -> Value | None:
@@ -101,7 +95,8 @@ def quiet_lanes(value: Value) -> bool | Array:
 
 def _quiet_lanes_of_vector(value: SymbolicVector, *, widens: bool = False) -> bool | Array:
     """`quiet_lanes` of a vector; `widens`: the vector is the high half of an fp32 whose low half is zero."""
-    quiet = L.has_flag(value, L.QUIET)
+    # A value whose NaNs are the canonical NaN of the format is never a signalling NaN.
+    quiet = L.has_flag(value, L.QUIET | (L.CANONICAL_BF16_NAN if widens else L.CANONICAL_NAN))
     known = L.constant_mask(value)
     if quiet is True or known is False:
         return quiet
@@ -222,19 +217,25 @@ def minmax(machine: Machine, verb: str, kind: str, values: Sequence[Value], ieee
     """
 
     number_minmax = operation(f"{verb}.{kind}")
-    same_operand = same_value(values[0], values[1])
+    same_operand = _same_number(values[0], values[1])
     if same_operand:
         values = (values[0], values[0])
 
     def plain() -> Value:
-        result = apply_float(machine, number_minmax, values)
-        if kind == "fp32":
-            record_minmax(machine, verb, values, result)
-        return result
+        return apply_float(machine, number_minmax, values)
 
     if not ieee or same_operand:
         return plain()
     return unless_signalling(machine, values, plain, operation(f"{verb}.signalling.{kind}@{arch}"))
+
+
+def _same_number(left: Value, right: Value) -> bool:
+    """Whether two values that are not constant are known to be the same number, or both NaN, in every lane."""
+    if left is right:
+        return True
+    if any(isinstance(each, np.ndarray) or L.lazy_integers(each) is not None for each in (left, right)):
+        return False
+    return bool(np.all(same_lanes(left, right, FORMATS["fp32"])))
 
 
 def unless_signalling(
@@ -308,25 +309,9 @@ def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> S
 def median(instruction: Instruction, context: Context) -> Step:
     """The median of three numbers; with a NaN among them their minimum."""
     _, kind = _verb_and_format(instruction)
-    ieee = _ieee_mode(instruction, context, kind)
-    middle, least, greatest = (
-        operation(name) for name in (f"med3.{kind}@{context.arch.name}", f"min.{kind}", f"max.{kind}")
-    )
-
-    def compute(machine: Machine, *values: Value) -> Value:
-        clamped = constant_bounds(values) if ieee and kind == "fp32" else None
-        if clamped is None or not _is_quiet(machine, clamped[0]):
-            return apply_float(machine, middle, values)
-        value, low, high = clamped
-        return apply_float(machine, least, [apply_float(machine, greatest, [value, low]), high])
-
+    _ieee_mode(instruction, context, kind)
+    compute = compute_operation(operation(f"med3.{kind}@{context.arch.name}"))
     return float_step(instruction, context, (kind,) * 3, kind, compute, keep_high_half=True)
-
-
-def _is_quiet(machine: Machine, value: Value) -> bool:
-    """Whether no active lane of the value can be a signalling NaN."""
-    quiet = quiet_lanes(value)
-    return bool(np.all(quiet if machine.mask is None else quiet | ~machine.mask))
 
 
 _INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.compute import Compute, integer_operation
 from bitwise_amd_gfx942.opcodes.constants import BITS, FLOAT_FORMATS, immediate_bits
@@ -22,7 +20,6 @@ from bitwise_amd_gfx942.opcodes.output_modifiers import CLAMP, apply_clamp, clam
 from bitwise_amd_gfx942.opcodes.vector_integers import minmax_operation, shift_by_low_bits
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.values.packing import concat, extract
@@ -247,7 +244,7 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
         if flushes(mode, kind, instruction):
             raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
     rounding = rounding_of(mode, "fp32", instruction)
-    fused, multiplied = operation(f"fma.{rounding}.fp32"), operation(f"mul.{rounding}.fp32")
+    fused = operation(f"fma.{rounding}.fp32")
     narrow = None if found.name == "v_fma_mix_f32" else rounding_conversion("fp16", "fp32", instruction, context)
     clamp = clamp_operation(instruction, context, "fp32" if narrow is None else "fp16")
     write: Callable[[Machine, Value], None] = (
@@ -261,10 +258,6 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
         result = apply_float(machine, fused, values)
         if narrow is not None:
             result = apply_float(machine, narrow, [result])
-            domain, addend = machine.domain, values[2]
-            if isinstance(domain, TermDomain) and isinstance(addend, np.ndarray) and not addend.any():
-                product = apply_float(machine, multiplied, values[:2])
-                domain.record_equal_except_zero_sign(result, apply_float(machine, narrow, [product]))
         write(machine, apply_clamp(machine, clamp, result))
 
     return step

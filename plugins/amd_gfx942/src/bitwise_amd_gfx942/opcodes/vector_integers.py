@@ -9,7 +9,6 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.compute import Compute, integer_operation
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
-from bitwise_amd_gfx942.opcodes.float_idioms import match_rounding_sum
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import ENCODING_MODIFIERS, lanewise
 from bitwise_amd_gfx942.opcodes.pointer_provenance import record_pointer_sum
@@ -198,8 +197,7 @@ def three_operand(instruction: Instruction, context: Context) -> Step:
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
         if name == "v_add3_u32":
-            added = wrapping_add(machine, wrapping_add(machine, first, second), third)
-            return match_rounding_sum(machine, added, first, second, third)
+            return wrapping_add(machine, wrapping_add(machine, first, second), third)
         if name == "v_add_lshl_u32":
             return shift_by_low_bits(machine, "shl", wrapping_add(machine, first, second), third, 32)
         if name == "v_xad_u32":
