@@ -41,8 +41,8 @@ class Executed:
 class _ObservingDomain(BitsDomain):
     """Bit patterns, with records of lanes.
 
-    `violated`: those in which an operation violated finiteness; `nans`: those in which one had a NaN as an operand or as
-    its result.
+    `violated`: those in which an operation violated finiteness; `nans`: those in which one had a NaN as an operand or
+    as its result.
     """
 
     violated: Array
