@@ -249,3 +249,28 @@ def test_forms_of_several_kernels_name_their_buffers() -> None:
     right = Program(Expression("not.b32", (leaf("h2.0", "h2"),), "i32"), "u32", "test")
     forms = [analyse([each], PTX, SCOPES["launch"]).forms[0] for each in (left, right)]
     assert forms[0] != forms[1]
+
+
+def test_a_pair_that_is_equal_in_the_context_of_another_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    floating = TermDomain.floating
+
+    def confused(domain: TermDomain, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        if operation.name == "sqrt.rn.fp32":
+            monkeypatch.setattr(domain, "confused", True, raising=False)
+        if operation.verb == "sub" and getattr(domain, "confused", False):
+            operands = sorted(map(as_symbolic_vector, operands), key=lambda each: each.words.tobytes())
+        return floating(domain, operation, operands, properties)
+
+    monkeypatch.setattr(TermDomain, "floating", confused)
+    x, y = (leaf(f"f32.{number}", "f32") for number in range(2))
+    first = [Expression("sub.rn.f32", pair, "f32") for pair in ((x, y), (y, x))]
+    others = [Expression(opcode, (x,), "f32") for opcode in ("sqrt.rn.f32", "rcp.rn.f32")]
+
+    def together(of: Material, dice: random.Random, count: int) -> list[Program]:
+        return [Program(each, "fp32", "test") for each in (*others, *first)]
+
+    tally = Tally()
+    play(Round(PTX, SCOPES["launch"], "together", together, random.Random(0), 1, 2), tally, None)
+    assert sum(tally.wrong.values()) == 1
+    assert tally.findings == []
+    assert [each.split(", in a kernel with: ")[1] for each in tally.unshrunk] == ["sqrt.rn.f32 f32.0; fp32 v0"]

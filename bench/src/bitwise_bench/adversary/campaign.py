@@ -23,12 +23,14 @@ from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
 from bitwise_bench.adversary.scopes import SCOPES, Scope
-from bitwise_bench.adversary.shrinking import BLOCKS, shrunk, witness
+from bitwise_bench.adversary.shrinking import BLOCKS, context_of, shrunk, witness
 from bitwise_bench.adversary.sources import SOURCES, Source
 from bitwise_core.execution.domains.domain import Unsupported
 
 DEVICE_BLOCKS = 256
 """The blocks of an execution on a GPU, on other inputs than those of the CPU."""
+MOST_CONTEXTS = 4
+"""The pairs, Equal only together with other programs, for which one worker finds these programs."""
 MOST_FINDINGS = 12
 """The pairs that one worker shrinks."""
 
@@ -121,7 +123,7 @@ def play(turn: Round, tally: Tally, device: Device | None) -> None:
     start = 0
     for each in classes:
         for number in range(1, len(each)):
-            _judge(turn, tally, members, executed, start, start + number)
+            _judge(turn, tally, programs, members, executed, start, start + number)
         start += len(each)
     if device is not None and language.name == "ptx":
         _judge_on_device(turn, tally, device, kernel, members, classes, executed, contents)
@@ -145,7 +147,13 @@ def _new_classes(programs: Sequence[Program], classes: list[list[int]], scope: S
 
 
 def _judge(
-    turn: Round, tally: Tally, members: Sequence[Program], executed: execution.Executed, left: int, right: int
+    turn: Round,
+    tally: Tally,
+    programs: Sequence[Program],
+    members: Sequence[Program],
+    executed: execution.Executed,
+    left: int,
+    right: int,
 ) -> None:
     scope, language = turn.scope, turn.language
     where = f"{language.name}, {scope.name}, {members[right].source}"
@@ -164,7 +172,11 @@ def _judge(
     seeds = (turn.seed, turn.seed + 1, turn.seed + 2)
     seen = witness(members[left], members[right], language, scope, seeds, with_nan=found.with_nan)
     if seen is None:
-        tally.unshrunk.append(f"{written(members[left])} and {written(members[right])}")
+        text = f"{written(members[left])} and {written(members[right])}"
+        if len(tally.unshrunk) < MOST_CONTEXTS and not scope.options.every_launch:
+            others = context_of(programs, (members[left], members[right]), language, scope)
+            text += ", in a kernel with: " + " | ".join(written(each) for each in others)
+        tally.unshrunk.append(text)
         return
     small = finding(shrunk(seen, language, scope), language, scope)
     if all(small.opcodes != other.opcodes for other in tally.findings):

@@ -13,12 +13,12 @@ from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_core.checker.analysis import Source, prepare
-from bitwise_core.execution.assumptions import not_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, checked_outputs, machine_for, run_until_valid
 from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
+from bitwise_core.execution.values.finiteness import non_finite_lanes
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
 
@@ -41,8 +41,8 @@ class Executed:
 class _ObservingDomain(BitsDomain):
     """Bit patterns, with records of lanes.
 
-    `violated`: those in which an operation made an infinity or a NaN from finite numbers; `nans`: those in which one
-    had a NaN as an operand or as its result.
+    `violated`: those in which an operation violated finiteness; `nans`: those in which one had a NaN as an operand or
+    as its result.
     """
 
     violated: Array
@@ -51,17 +51,10 @@ class _ObservingDomain(BitsDomain):
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `BitsDomain.floating`."""
         result = super().floating(operation, operands, properties)
-        form = operation.result
-        bad = nan = np.zeros((1, 1), dtype=bool)
-        if isinstance(form, FloatFormat) and isinstance(result, np.ndarray):
-            bad, nan = not_finite(result, form), nan_of(result, form)
-            self.nans |= nan
-        for operand, given in zip(operands, operation.operands, strict=True):
-            if isinstance(given, FloatFormat) and isinstance(operand, np.ndarray):
-                nans = nan_of(operand, given)
-                bad, nan = bad & ~not_finite(operand, given), nan & ~nans
-                self.nans |= nans
-        self.violated |= bad | nan
+        for value, form in zip((result, *operands), (operation.result, *operation.operands), strict=True):
+            if isinstance(form, FloatFormat) and isinstance(value, np.ndarray):
+                self.nans |= nan_of(value, form)
+        self.violated |= non_finite_lanes(operation, operands, result)
         return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bitwise_bench.adversary.classes import analyse
@@ -50,6 +50,30 @@ def witness(
         if found is not None and not found.covered and (with_nan or not found.with_nan):
             return Witness(left, right, seed, executed, found)
     return None
+
+
+def context_of(
+    programs: Sequence[Program], pair: tuple[Program, Program], language: Language, scope: Scope, most: int = 80
+) -> tuple[Program, ...]:
+    """Return programs with which two programs must share a kernel to be Equal, after at most `most` attempts.
+
+    An analysis in which one program affects the form of another is wrong by itself.
+    """
+    kept = list(programs)
+    place = attempts = 0
+    while place < len(kept) and attempts < most:
+        if kept[place] in pair:
+            place += 1
+            continue
+        fewer = kept[:place] + kept[place + 1 :]
+        attempts += 1
+        forms = analyse(fewer, language, scope).forms
+        first, second = (forms[fewer.index(each)] for each in pair)
+        if first is not None and first == second:
+            kept = fewer
+        else:
+            place += 1
+    return tuple(each for each in kept if each not in pair)
 
 
 def shrunk(first: Witness, language: Language, scope: Scope, most: int = 400) -> Witness:

@@ -15,7 +15,12 @@ from bitwise_core.numerics.mma import MmaSpec
 
 
 def makes_non_finite(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
-    """Return whether a floating-point operation violates finiteness in some lane.
+    """Return whether a floating-point operation violates finiteness in some lane."""
+    return bool(np.any(non_finite_lanes(operation, operands, result)))
+
+
+def non_finite_lanes(operation: Operation, operands: Sequence[Value], result: Value) -> bool | Array:
+    """Return the lanes in which a floating-point operation violates finiteness.
 
     It does if it makes an infinity from finite numbers, or a NaN: no NaN follows from finite numbers and infinities of
     the text alone, unless an earlier operation made one.
@@ -30,7 +35,8 @@ def makes_non_finite(operation: Operation, operands: Sequence[Value], result: Va
         if bad.any() and isinstance(form, FloatFormat):
             given, _ = _patterns(operand)
             bad = bad & ~not_finite(given, form)
-    return bool(bad.any() or nan.any())
+    found: Array = bad | nan
+    return found
 
 
 def mma_makes_non_finite(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
