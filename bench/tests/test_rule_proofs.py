@@ -17,7 +17,7 @@ from bitwise_bench.proofs.conversions import Unencoded
 from bitwise_bench.proofs.discharge import discharge
 from bitwise_bench.proofs.encoding import encode_operation
 from bitwise_bench.proofs.exhaustion import exhaust, sample
-from bitwise_bench.proofs.lemmas import with_lemmas
+from bitwise_bench.proofs.lemmas import Lemma, with_lemmas
 from bitwise_bench.proofs.mutations import examine, faults, is_perturbation, mutants, refute
 from bitwise_bench.proofs.obligations import not_finite, of_rule, with_witnesses
 from bitwise_bench.proofs.page import render
@@ -266,6 +266,13 @@ def test_a_lemma_rewrites_the_sides_of_its_rule_only() -> None:
     given = of_rule(rule("add_plus_zero_outward").instances[0])
     assert "guard" in str(with_lemmas("add_plus_zero_outward", given).left)
     assert with_lemmas("add_zero", given) == given
+
+
+def test_a_rule_with_a_false_lemma_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Lemma("wrong", "add.{r}.{f}(x, +0)", "guard.{f}(x, x)", over(f="fp16", r="rn"))
+    monkeypatch.setattr(prover, "HINTS", {"add_plus_zero_outward": (wrong,)})
+    with pytest.raises(ProofError, match="the lemma wrong fp16 rn is not proved: refuted"):
+        settle(task("add_plus_zero_outward", "f=fp16 r=rn"), SECONDS)
 
 
 # -- mutants ----------------------------------------------------------------------------------------------------------

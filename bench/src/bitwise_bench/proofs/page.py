@@ -18,10 +18,10 @@ _HEAD = """# The canonical rules and their proofs
 
 This page is generated from the table of rules and its file of proofs by `python -m bitwise_bench.proofs --page`.
 
-The checker identifies two computations by the rules of this page only. They are data
-(`core/src/bitwise_core/ir/rules/`), which the checker executes. `bitwise_core.ir.rules.table` loads a rule only if
-`proofs.json` holds the proof of every instance as the rule is stated. An instance is a rule for one choice of its
-parameters, which are written {name}.
+The checker identifies two computations by canonical rules. Those of this page are data, which the checker executes
+(`core/src/bitwise_core/ir/rules/`); [SOUNDNESS.md](../SOUNDNESS.md) names what is not among them.
+`bitwise_core.ir.rules.table` loads a rule only if `proofs.json` holds the proof of every instance as the rule is
+stated. An instance is a rule for one choice of its parameters, which are written {name}.
 
 ## What is proved
 
