@@ -23,6 +23,7 @@ from bitwise_bench.proofs.obligations import not_finite, of_rule, with_witnesses
 from bitwise_bench.proofs.page import render
 from bitwise_bench.proofs.prover import CORE, ProofError, Task, digests, is_settled, read, settle, table, tasks
 from bitwise_bench.proofs.solvers import Bitwuzla, Outcome, abstracted
+from bitwise_bench.proofs.standard import agrees
 from bitwise_bench.proofs.vectors import patterns, special
 from bitwise_core.execution import assumptions
 from bitwise_core.ir.rules.rule import Rule, over
@@ -86,6 +87,19 @@ def test_finite_patterns_are_those_of_the_assumption(name: str) -> None:
     found = patterns(form, 2000, np.random.default_rng(0))
     assert (not_finite(found, form) == assumptions.not_finite(found, form)).all()
     assert np.isin(np.array(special(form)[:40]), patterns(form, 4000, np.random.default_rng(1))).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    "name", ["sqrt.rn.fp16", "convert.rna.fp16.fp32", "convert.rd.fp32.u32", "convert.fp64.fp32", "ge.fp32", "neg.fp64"]
+)
+def test_an_expression_is_that_of_the_theory_of_floating_point_numbers(name: str) -> None:
+    assert name in CONTENT["standard"]["names"]
+    assert agrees(name, SECONDS) is True
+
+
+def test_a_difference_from_the_theory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floats, "increment", lambda rounding, sign, odd, half, rest: half)
+    assert agrees("convert.rn.fp16.fp32", SECONDS) is False
 
 
 BINARY = {

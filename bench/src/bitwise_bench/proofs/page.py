@@ -11,6 +11,7 @@ from bitwise_bench.proofs.mutations import is_perturbation
 from bitwise_bench.proofs.prover import Table
 from bitwise_core.ir.rules.facts import FACTS
 from bitwise_core.ir.rules.rule import Inference, Parameters, Rule
+from bitwise_core.numerics.softfloat import ROUNDINGS
 
 _MOST_VALUES = 16
 
@@ -134,6 +135,12 @@ def _inference(inference: Inference, content: Mapping[str, Any]) -> Iterator[str
     yield from _mutations(inference.name, content)
 
 
+def _together(names: Sequence[str]) -> list[str]:
+    """Return names of operations without their roundings, each once, with the number of roundings."""
+    plain = Counter(".".join(word for word in name.split(".") if word not in ROUNDINGS) for name in names)
+    return [f"{name} ({count} roundings)" if count > 1 else name for name, count in plain.items()]
+
+
 def _summary(content: Mapping[str, Any]) -> Iterator[str]:
     yield "\n## Summary\n\n| kind | statements | instances | by method |\n| --- | ---: | ---: | --- |"
     for section in ("rules", "inferences", "implications", "lemmas"):
@@ -156,6 +163,12 @@ def _summary(content: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"\n{second['solver']} confirmed {second['confirmed']:,} of the {second['of']:,} proofs by a solver, in at "
             f"most {second['seconds']:g} seconds each, and contradicted none."
+        )
+    if "standard" in content:
+        listed = content["standard"]["names"]
+        yield (
+            f"\n{content['standard']['solver']} proved that the expressions of {len(listed)} operations are those of SMT-LIB's "
+            f"theory of floating-point numbers, which states IEEE 754, on all patterns: {', '.join(_together(listed))}."
         )
     words = content["operations"]
     yield (

@@ -307,7 +307,7 @@ def merged(given: Table, found: Mapping[int, Discharge], before: Mapping[str, An
         if statement in examples:
             entry["counterexamples"] = examples[statement]
         content[section][name] = entry
-    content |= {kept: before[kept] for kept in ("mutations", "second") if kept in before}
+    content |= {kept: before[kept] for kept in ("mutations", "second", "standard") if kept in before}
     return content
 
 
@@ -318,7 +318,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     for place, key in enumerate(keys):
         end = "," if place + 1 < len(keys) else ""
         value = content[key]
-        if not isinstance(value, dict) or key == "operations":
+        if not isinstance(value, dict) or key in ("operations", "second", "standard"):
             lines.append(f"{json.dumps(key)}: {json.dumps(value)}{end}")
             continue
         names = list(value)
