@@ -26,7 +26,8 @@ from bitwise_bench.proofs.solvers import Bitwuzla, Outcome, abstracted
 from bitwise_bench.proofs.standard import agrees
 from bitwise_bench.proofs.vectors import patterns, special
 from bitwise_core.execution import assumptions
-from bitwise_core.ir.rules.rule import Rule, over
+from bitwise_core.ir.rules.proofs import checked
+from bitwise_core.ir.rules.rule import Rule, RuleError, over
 from bitwise_core.numerics import FLOAT_FORMATS, FORMATS, operation
 from workspace import ROOT
 
@@ -346,6 +347,40 @@ def test_an_unknown_name_and_an_unknown_table_are_reported(capsys: pytest.Captur
     assert "there is no rule, inference or implication 'no_such_rule'" in capsys.readouterr().err
     assert main(["--table", "no_such_module"]) == 1
     assert "no_such_module" in capsys.readouterr().err
+
+
+ARCHITECTURE_TABLE = """
+from pathlib import Path
+from bitwise_core.ir.rules.rule import Inference, Rule, over
+from bitwise_core.numerics import declare
+
+declare("rules_of_one", "twice", ("fp16",), says="a + a", function=lambda a: a)
+PROOFS = Path(__file__).with_suffix(".json")
+STATED_RULES = (
+    Rule("one", "{op}.fp16(x, x)", "x", over(op=("max", "min")), "It is.", keeps="number",
+         refuted=over(op=("max.ftz", "add.rn"))),
+    Rule("two", "twice.fp16@rules_of_one(x)", "x", over(), "It is."),
+    Rule("three", "ex2.approx.fp16(+0)", "+1", over(), "The instruction set states it.", evidence="measured"),
+)
+INFERENCES = (Inference("four", "max.fp16(x, y)", "not_nan", over(), "It is.", {"x": ("not_nan",)}),)
+"""
+
+
+def test_the_rules_of_an_architecture_are_proved_and_then_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rules_of_an_architecture.py").write_text(ARCHITECTURE_TABLE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    given = table("rules_of_an_architecture")
+    with pytest.raises(RuleError, match="cannot be read"):
+        checked(given.rules, given.inferences, given.path)
+    assert main(["--table", "rules_of_an_architecture", "--mutations"]) == 0, capsys.readouterr().err
+    assert checked(given.rules, given.inferences, given.path) == (given.rules, given.inferences)
+    content = read(given.path)
+    methods = {name: [group["method"] for group in content["rules"][name]["proved"]] for name in content["rules"]}
+    assert methods == {"one": [Bitwuzla().name], "two": ["exhausted"], "three": ["measured"]}
+    assert set(content["rules"]["one"]["counterexamples"]) == {"op=max.ftz", "op=add.rn"}
+    assert "# The canonical rules" in render(given, content)
 
 
 def test_a_file_of_proofs_is_written_and_read_again(tmp_path: Path) -> None:

@@ -167,8 +167,9 @@ def _summary(content: Mapping[str, Any]) -> Iterator[str]:
     if "standard" in content:
         listed = content["standard"]["names"]
         yield (
-            f"\n{content['standard']['solver']} proved that the expressions of {len(listed)} operations are those of SMT-LIB's "
-            f"theory of floating-point numbers, which states IEEE 754, on all patterns: {', '.join(_together(listed))}."
+            f"\n{content['standard']['solver']} proved that the expressions of {len(listed)} operations are those of "
+            "SMT-LIB's theory of floating-point numbers, which states IEEE 754, on all patterns: "
+            f"{', '.join(_together(listed))}."
         )
     words = content["operations"]
     yield (
