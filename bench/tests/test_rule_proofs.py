@@ -251,6 +251,35 @@ def test_a_false_rule_is_rejected_with_its_counterexample() -> None:
         settle(made, SECONDS)
 
 
+FALSE = {
+    "for a NaN": Rule("r", "max.fp32(x, -inf)", "x", over(), "It is not.", keeps="number"),
+    "for a NaN that is not canonical": Rule("r", "neg.fp64(neg.fp64(x))", "x", over(), "It is not."),
+    "for -0": Rule("r", "add.rz.fp64(x, +0)", "x", over(), "It is not.", keeps="number"),
+    "for two zeros": Rule("r", "sub.rn.fp32(x, y)", "neg.fp32(sub.rn.fp32(y, x))", over(), "It is not."),
+    "for zeros of two signs": Rule("r", "select(lt.bf16(y, x), x, y)", "max.bf16(x, y)", over(), "It is not.",
+                                   {"x": ("not_nan",), "y": ("not_nan",)}),
+    "for subnormal numbers": Rule("r", "add.rn.ftz.fp32(x, -0)", "x", over(), "It is not.", keeps="number"),
+    "for an overflow": Rule("r", "add.rn.fp16(x, x)", "mul.rz.fp16(x, +2)", over(), "It is not."),
+    "for an infinity": Rule("r", "sub.rn.fp32(x, x)", "+0", over(), "It is not.", {"x": ("not_nan",)}),
+    "for zero": Rule("r", "div.rn.fp16(x, x)", "+1", over(), "It is not.", keeps="number", assumes="finite"),
+    "for a negative number": Rule("r", "mul.rd.fp16(neg.fp16(x), y)", "neg.fp16(mul.rd.fp16(x, y))", over(),
+                                  "It is not.", assumes="finite"),
+    "for a rounding": Rule("r", "fma.rn.bf16(x, y, z)", "add.rn.bf16(mul.rn.bf16(x, y), z)", over(), "It is not."),
+    "for one number": Rule("r", "select(eq.b32(x, 0x4b123457), 0x4b123458, x)", "x", over(), "It is not.",
+                           formats={"x": "fp32"}),
+    "for an amount of the width": Rule("r", "shl.b32(shl.b32(x, 0x10), y)", "shl.b32(x, add.b32(y, 0x10))", over(),
+                                       "It is not."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", FALSE)
+def test_a_solver_refutes_a_rule_that_is_false(where: str) -> None:
+    obligation = of_rule(FALSE[where].instances[0])
+    found = discharge(obligation, [Bitwuzla()], SECONDS)
+    assert found.result == "refuted"
+    assert obligation.refutes(found.values)
+
+
 def test_a_true_rule_that_is_declared_as_refuted_is_rejected() -> None:
     made = Task("rules", "wrong", "-", lambda: of_rule(rule("neg_neg").instances[0]), refuted=True)
     with pytest.raises(ProofError, match="no counterexample was found"):
