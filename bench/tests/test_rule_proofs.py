@@ -17,15 +17,17 @@ from bitwise_bench.proofs.conversions import Unencoded
 from bitwise_bench.proofs.discharge import discharge
 from bitwise_bench.proofs.encoding import encode_operation
 from bitwise_bench.proofs.exhaustion import exhaust, sample
-from bitwise_bench.proofs.lemmas import with_lemmas
+from bitwise_bench.proofs.lemmas import Lemma, with_lemmas
 from bitwise_bench.proofs.mutations import examine, faults, is_perturbation, mutants, refute
 from bitwise_bench.proofs.obligations import not_finite, of_rule, with_witnesses
 from bitwise_bench.proofs.page import render
 from bitwise_bench.proofs.prover import CORE, ProofError, Task, digests, is_settled, read, settle, table, tasks
 from bitwise_bench.proofs.solvers import Bitwuzla, Outcome, abstracted
+from bitwise_bench.proofs.standard import agrees
 from bitwise_bench.proofs.vectors import patterns, special
 from bitwise_core.execution import assumptions
-from bitwise_core.ir.rules.rule import Rule, over
+from bitwise_core.ir.rules.proofs import checked
+from bitwise_core.ir.rules.rule import Rule, RuleError, over
 from bitwise_core.numerics import FLOAT_FORMATS, FORMATS, operation
 from workspace import ROOT
 
@@ -86,6 +88,19 @@ def test_finite_patterns_are_those_of_the_assumption(name: str) -> None:
     found = patterns(form, 2000, np.random.default_rng(0))
     assert (not_finite(found, form) == assumptions.not_finite(found, form)).all()
     assert np.isin(np.array(special(form)[:40]), patterns(form, 4000, np.random.default_rng(1))).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    "name", ["sqrt.rn.fp16", "convert.rna.fp16.fp32", "convert.rd.fp32.u32", "convert.fp64.fp32", "ge.fp32", "neg.fp64"]
+)
+def test_an_expression_is_that_of_the_theory_of_floating_point_numbers(name: str) -> None:
+    assert name in CONTENT["standard"]["names"]
+    assert agrees(name, SECONDS) is True
+
+
+def test_a_difference_from_the_theory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floats, "increment", lambda rounding, sign, odd, half, rest: half)
+    assert agrees("convert.rn.fp16.fp32", SECONDS) is False
 
 
 BINARY = {
@@ -236,6 +251,35 @@ def test_a_false_rule_is_rejected_with_its_counterexample() -> None:
         settle(made, SECONDS)
 
 
+FALSE = {
+    "for a NaN": Rule("r", "max.fp32(x, -inf)", "x", over(), "It is not.", keeps="number"),
+    "for a NaN that is not canonical": Rule("r", "neg.fp64(neg.fp64(x))", "x", over(), "It is not."),
+    "for -0": Rule("r", "add.rz.fp64(x, +0)", "x", over(), "It is not.", keeps="number"),
+    "for two zeros": Rule("r", "sub.rn.fp32(x, y)", "neg.fp32(sub.rn.fp32(y, x))", over(), "It is not."),
+    "for zeros of two signs": Rule("r", "select(lt.bf16(y, x), x, y)", "max.bf16(x, y)", over(), "It is not.",
+                                   {"x": ("not_nan",), "y": ("not_nan",)}),
+    "for subnormal numbers": Rule("r", "add.rn.ftz.fp32(x, -0)", "x", over(), "It is not.", keeps="number"),
+    "for an overflow": Rule("r", "add.rn.fp16(x, x)", "mul.rz.fp16(x, +2)", over(), "It is not."),
+    "for an infinity": Rule("r", "sub.rn.fp32(x, x)", "+0", over(), "It is not.", {"x": ("not_nan",)}),
+    "for zero": Rule("r", "div.rn.fp16(x, x)", "+1", over(), "It is not.", keeps="number", assumes="finite"),
+    "for a negative number": Rule("r", "mul.rd.fp16(neg.fp16(x), y)", "neg.fp16(mul.rd.fp16(x, y))", over(),
+                                  "It is not.", assumes="finite"),
+    "for a rounding": Rule("r", "fma.rn.bf16(x, y, z)", "add.rn.bf16(mul.rn.bf16(x, y), z)", over(), "It is not."),
+    "for one number": Rule("r", "select(eq.b32(x, 0x4b123457), 0x4b123458, x)", "x", over(), "It is not.",
+                           formats={"x": "fp32"}),
+    "for an amount of the width": Rule("r", "shl.b32(shl.b32(x, 0x10), y)", "shl.b32(x, add.b32(y, 0x10))", over(),
+                                       "It is not."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", FALSE)
+def test_a_solver_refutes_a_rule_that_is_false(where: str) -> None:
+    obligation = of_rule(FALSE[where].instances[0])
+    found = discharge(obligation, [Bitwuzla()], SECONDS)
+    assert found.result == "refuted"
+    assert obligation.refutes(found.values)
+
+
 def test_a_true_rule_that_is_declared_as_refuted_is_rejected() -> None:
     made = Task("rules", "wrong", "-", lambda: of_rule(rule("neg_neg").instances[0]), refuted=True)
     with pytest.raises(ProofError, match="no counterexample was found"):
@@ -266,6 +310,13 @@ def test_a_lemma_rewrites_the_sides_of_its_rule_only() -> None:
     given = of_rule(rule("add_plus_zero_outward").instances[0])
     assert "guard" in str(with_lemmas("add_plus_zero_outward", given).left)
     assert with_lemmas("add_zero", given) == given
+
+
+def test_a_rule_with_a_false_lemma_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Lemma("wrong", "add.{r}.{f}(x, +0)", "guard.{f}(x, x)", over(f="fp16", r="rn"))
+    monkeypatch.setattr(prover, "HINTS", {"add_plus_zero_outward": (wrong,)})
+    with pytest.raises(ProofError, match="the lemma wrong fp16 rn is not proved: refuted"):
+        settle(task("add_plus_zero_outward", "f=fp16 r=rn"), SECONDS)
 
 
 # -- mutants ----------------------------------------------------------------------------------------------------------
@@ -325,6 +376,40 @@ def test_an_unknown_name_and_an_unknown_table_are_reported(capsys: pytest.Captur
     assert "there is no rule, inference or implication 'no_such_rule'" in capsys.readouterr().err
     assert main(["--table", "no_such_module"]) == 1
     assert "no_such_module" in capsys.readouterr().err
+
+
+ARCHITECTURE_TABLE = """
+from pathlib import Path
+from bitwise_core.ir.rules.rule import Inference, Rule, over
+from bitwise_core.numerics import declare
+
+declare("rules_of_one", "twice", ("fp16",), says="a + a", function=lambda a: a)
+PROOFS = Path(__file__).with_suffix(".json")
+STATED_RULES = (
+    Rule("one", "{op}.fp16(x, x)", "x", over(op=("max", "min")), "It is.", keeps="number",
+         refuted=over(op=("max.ftz", "add.rn"))),
+    Rule("two", "twice.fp16@rules_of_one(x)", "x", over(), "It is."),
+    Rule("three", "ex2.approx.fp16(+0)", "+1", over(), "The instruction set states it.", evidence="measured"),
+)
+INFERENCES = (Inference("four", "max.fp16(x, y)", "not_nan", over(), "It is.", {"x": ("not_nan",)}),)
+"""
+
+
+def test_the_rules_of_an_architecture_are_proved_and_then_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rules_of_an_architecture.py").write_text(ARCHITECTURE_TABLE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    given = table("rules_of_an_architecture")
+    with pytest.raises(RuleError, match="cannot be read"):
+        checked(given.rules, given.inferences, given.path)
+    assert main(["--table", "rules_of_an_architecture", "--mutations"]) == 0, capsys.readouterr().err
+    assert checked(given.rules, given.inferences, given.path) == (given.rules, given.inferences)
+    content = read(given.path)
+    methods = {name: [group["method"] for group in content["rules"][name]["proved"]] for name in content["rules"]}
+    assert methods == {"one": [Bitwuzla().name], "two": ["exhausted"], "three": ["measured"]}
+    assert set(content["rules"]["one"]["counterexamples"]) == {"op=max.ftz", "op=add.rn"}
+    assert "# The canonical rules" in render(given, content)
 
 
 def test_a_file_of_proofs_is_written_and_read_again(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from bitwise_bench.proofs.faithfulness import Unfaithful
 from bitwise_bench.proofs.mutations import examine_all
 from bitwise_bench.proofs.page import render
 from bitwise_bench.proofs.prover import CORE, SECONDS, ProofError, prove, read, second_opinion, table, write
+from bitwise_bench.proofs.standard import compare_all
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,6 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit of one search (%(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
     parser.add_argument("--mutations", action="store_true", help="change the statements, and see the proofs fail")
+    parser.add_argument(
+        "--standard", action="store_true", help="compare operations with SMT-LIB's floating-point theory"
+    )
     parser.add_argument("--second", type=float, metavar="SECONDS", help="ask z3 too, for at most that time each")
     parser.add_argument("--page", metavar="FILE", nargs="?", const="docs/soundness.md", help="write the page and stop")
     given = parser.parse_args(arguments)
@@ -40,6 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
         content = read(stated.path)
         known = {} if given.again and not given.names else content.get("mutations", {})
         content["mutations"] = examine_all(stated, tuple(given.names), known, failures.append)
+        write(stated.path, content)
+    if given.standard and not failures:
+        content = read(stated.path)
+        try:
+            content["standard"] = compare_all(print)
+        except Unfaithful as error:
+            failures.append(str(error))
         write(stated.path, content)
     if given.second and not failures:
         try:

@@ -13,7 +13,7 @@ from bitwise_core.ir.rules.patterns import Term, parse, variables
 from bitwise_core.ir.rules.rule import IEEE, NEAREST_OR_ZERO, Parameters, over
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lemma:
     """`left` and `right` have the same bits for all values of the variables, for every choice of parameters."""
 

@@ -12,7 +12,7 @@ from bitwise_bench.proofs import bitvectors as bv
 from bitwise_bench.proofs import floats
 from bitwise_bench.proofs.bitvectors import Array, Bits
 from bitwise_bench.proofs.encoding import encode
-from bitwise_core.ir.rules.facts import fact
+from bitwise_core.ir.rules.facts import FACTS, fact
 from bitwise_core.ir.rules.patterns import Term, evaluate, parse, subterms
 from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
 from bitwise_core.numerics import FORMATS, FloatFormat, Format, nan_of, storage
@@ -134,10 +134,12 @@ def _defined(term: Term, definitions: Definitions) -> Term:
     return substitute(meaning, dict(zip(formats, below, strict=True)))
 
 
-WITNESSES: Mapping[str, tuple[str, str]] = {"holds_fp16": ("convert.fp32.fp16(x)", "fp16")}
-"""Facts that say that a value is an image: the function, and the format of its operand.
+WITNESSES: Mapping[str, tuple[str, str]] = {
+    "eq.b{b}(convert.fp32.fp16(convert.rz.fp16.fp32(x)), x)": ("convert.fp32.fp16(x)", "fp16")
+}
+"""Facts, by their definitions, that say that a value is an image: the function, and the format of its operand.
 
-A value with such a fact equals the image of some pattern, as the statement of the fact gives it.
+A value with such a fact equals the image of some pattern, as the definition gives it.
 """
 
 
@@ -149,8 +151,8 @@ def with_witnesses(obligation: Obligation) -> Obligation:
     known: dict[str, Term] = {}
     formats = dict(obligation.formats)
     for condition, _ in obligation.conditions:
-        if condition.fact in WITNESSES:
-            text, source = WITNESSES[condition.fact]
+        if FACTS[condition.fact] in WITNESSES:
+            text, source = WITNESSES[FACTS[condition.fact]]
             image = parse(text)
             known[condition.variable] = substitute(image, {"x": Term("variable", condition.variable, FORMATS[source])})
             formats[condition.variable] = FORMATS[source]
@@ -158,7 +160,9 @@ def with_witnesses(obligation: Obligation) -> Obligation:
         return obligation
     values = {name: known.get(name, Term("variable", name, form)) for name, form in formats.items()}
     kept = tuple(
-        (each, substitute(predicate, values)) for each, predicate in obligation.conditions if each.fact not in WITNESSES
+        (each, substitute(predicate, values))
+        for each, predicate in obligation.conditions
+        if FACTS[each.fact] not in WITNESSES
     )
     left, right = (substitute(each, values) for each in (obligation.left, obligation.right))
     finite_ = tuple(substitute(each, values) for each in obligation.finite)

@@ -11,6 +11,7 @@ from bitwise_bench.proofs.mutations import is_perturbation
 from bitwise_bench.proofs.prover import Table
 from bitwise_core.ir.rules.facts import FACTS
 from bitwise_core.ir.rules.rule import Inference, Parameters, Rule
+from bitwise_core.numerics.softfloat import ROUNDINGS
 
 _MOST_VALUES = 16
 
@@ -18,10 +19,10 @@ _HEAD = """# The canonical rules and their proofs
 
 This page is generated from the table of rules and its file of proofs by `python -m bitwise_bench.proofs --page`.
 
-The checker identifies two computations by the rules of this page only. They are data
-(`core/src/bitwise_core/ir/rules/`), which the checker executes. `bitwise_core.ir.rules.table` loads a rule only if
-`proofs.json` holds the proof of every instance as the rule is stated. An instance is a rule for one choice of its
-parameters, which are written {name}.
+The checker identifies two computations by canonical rules. Those of this page are data, which the checker executes
+(`core/src/bitwise_core/ir/rules/`); [SOUNDNESS.md](../SOUNDNESS.md) names what is not among them.
+`bitwise_core.ir.rules.table` loads a rule only if `proofs.json` holds the proof of every instance as the rule is
+stated. An instance is a rule for one choice of its parameters, which are written {name}.
 
 ## What is proved
 
@@ -134,6 +135,12 @@ def _inference(inference: Inference, content: Mapping[str, Any]) -> Iterator[str
     yield from _mutations(inference.name, content)
 
 
+def _together(names: Sequence[str]) -> list[str]:
+    """Return names of operations without their roundings, each once, with the number of roundings."""
+    plain = Counter(".".join(word for word in name.split(".") if word not in ROUNDINGS) for name in names)
+    return [f"{name} ({count} roundings)" if count > 1 else name for name, count in plain.items()]
+
+
 def _summary(content: Mapping[str, Any]) -> Iterator[str]:
     yield "\n## Summary\n\n| kind | statements | instances | by method |\n| --- | ---: | ---: | --- |"
     for section in ("rules", "inferences", "implications", "lemmas"):
@@ -156,6 +163,13 @@ def _summary(content: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"\n{second['solver']} confirmed {second['confirmed']:,} of the {second['of']:,} proofs by a solver, in at "
             f"most {second['seconds']:g} seconds each, and contradicted none."
+        )
+    if "standard" in content:
+        listed = content["standard"]["names"]
+        yield (
+            f"\n{content['standard']['solver']} proved that the expressions of {len(listed)} operations are those of "
+            "SMT-LIB's theory of floating-point numbers, which states IEEE 754, on all patterns: "
+            f"{', '.join(_together(listed))}."
         )
     words = content["operations"]
     yield (

@@ -175,6 +175,15 @@ def _searched(task: Task, obligation: Obligation, seconds: float) -> Discharge:
         return Discharge(task.title, "open", "", 0.0)
 
 
+@cache
+def _prove_lemma(lemma: Lemma, seconds: float) -> None:
+    """Prove a lemma for all its parameters.  Raises ProofError where that fails."""
+    for obligation in lemma.obligations():
+        found = discharge(obligation, solvers(), seconds)
+        if found.result != "proved":
+            raise ProofError(f"the lemma {obligation.name} is not proved: {found.result}")
+
+
 def settle(task: Task, seconds: float = SECONDS) -> Discharge:
     """Discharge one obligation: by the solvers, else by exhaustion, else by a sample, which the method then says.
 
@@ -182,6 +191,9 @@ def settle(task: Task, seconds: float = SECONDS) -> Discharge:
     """
     if task.measured:
         return Discharge(task.title, "proved", "measured", 0.0)
+    lemmas = HINTS.get(task.name, ())
+    for lemma in lemmas:
+        _prove_lemma(lemma, seconds)
     obligation = task.obligation()
     found = sample(obligation, _SAMPLES) if task.refuted else None
     if found is None or found.result != "refuted":
@@ -193,7 +205,6 @@ def settle(task: Task, seconds: float = SECONDS) -> Discharge:
     if not task.refuted and found.result == "refuted":
         values = ", ".join(f"{name} = {value:#x}" for name, value in found.values.items())
         raise ProofError(f"{task.title} is false: {obligation.left} and {obligation.right} differ for {values}")
-    lemmas = HINTS.get(task.name, ())
     if lemmas and not task.refuted:
         names = ", ".join(each.name for each in lemmas)
         return Discharge(found.name, found.result, f"{found.method}, lemma {names}", found.seconds)
@@ -307,7 +318,7 @@ def merged(given: Table, found: Mapping[int, Discharge], before: Mapping[str, An
         if statement in examples:
             entry["counterexamples"] = examples[statement]
         content[section][name] = entry
-    content |= {kept: before[kept] for kept in ("mutations", "second") if kept in before}
+    content |= {kept: before[kept] for kept in ("mutations", "second", "standard") if kept in before}
     return content
 
 
@@ -318,7 +329,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     for place, key in enumerate(keys):
         end = "," if place + 1 < len(keys) else ""
         value = content[key]
-        if not isinstance(value, dict) or key == "operations":
+        if not isinstance(value, dict) or key in ("operations", "second", "standard"):
             lines.append(f"{json.dumps(key)}: {json.dumps(value)}{end}")
             continue
         names = list(value)

@@ -62,7 +62,7 @@ def abstracted(roots: Sequence[Bits]) -> tuple[list[Bits], bool]:
     return bv.replaced(roots, stand_ins), bool(stand_ins)
 
 
-def _translate(roots: Sequence[Bits], build: Builder) -> tuple[list[Any], dict[str, Any]]:
+def translate(roots: Sequence[Bits], build: Builder) -> tuple[list[Any], dict[str, Any]]:
     """Return the solver's terms of the roots with the definitions of roots of squares, and its variables by name."""
     stand_ins, predicates = _defining(roots)
     if any(
@@ -125,7 +125,7 @@ class Bitwuzla:
         started = time.monotonic()
         module = self._module
         manager = module.TermManager()
-        terms, names = _translate(predicates, self.build(manager))
+        terms, names = translate(predicates, self.build(manager))
         options = module.Options()
         options.set(module.Option.PRODUCE_MODELS, True)
         options.set(module.Option.TIME_LIMIT_PER, max(1, int(1000 * seconds)))
@@ -196,7 +196,7 @@ class Z3:
         started = time.monotonic()
         z3 = self._module
         context = z3.Context()
-        terms, names = _translate(predicates, self.build(context))
+        terms, names = translate(predicates, self.build(context))
         # Sums of monomials decide identities of rings.
         simplify = z3.With(z3.Tactic("simplify", context), som=True, ctx=context)
         solver = z3.Then(simplify, z3.Tactic("smt", context), ctx=context).solver()
