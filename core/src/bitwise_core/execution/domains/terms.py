@@ -149,7 +149,10 @@ class TermDomain:
                 lanes = both(matched, rest)
                 if lanes is False:
                     continue
-                found.append((lanes, self._build(rule.instance.right, bindings, info, rule.instance.left)))
+                built = self._build(rule.instance.right, bindings, info, rule.instance.left)
+                if info is None and rule.instance.rule.keeps == "number":
+                    built = _with_moved_nans(as_symbolic_vector(built))
+                found.append((lanes, built))
                 rest = False if lanes is True or np.all(lanes) else both(rest, ~lanes)
                 if rest is False:
                     break
@@ -509,6 +512,11 @@ def _convert(info: Operation, values: Sequence[SymbolicVector], context: TermCon
 
 def _guard(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
     return context.note(info.name, nan_guards.guarded(values[0], values[1]), values)
+
+
+def _with_moved_nans(value: SymbolicVector) -> SymbolicVector:
+    """Return the number that a select selects, as an operation of numbers: a NaN has the bits of the selected one."""
+    return L.with_flags(L.without_flags(value, L.QUIET), L.INTEGER)
 
 
 def _moved_flag(read: L.Flags) -> L.Flags:

@@ -170,9 +170,8 @@ def _unspecified(flags: Flags, bits: int) -> bool | Array:
     marked = (flags & NAN_MARK) != 0
     if bits == 64:
         return marked
-    moved = ((flags & (KIND | PLUS_ZERO | NEGATED | WIDENED)) == LOAD) | (
-        ((flags & (KIND | PLUS_ZERO)) == TERM) & ((flags & INTEGER) != 0)
-    )
+    term_or_set = ((flags & (KIND | PLUS_ZERO)) == TERM) | ((flags & (KIND | PLUS_ZERO)) == AC_TERMS)
+    moved = ((flags & (KIND | PLUS_ZERO | NEGATED | WIDENED)) == LOAD) | (term_or_set & ((flags & INTEGER) != 0))
     return marked & moved
 
 
