@@ -6,7 +6,7 @@ A lemma is proved like a rule, in the formats in which it is used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bitwise_bench.proofs.obligations import Obligation, substitute
 from bitwise_core.ir.rules.patterns import Term, parse, variables
@@ -84,6 +84,4 @@ def with_lemmas(rule: str, obligation: Obligation) -> Obligation:
     if not sides:
         return obligation
     left, right = (_rewritten(each, sides) for each in (obligation.left, obligation.right))
-    return Obligation(
-        obligation.name, left, right, obligation.number, obligation.formats, obligation.conditions, obligation.finite
-    )
+    return replace(obligation, left=left, right=right)

@@ -166,7 +166,7 @@ def with_witnesses(obligation: Obligation) -> Obligation:
     )
     left, right = (substitute(each, values) for each in (obligation.left, obligation.right))
     finite_ = tuple(substitute(each, values) for each in obligation.finite)
-    return Obligation(obligation.name, left, right, obligation.number, formats, kept, finite_)
+    return replace(obligation, left=left, right=right, formats=formats, conditions=kept, finite=finite_)
 
 
 def _placed(instance: Instance | InferenceInstance) -> tuple[tuple[Condition, Term], ...]:

@@ -34,7 +34,7 @@ from bitwise_core.ir.rules.rule import IEEE, Inference, Parameters, Rule
 from bitwise_core.numerics import FORMATS, operation
 
 CORE = "bitwise_core.ir.rules.stated"
-SECONDS = 60.0
+SECONDS = 300.0
 """The time limit of one search of a solver."""
 
 _SLOW = 10.0
