@@ -11,7 +11,9 @@ holds.
 - Integers, predicates, and operations that only move or select bits are not constrained.
 
 In the domain of terms, rules may then treat inputs and intermediate values as finite numbers of their own format
-(`values.assumed_finite`), and guarded values (`values.nan_guards`) are not needed.  An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
+(`values.assumed_finite`), and guarded values (`values.nan_guards`) are not needed.
+
+An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
 (`values.finiteness`).
 """

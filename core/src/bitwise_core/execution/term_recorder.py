@@ -79,8 +79,8 @@ Operands: TypeAlias = Callable[[], Sequence[SymbolicVector]] | Sequence[Symbolic
 class TermContext:
     """What the domain of terms provides to its rules.
 
-    `finite`: numbers are assumed finite.  `recorder`: the recorder of a recorded run, else None.  `formats`: the formats
-    of the buffers' elements, by the buffer's number, where the launch states them.
+    `finite`: numbers are assumed finite.  `recorder`: the recorder of a recorded run, else None.  `formats`: the
+    formats of the buffers' elements, by the buffer's number, where the launch states them.
     """
 
     finite: bool = False

@@ -85,8 +85,8 @@ def _class(verb: str) -> Callable[[FloatFormat, tuple[str | None, ...]], Functio
 
 
 _ARITHMETIC_TEXT = {
-    "add": "a + b", "sub": "a - b", "mul": "a * b", "div": "a / b", "fma": "a * b + c with one rounding", "fnma": "c - a * b with one rounding",
-    "sqrt": "the square root", "rcp": "1 / a",
+    "add": "a + b", "sub": "a - b", "mul": "a * b", "div": "a / b", "fma": "a * b + c with one rounding",
+    "fnma": "c - a * b with one rounding", "sqrt": "the square root", "rcp": "1 / a",
 }  # fmt: skip
 _COMPARISON_TEXT = {
     "eq": "a = b", "ne": "a < b or a > b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b",

@@ -256,7 +256,9 @@ class ParametricMemory:
         flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(flags_of_value)), axis=None))
         if flags & L.STICKY:
             raise Unsupported("a stored value depends on an undefined value", line)
-        if flags & L.UNSPECIFIED_NAN or np.any(np.bitwise_and(nan_bits(value), L.UNSPECIFIED_NAN)) and value.bits < 64:
+        if flags & L.UNSPECIFIED_NAN or (
+            np.any(np.bitwise_and(nan_bits(value), L.UNSPECIFIED_NAN)) and value.bits < 64
+        ):
             raise Unsupported("a stored value may have bits of a NaN that no document specifies", line)
         total: Any = hashing.mix(
             addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")

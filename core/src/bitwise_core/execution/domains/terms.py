@@ -1,8 +1,8 @@
 """The domain of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
 
-The canonical form is computed by the rules of `ir.rules`, which `values.rule_plans` compiles for each operation.  What a
-rule does not replace becomes a term, a set of members (`values.ac_terms`, `values.minmax`) or a linear form
-(`values.linear_hash`).
+The canonical form is computed by the rules of `ir.rules`, which `values.rule_plans` compiles for each operation and
+`values.rule_matching` matches.  What no rule replaces becomes a term, a set of members (`values.ac_terms`,
+`values.minmax`) or a linear form (`values.linear_hash`).
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ class TermDomain:
         """Return whether in every lane some operand is assumed to be a finite number."""
         if not self.context.finite or not isinstance(info.result, FloatFormat):
             return False
-        found = [assumed_finite(value, info.result, self.context.formats) for value in values]
-        return bool(np.all(np.logical_or(*found)))
+        one, other = (assumed_finite(value, info.result, self.context.formats) for value in values)
+        return bool(np.all(np.logical_or(one, other)))
 
     def _hoisted(self, info: Operation, plan: Plan, values: list[SymbolicVector], properties: int) -> SymbolicVector:
         """Return the term of an operation over operands without the wrappers that rules move or drop."""

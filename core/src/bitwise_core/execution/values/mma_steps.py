@@ -76,7 +76,8 @@ class HashedVectors:
     """Operand vectors in the domain of terms: hashes of shape (2, blocks, ...).
 
     `zero` marks the vectors that are constant zeros only (None: none is), and `signed` says whether any of these zeros
-    is -0.  `sticky` holds the inherited flags.  `finite`: every element is a finite number, by assumption or as a constant.
+    is -0.  `sticky` holds the inherited flags.  `finite`: every element is a finite number, by assumption or as a
+    constant.
     """
 
     words: hashing.Words
@@ -188,8 +189,7 @@ def mma_terms(
     """Compute one fused step, elementwise over broadcastable shapes, with accumulator words (2, blocks, ...).
 
     If both vectors are all zeros, the step adds +0 to the accumulator (measured: an accumulator of -0 is returned as
-    +0, every other one unchanged).  If the elements of both are
-    finite, one vector of zeros is sufficient.
+    +0, every other one unchanged).  If the elements of both are finite, one vector of zeros is sufficient.
     """
     name = step.name
     if step.integers is None:

@@ -6,9 +6,9 @@ the guard from its operand to its result.  The power of two of -inf is +0, and a
 for -0.  So a sum of exponentials over a padded row is the sum without the padding, guarded once, wherever in the sum
 the padding was.
 
-A comparison with a guarded constant is decided except for the NaN. A value selected by it may be replaced by the
-alternative that the constant decides (`SymbolicVector.guarded_alternative`) in an operation that has another operand
-with the same guard, since that operation's result is NaN where m is bad.
+A comparison with a guarded constant is decided except for the NaN.  A value that is selected by it may be the one that
+the constant decides, in an operation that has another operand with the same guard: its result is NaN where m is bad.
+These rules, and those that move a guard, are in `ir.rules.guards`.
 
 A guarded value is an AC term of its own kind.  The first word of its payload is a hash of m, the second one that of the
 value, or the constant itself.  Two different ones have the same payload with probability 2**-64.
@@ -69,8 +69,8 @@ def _without_guard(value: SymbolicVector, where: Array) -> SymbolicVector:
 def guarded(value: SymbolicVector, difference: SymbolicVector) -> SymbolicVector:
     """Return `guard(value, difference)`: the value, or NaN where the difference is NaN.
 
-    A value that has a guard already is guarded by it alone if the guards are equal; otherwise its guard becomes a part of
-    the value.
+    A value that has a guard already is guarded by it alone if the guards are equal; otherwise its guard becomes a part
+    of the value.
     """
     guard = full_hash(difference)[1]
     known = np.asarray(L.constant_mask(value))

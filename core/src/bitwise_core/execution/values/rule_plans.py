@@ -208,7 +208,7 @@ def has_derived_facts(name: str, finite: bool) -> bool:
 
 
 def _key(name: str) -> str:
-    """Return the name under which the table has an operation: an approximation without its modifiers and architecture."""
+    """Return the name of an operation in the table: that of an approximation has no modifiers and no architecture."""
     if name == "select":
         return name
     meaning = operation(name)
@@ -332,7 +332,7 @@ def origin_name(term: Term) -> str:
 
 @cache
 def kept_depths() -> dict[str, tuple[int, ...]]:
-    """Return which operations are kept beside their results, and how deep their operands are kept, from the patterns."""
+    """Return which operations the patterns need beside their results, and how deep their operands are kept."""
     return {name: tuple(depths) for name, depths in _kept()[0].items()}
 
 
@@ -386,8 +386,8 @@ def _depths(
 ) -> int:
     """Return how many operations below a value matching this pattern must be known; collect the depths by name.
 
-    Of the variables in `derived`, the operations that made them must be known.  `matched` collects the patterns that are
-    matched by the operations that made values.
+    Of the variables in `derived`, the operations that made them must be known.  `matched` collects the patterns that
+    are matched by the operations that made values.
     """
     if term.kind in ("number", "variable"):
         return 1 if term.kind == "variable" and term.word in derived else 0

@@ -24,9 +24,9 @@ FACTS: dict[str, str] = {
 }
 """Names of facts, and when they hold for a value x.
 
-not_minus_zero: x is not -0.  not_negative: x is NaN or its sign bit is clear.  not_zero: x is NaN, or a number but zero.
-holds_fp16: x is the widening of an fp16 number (or its canonical NaN).  at_least_2_to_minus_96: x is NaN or not below
-2^-96.  quiet: x is not a signalling NaN.
+not_minus_zero: x is not -0.  not_negative: x is NaN or its sign bit is clear.  not_zero: x is NaN, or a number other
+than zero.  holds_fp16: x is the widening of an fp16 number (or its canonical NaN).  at_least_2_to_minus_96: x is NaN
+or not below 2^-96.  quiet: x is not a signalling NaN.
 """
 
 

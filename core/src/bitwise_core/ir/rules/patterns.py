@@ -4,8 +4,9 @@
     select(p, x, concat(0x0000, y))        the bits of x where the predicate p holds, else those of the concatenation
     slice.16.16(x)                         16 bits of x from bit 16 up
 
-A word with brackets is an operation.  A word that begins with a sign or a digit is a number: zero, one half (+half), 1, 2 or
-infinity (+inf) with its sign, or a bit pattern in hexadecimal.  Any other word is a variable.  `concat` takes its parts from the lowest up.
+A word with brackets is an operation.  A word that begins with a sign or a digit is a number: zero, one half (+half), 1,
+2 or infinity (+inf) with its sign, or a bit pattern in hexadecimal.  Any other word is a variable.  `concat` takes its
+parts from the lowest up.
 """
 
 from __future__ import annotations

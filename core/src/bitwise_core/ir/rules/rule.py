@@ -87,14 +87,17 @@ class Instance:
 class Rule:
     """`left` is replaced by `right`, for every combination of parameters in `over`, where the conditions hold.
 
-    `where` maps variables to the facts that they require.  `formats` are the formats of variables that the patterns do
-    not determine, or where bits are numbers.  `keeps`: "bits", or "number" if both sides may be different
-    NaNs.  `assumes`: "" or the name of an assumption under which alone the rule is applied.  `reason` says why both sides
-    are equal.  `evidence`: "proof", or "measured" for a rule that states how hardware behaves; `reason` then names the
-    measurement.  `refuted` are parameters for which the sides are known to differ.
-    `execution` says how the rule is applied: it is matched against values, it is a property of the order of operands, or
-    it is built into the representation of sets (of the members of an associative operation), of linear forms, or of
-    other values.
+    - `where` maps variables to the facts that they require.
+    - `formats` are the formats of variables that the patterns do not determine, or where bits are numbers.
+    - `keeps`: "bits", or "number" if both sides may be different NaNs.
+    - `assumes`: "" or the name of an assumption under which alone the rule is applied.
+    - `reason` says why both sides are equal.
+    - `evidence`: "proof", or "measured" for a rule that states how hardware behaves; `reason` then names the source.
+    - `refuted` are parameters for which the sides are known to differ.
+    - `execution` says how the rule is applied.  "match": it is matched against values.  "order": the order of operands
+      has no effect on a hash.  "set" and "ring": it is built into the representation of sets (of the members of an
+      associative operation) or of linear forms.  "representation": it is built into that of other values.
+
     Raises RuleError where the rule is inconsistent; `instance` raises it where the patterns are.
     """
 
