@@ -1,4 +1,4 @@
-"""Hashes of terms: they distinguish which operand has a flag, even if the operands' hashes agree in many bits."""
+"""Hashes of terms: they distinguish flags of operands whose hashes agree in many bits, and numbers of members."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import (
     IDENTITY_WORDS,
     MARK_WORDS,
@@ -104,3 +104,52 @@ def test_gathers_of_different_widths_are_distinguished() -> None:
     domain, place = TermDomain(), SymbolicVector(64, agreeing_hashes(NEGATED_WORDS)[0], L.TERM)
     narrow, wide = (words_of(domain.gather(place, bits, None)) for bits in (16, 32))
     assert not (narrow == wide).any()
+
+
+def loads(*addresses: int) -> list[SymbolicVector]:
+    return [SymbolicVector(32, np.full((2, 1, 1), address, dtype=np.uint64), L.LOAD) for address in addresses]
+
+
+@pytest.mark.parametrize("squarings", [32, 63, 64, 65, 128])
+def test_powers_of_different_numbers_are_distinguished(squarings: int) -> None:
+    domain = TermDomain()
+    found = []
+    for number in loads(4096, 8192):
+        power: Value = number
+        for _ in range(squarings):
+            power = domain.integer(operation("mul.b32"), [power, power])
+        found.append(words_of(power))
+    assert not (found[0] == found[1]).any()
+
+
+@pytest.mark.parametrize("name", ["max.fp32", "min.nan.fp16", "max.fp64", "min.s32", "max.u64", "and.b32", "or.b16"])
+@pytest.mark.parametrize("rounds", [32, 64, 65])
+def test_sets_that_are_combined_with_themselves_keep_their_members(name: str, rounds: int) -> None:
+    domain, combine = TermDomain(), operation(name)
+    apply = domain.floating if combine.is_float else domain.integer
+    first, second, *others = [SymbolicVector(combine.bits, each.words, L.LOAD) for each in loads(4096, 8192, 64, 128)]
+    found = []
+    for member in (first, second):
+        combined: Value = member
+        for _ in range(rounds):
+            left, right = (apply(combine, [combined, other]) for other in others)
+            combined = apply(combine, [left, right])
+        found.append(words_of(combined))
+    assert not (found[0] == found[1]).any()
+
+
+@pytest.mark.parametrize("name", ["max.fp32", "min.s32", "mul.b64", "xor.b32"])
+def test_sets_do_not_depend_on_the_order_of_their_members(name: str) -> None:
+    domain, combine = TermDomain(), operation(name)
+    apply = domain.floating if combine.is_float else domain.integer
+    generator = np.random.default_rng(2)
+    addresses = generator.integers(0, 2**40, (9, COUNT), dtype=np.uint64)
+    members: list[Value] = [
+        SymbolicVector(combine.bits, np.broadcast_to(each, (2, 1, COUNT)), L.LOAD) for each in addresses
+    ]
+    one, other = members[0], members[-1]
+    for member in members[1:]:
+        one = apply(combine, [one, member])
+    for member in members[-2::-1]:
+        other = apply(combine, [member, other])
+    assert (words_of(one) == words_of(other)).all()

@@ -1,6 +1,7 @@
 """AC terms: terms of associative and commutative operations (`minmax`: maxima and minima; `linear_hash`: integer sums).
 
-The payload of an AC term is the sum of its members' hashes, so an AC term of AC terms is the AC term of all members.
+The payload of an AC term is the sum of its members' hashes (`hashing.sum_of_members`), so an AC term of AC terms is
+the AC term of all members.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, con
     index = AC_INDEX[name]
     left_words, left_flags = member_hashes(name, index, left)
     right_words, right_flags = member_hashes(name, index, right)
-    words = left_words + right_words
+    words = hashing.sum_of_members(left_words, right_words)
     flags = left_flags | right_flags | L.AC_TERMS | index << L.OPERATION_SHIFT
     result = context.note(name, SymbolicVector(bits, words, flags), [left, right], commutes=True)
     verb = name.split(".")[0]

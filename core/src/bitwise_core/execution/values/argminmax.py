@@ -206,7 +206,7 @@ def _select_winner(
     element_bytes = np.uint64(better.bits // 8)
     ordered = _tie_at_lower_address(test, order, first, second, element_bytes)
     lanes = lanes & ordered
-    sums = first.hash_sums + second.hash_sums
+    sums = hashing.sum_of_members(first.hash_sums, second.hash_sums)
     repeated = first.hash_sums == second.hash_sums
     sums = np.where(repeated, first.hash_sums, sums)
     sticky = L.sticky_flags(better, worse, if_true, if_false, *test.operands, *(test.places or ()))

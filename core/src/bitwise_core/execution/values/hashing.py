@@ -64,6 +64,22 @@ def scramble(words: Words) -> Words:
     return words
 
 
+_CARRIED = np.uint64(59)
+
+
+def sum_of_members(left: Words, right: Words, carried: Words | np.uint64 = _CARRIED) -> Words:
+    """Return the sums of two hashes modulo the prime 2**64 - 59, of which 2 is a primitive root.
+
+    `carried` is what a carry adds: a word whose low 32 bits are not used has 5 * 2**32, for the prime 2**32 - 5.
+
+    A member may occur many times, since a set may be combined with itself: n squarings make 2**n factors.  Modulo a
+    power of two such a member would have no effect on the sum.
+    """
+    total = left + right
+    total += (total < left) * carried
+    return total
+
+
 def shaped(words: Words, dimensions: int) -> Words:
     """Return a constant of shape (2, 1, 1) reshaped for arrays with another number of axes."""
     return words.reshape(2, *(1,) * (dimensions - 1))

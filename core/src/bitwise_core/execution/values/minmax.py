@@ -25,8 +25,9 @@ _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
 _MEMBER_BITS = np.array([_HIGH, ~np.uint64(0)], dtype=np.uint64).reshape(2, 1, 1)
 """The bits of a payload outside the constant field."""
+_CARRIED = np.array([5 << 32, 59], dtype=np.uint64).reshape(2, 1, 1)
+"""What a carry adds to a sum of these bits, so that it is one modulo a prime (`hashing.sum_of_members`)."""
 _INFINITY = {"fp64": 0x7FF0000000000000, "fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
-_FROM_HALVES = hashing.constant("fp16 members of a set of fp32") | np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def extremum(
     kind = _extremum_named(name)
     one, other = _members_of(kind, left), _members_of(kind, right)
     same = (one.words[0] == other.words[0]) & (one.words[1] == other.words[1])
-    words = one.words + other.words
+    words = hashing.sum_of_members(one.words, other.words, _CARRIED)
     if same.any():
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags
@@ -171,8 +172,8 @@ def _with_half_members(
 ) -> tuple[hashing.Words, Array, L.Flags]:
     """Return words, constant field and flags with the members that were widened from fp16.
 
-    Such members enter as a multiple of their hash in a set of fp16, so that it does not matter whether they were
-    combined before or after the widening.
+    Such members enter with their hash in a set of fp16, so that it does not matter whether they were combined before or
+    after the widening.
     """
     inner = SymbolicVector(16, value.words, L.clear_flags(value.flags, L.WIDENED | L.HALF_RANGE))
     found = _members_of(_extremum_named(kind.name.replace("fp32", "fp16")), inner)
@@ -180,7 +181,7 @@ def _with_half_members(
     wide = np.where((found.flags & L.WITH_CONSTANT) != 0, widened, np.uint64(0))
     mask = np.asarray(half)
     return (
-        np.where(mask, found.words * _FROM_HALVES, words),
+        np.where(mask, found.words, words),
         np.where(mask, wide, constant),
         L.select_flags(mask, found.flags, flags),
     )

@@ -218,7 +218,7 @@ def _changed(words: hashing.Words, change: hashing.Words) -> hashing.Words:
     Operands enter the hash of their operation in sums.  If a change added or flipped some bits (as xor does), -a + b
     and a + -b would have the same hash whenever a and b agree in those bits.
     """
-    return hashing.scramble(words + hashing.shaped(change, words.ndim))
+    return hashing.mix(words + hashing.shaped(change, words.ndim))
 
 
 def term(
