@@ -62,6 +62,7 @@ from bitwise_core.execution.values.sign_bits import (
 )
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
+from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.ir.rules.patterns import Term
 from bitwise_core.numerics import FloatFormat, IntegerFormat, Operation, operation
 
@@ -80,6 +81,7 @@ class TermDomain:
 
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
+        self.zero_signs = ZeroSigns()
         self.context = TermContext(FINITE in assumptions, recorder)
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
@@ -97,7 +99,10 @@ class TermDomain:
         if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
             return operation.function(*operands)
         operands = self._operands(operation, operands)
-        return nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
+        result = nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
+        if operation.bits == 16 and isinstance(result, SymbolicVector) and result.origins:
+            self._note_zero_sign(result, operation.result.name)
+        return result
 
     def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         """Return an operation's operands: a value with a NaN mark of another format is a term of its exact bits."""
@@ -420,16 +425,14 @@ class TermDomain:
 
     def operand_vectors(self, elements: SymbolicVector, form: str) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
-        return mma_steps.hashed_vectors(elements, form, self.context)
+        return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs)
 
-    def without_zero_sign(self, value: Value, form: str) -> Value:
-        """Return a value of 16 bits as an operand of a matrix step without signed zeros: it stands for its sum with +0.
+    def _note_zero_sign(self, value: SymbolicVector, form: str) -> None:
+        """Note what a value of 16 bits is as an operand of a matrix step without signed zeros.
 
-        The sign of a zero operand does not affect such a step: each of its products is a zero or NaN with either sign,
-        and adding a zero of either sign changes a sum only if the sum is itself a zero.
+        Such an operand stands for its sum with +0, which the rules of that sum may replace.  Memory keeps no origins, so
+        the values are noted by their hashes.
         """
-        if not isinstance(value, SymbolicVector) or not value.origins:
-            return value
         info = operation(f"add.rn.{form}")
         rules = [
             each
@@ -438,7 +441,8 @@ class TermDomain:
         ]
         zero = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
         found = as_symbolic_vector(self._rewritten(rules, (value, zero), info, lambda: value))
-        return found if found is value else L.without_flags(found, L.PLUS_ZERO)
+        if found is not value:
+            self.zero_signs.note(value, L.without_flags(found, L.PLUS_ZERO))
 
     def mma_step(
         self,

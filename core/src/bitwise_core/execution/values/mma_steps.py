@@ -22,6 +22,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
+from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.numerics import FLOAT_FORMATS
 
 VECTOR, MATRIX = "vector", "matrix "
@@ -135,8 +136,13 @@ def sticky_of(flags: L.Flags) -> L.Flags:
     return L.uniform_flags(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.INHERITED))
 
 
-def hashed_vectors(elements: SymbolicVector, form: str, context: TermContext) -> HashedVectors:
-    """Return vectors along the last axis of elements of a format whose words have shape (2, blocks, rows, k)."""
+def hashed_vectors(
+    elements: SymbolicVector, form: str, context: TermContext, signs: ZeroSigns | None = None
+) -> HashedVectors:
+    """Return vectors along the last axis of elements of a format whose words have shape (2, blocks, rows, k).
+
+    `signs` removes the signs of zeros.
+    """
     elements = nan_marks.as_operand(elements, form, context)
     sticky = sticky_of(elements.flags)
     if elements.bits == 32:
@@ -144,6 +150,8 @@ def hashed_vectors(elements: SymbolicVector, form: str, context: TermContext) ->
         sticky = sticky | sticky_of(nan_bits(elements))
     else:
         hashed = full_hash(elements)
+    if signs is not None and elements.bits == 16:
+        hashed = signs.without(hashed)
     count = hashed.shape[-1]
     factors = hashing.row_multipliers(count).reshape(2, *(1,) * (hashed.ndim - 3), count, 1)
     total: hashing.Words = np.matmul(hashed, factors)[..., 0]  # modulo 2**64

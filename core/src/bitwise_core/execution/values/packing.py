@@ -51,6 +51,23 @@ from bitwise_core.execution.values.symbolic_vector import (
 from bitwise_core.execution.values.term_hash import nan_bits, term, unsigned_hash
 
 
+class _Joined(SymbolicVector):
+    """The term of a packed vector; its parts are the bits of the packed vector."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, joined: SymbolicVector, packed: PackedVector) -> None:
+        super().__init__(joined.bits, joined.words, joined.flags)
+        self.origins, self.recorder, self.cached_hash = joined.origins, joined.recorder, joined.cached_hash
+        self.parts = packed.parts
+
+    def part(self, low: int, bits: int) -> Value | None:
+        """See `SymbolicVector.part`."""
+        packed = PackedVector(self.parts)
+        ends = [0, *part_ends(packed)]
+        return _extract_packed(packed, low, bits) if low in ends and low + bits in ends else None
+
+
 def as_symbolic_vector(value: Value) -> SymbolicVector:
     """Return any value as a symbolic vector; the parts of a packed vector are joined into one term or load."""
     if isinstance(value, np.ndarray):
@@ -61,7 +78,7 @@ def as_symbolic_vector(value: Value) -> SymbolicVector:
     if lazy is not None:
         return lazy.symbolic_vector()
     if value.joined is None:
-        value.joined = _concat_term(value)
+        value.joined = _Joined(_concat_term(value), value)
     return value.joined
 
 

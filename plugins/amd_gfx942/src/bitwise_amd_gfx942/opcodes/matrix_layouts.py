@@ -18,7 +18,6 @@ from functools import cache
 import numpy as np
 
 from bitwise_amd_gfx942.registers import WAVE
-from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
@@ -62,7 +61,7 @@ def operand_vectors(
         return found[1]
     if len(fragments) > _CACHE_SIZE:
         fragments.clear()
-    elements = _elements(machine, registers, bits, form)
+    elements = _elements(registers, bits)
     axes = len(elements), machine.threads // WAVE, tile.blocks, tile.groups, tile.side
     joined = _transposed(_stacked(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
     flags = joined.flags
@@ -156,16 +155,12 @@ def _transposed(
     return SymbolicVector(value.bits, moved, flags)
 
 
-def _elements(machine: Machine, registers: Sequence[Value], bits: int, form: str) -> list[SymbolicVector]:
+def _elements(registers: Sequence[Value], bits: int) -> list[SymbolicVector]:
     if bits == 64:
         return [as_symbolic_vector(concat(registers[each : each + 2])) for each in range(0, len(registers), 2)]
     if bits == 32:
         return [as_symbolic_vector(each) for each in registers]
-    found = [extract(each, low, bits) for each in registers for low in range(0, 32, bits)]
-    domain = machine.domain
-    if bits == 16 and isinstance(domain, TermDomain):
-        found = [domain.without_zero_sign(each, form) for each in found]
-    return [as_symbolic_vector(each) for each in found]
+    return [as_symbolic_vector(extract(each, low, bits)) for each in registers for low in range(0, 32, bits)]
 
 
 def _stacked(values: Sequence[SymbolicVector], threads: int) -> SymbolicVector:
