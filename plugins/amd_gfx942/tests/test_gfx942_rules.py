@@ -64,9 +64,14 @@ def test_a_definition_does_not_leave_everything_open(name: str) -> None:
     given = patterns(meaning, 50_000)
     formats = dict(zip("abc", meaning.operands, strict=False))
     term = parse(rules.DEFINITIONS[name], meaning.result, formats)
-    found = [
-        evaluate(term, given, lambda _, operands, bits=bits: np.full_like(operands[0], bits)) for bits in (12345, 54321)
-    ]
+
+    def replaced_by(bits: int) -> Array:
+        def left_open(_: Operation, operands: Sequence[Array]) -> Array:
+            return np.full_like(operands[0], bits)
+
+        return evaluate(term, given, left_open)
+
+    found = replaced_by(12345), replaced_by(54321)
     same = found[0] == found[1]
     assert (found[0][same] == FUNCTIONS[name](*given.values())[same]).all()
     assert same.mean() > 0.1

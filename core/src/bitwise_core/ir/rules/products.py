@@ -102,7 +102,6 @@ FUSED_PRODUCTS = (
         "add.rn.{n}(convert.{r}.{n}.fp32(mul.{r}.fp32(x, y)), +0)",
         over(n=("fp16", "bf16"), r=NEAREST_OR_ZERO),
         "The fused product differs from the product only where that is exactly -0, which the last sum replaces.",
-        keeps="number",
     ),
 )
 

@@ -56,7 +56,6 @@ SUMS = (
         _ZERO_PRODUCTS,
         "The product is a zero of some sign, which changes no number but -0.",
         where={"z": ("not_minus_zero",)},
-        keeps="number",
         assumes="finite",
     ),
     Rule(
