@@ -20,11 +20,11 @@ def encode_operation(operation: Operation, operands: tuple[Bits, ...]) -> Bits:
     """Return the expression of an operation applied to patterns.  Raises Unencoded for one without an expression."""
     verb, modifiers = operation.verb, operation.modifiers
     unencoded = Unencoded(f"the operation {operation.name} has no expression over bit-vectors")
-    if operation.architecture:
+    if operation.architecture and operation.function is None:
         # What the definition of an operation leaves open is some function of its operands.
         called = ",".join(str(each.number) for each in operands)
         return bv.variable(f"{operation.name}({called})", operation.bits)
-    if operation.function is None:
+    if operation.function is None or operation.architecture:
         raise unencoded
     if verb == "convert":
         return convert(operation.name, operation.result, operation.operands[0], modifiers, operands[0])
