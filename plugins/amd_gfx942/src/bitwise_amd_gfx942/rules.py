@@ -51,7 +51,6 @@ ROOTS = (
         "From 2^-96 on no step underflows and x - s s is exact: all significands of both parities of the exponent were "
         "tested with every approximation of the reciprocal root within one ulp, the bound that the ISA states.",
         where={"x": ("at_least_2_to_minus_96",)},
-        keeps="number",
         evidence="measured",
     ),
 )
