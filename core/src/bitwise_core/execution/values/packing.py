@@ -268,7 +268,7 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
             result = as_symbolic_vector(blend_values(form_array == LOAD, load, result))
         result = as_symbolic_vector(blend_values(form_array == CONST, _extract_constants(value, low, bits), result))
     whole = value
-    if value.origins:
+    if value.origins and not slices_of(value):
         whole = SymbolicVector(value.bits, value.words, value.flags)
         whole.cached_hash, whole.recorder = value.cached_hash, value.recorder
     result.origins = (Origin(f"slice.{low}.{bits}", (whole,)),)
