@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bitwise_core.assembly.module import Instruction, Kernel, Module, Symbol, parts
+from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.control_flow import EXIT, postdominators
 from bitwise_core.execution.domains.domain import Unsupported
@@ -29,7 +29,8 @@ class Program:
     """Instructions, their steps and infos by index, and the reconvergence point of each guarded branch.
 
     `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
-    indices of the labelled instructions, where divergent groups of lanes are merged.
+    indices of the labelled instructions, where divergent groups of lanes are merged.  `refused` gives the reason why an
+    instruction is not modelled.
     """
 
     kernel: Kernel
@@ -39,6 +40,11 @@ class Program:
     joins: frozenset[int]
     functions: Mapping[str, Program]
     following: tuple[tuple[int, ...], ...]
+    refused: Mapping[int, str]
+
+
+_LATEST: list[tuple[Module, Kernel, Arch, Program]] = []
+"""The program that was built last, which analyses of one kernel in several ways build repeatedly."""
 
 
 def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
@@ -46,9 +52,14 @@ def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
 
     An instruction that the architecture does not model becomes a step that raises Unsupported when it is reached.
     """
+    for known, entry, target, program in tuple(_LATEST):
+        if known is module and entry is kernel and target is arch:
+            return program
     functions: dict[str, Program] = {}
     _add_functions(module, kernel, arch, functions)
-    return _program(module, kernel, arch, functions)
+    program = _program(module, kernel, arch, functions)
+    _LATEST[:] = [(module, kernel, arch, program)]
+    return program
 
 
 def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
@@ -68,7 +79,8 @@ def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, 
 def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str, Program]) -> Program:
     context = Context(module, kernel, arch)
     infos = infos_of(kernel, arch.opcodes)
-    steps = tuple(_step(*each, context) for each in zip(kernel.instructions, infos, strict=True))
+    refused: dict[int, str] = {}
+    steps = tuple(_step(index, info, context, refused) for index, info in enumerate(infos))
     following = successors(kernel, infos)
     joins = frozenset(kernel.labels.values())
     reconvergence = {
@@ -76,7 +88,7 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
         for index, postdominator in postdominators(following).items()
         if kernel.instructions[index].guard is not None
     }
-    return Program(kernel, steps, infos, reconvergence, joins, functions, following)
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
@@ -106,10 +118,12 @@ def labels_of(index: int, kernel: Kernel) -> list[int]:
     return [kernel.labels[name] for name in names if name in kernel.labels]
 
 
-def _step(instruction: Instruction, info: InstructionInfo, context: Context) -> Step:
+def _step(index: int, info: InstructionInfo, context: Context, refused: dict[int, str]) -> Step:
+    instruction = context.kernel.instructions[index]
     try:
         step = context.arch.opcodes.build(instruction, context)
     except UnknownInstruction as error:
+        refused[index] = str(error)
         return _refusal(str(error), instruction.line)
     if instruction.guard is None or Effect.BRANCH in info.effects:
         return step

@@ -28,9 +28,10 @@ from bitwise_core.assembly.module import (
     registers_of,
     symbols_of,
 )
-from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
+from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.program import Program, build
 
 
 def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[int, int, int] | None = None) -> bytes:
@@ -69,8 +70,11 @@ def _text_parts(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
     functions = _reachable(module, kernel)
     for name in functions:
         names.setdefault(name, f"function {len(names)}")
-    for body in (kernel, *(module.functions[name] for name in functions)):
-        yield from _body(module, body, arch, dict(names))
+    program = build(module, kernel, arch)
+    yield from _body(program, arch, dict(names))
+    for name in functions:
+        called = program.functions.get(name) or build(module, module.functions[name], arch)
+        yield from _body(called, arch, dict(names))
 
 
 def registers_of_clusters(module: Module, kernel: Kernel, arch: Arch) -> frozenset[str]:
@@ -100,7 +104,7 @@ def _all_instructions(module: Module, kernel: Kernel) -> Iterator[Instruction]:
 def _reachable(module: Module, kernel: Kernel) -> list[str]:
     """The device functions that a kernel may call, in the order of their first use."""
     found: list[str] = []
-    stack = [kernel]
+    stack = [kernel] if module.functions else []
     while stack:
         for instruction in stack.pop().instructions:
             for part in (each for operand in instruction.operands for each in parts(operand)):
@@ -110,7 +114,8 @@ def _reachable(module: Module, kernel: Kernel) -> list[str]:
     return found
 
 
-def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> Iterator[str]:
+def _body(program: Program, arch: Arch, names: dict[str, str]) -> Iterator[str]:
+    kernel = program.kernel
     for index, parameter in enumerate((*kernel.parameters, *kernel.returns)):
         names[parameter.name] = f"parameter {index}"
         yield f"parameter {index} {parameter.size}"
@@ -119,41 +124,37 @@ def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> 
     positions = sorted(set(kernel.labels.values()))
     for label, position in kernel.labels.items():
         names[label] = f"label {positions.index(position)}"
-    context = Context(module, kernel, arch)
     assert arch.every_launch is not None
     label_positions = set(positions)
     formatter = _Formatter(kernel, names, arch.every_launch.fixed)
     yield f"entry {kernel.entry} {len(kernel.instructions)}"
     for index, instruction in enumerate(kernel.instructions):
-        _check_instruction(index, context)
+        _check_instruction(index, program, arch)
         if index in label_positions:
             yield f"label {positions.index(index)}:"
         yield formatter.instruction(instruction)
 
 
-def _check_instruction(index: int, context: Context) -> None:
+def _check_instruction(index: int, program: Program, arch: Arch) -> None:
     """Raise Unsupported where an instruction is not modelled or its result may not be determined."""
-    instruction, info = context.kernel.instructions[index], infos_of(context.kernel, context.arch.opcodes)[index]
-    try:
-        context.arch.opcodes.build(instruction, context)
-    except UnknownInstruction as error:
-        raise Unsupported(str(error), instruction.line) from None
-    if info.nondeterministic_result is not None and _result_is_used(index, context):
-        raise Unsupported(info.nondeterministic_result, instruction.line)
+    line, info = program.kernel.instructions[index].line, program.infos[index]
+    if index in program.refused:
+        raise Unsupported(program.refused[index], line)
+    if info.nondeterministic_result is not None and _result_is_used(index, program, arch):
+        raise Unsupported(info.nondeterministic_result, line)
     if info.nondeterminism is not None:
-        raise Unsupported(info.nondeterminism, instruction.line)
+        raise Unsupported(info.nondeterminism, line)
     if info.effects.overlaps(Effect.CLUSTER):
         reason = "blocks of a cluster depend on each other, and races between them are detected for a given launch only"
-        raise Unsupported(reason, instruction.line)
+        raise Unsupported(reason, line)
 
 
-def _result_is_used(index: int, context: Context) -> bool:
+def _result_is_used(index: int, program: Program, arch: Arch) -> bool:
     """Whether a register that an instruction writes is read by itself, or read or written by another instruction."""
-    infos = infos_of(context.kernel, context.arch.opcodes)
-    writes = infos[index].writes
+    writes = program.infos[index].writes
     # A guarded instruction reads the registers that it may leave unchanged, which is not a use of its result.
-    unguarded = context.arch.opcodes.info(replace(context.kernel.instructions[index], guard=None))
-    others = (info for position, info in enumerate(infos) if position != index)
+    unguarded = arch.opcodes.info(replace(program.kernel.instructions[index], guard=None))
+    others = (info for position, info in enumerate(program.infos) if position != index)
     return not writes.isdisjoint(unguarded.reads) or any(
         not writes.isdisjoint(each.reads | each.writes) for each in others
     )

@@ -40,16 +40,19 @@ from bitwise_core.execution.values.rule_matching import (
     inference_lanes,
     matches,
     may_match,
+    same_operands,
 )
 from bitwise_core.execution.values.rule_plans import (
     WIDENING,
     WIDENING_BF16,
     Plan,
-    PlannedRule,
+    RuleSet,
     has_derived_facts,
     kept_depths,
     needed_numbers,
     plan_of,
+    rules_of_select,
+    rules_on_origins,
 )
 from bitwise_core.execution.values.sign_bits import (
     magnitude,
@@ -139,7 +142,7 @@ class TermDomain:
 
     def _rewritten(
         self,
-        rules: Sequence[PlannedRule],
+        rules: RuleSet,
         values: Sequence[SymbolicVector],
         info: Operation | None,
         otherwise: Otherwise,
@@ -147,7 +150,7 @@ class TermDomain:
         """Return the right sides of the first rules that match, lane by lane, and `otherwise()` where none matches."""
         found: list[tuple[Lanes, Value]] = []
         rest: Lanes = True
-        for rule in rules:
+        for rule in rules.admitted(tuple([value.flags for value in values])):
             if not may_match(rule, values):
                 continue
             for matched, bindings in matches(rule, values, self._builder(info), self.context):
@@ -223,9 +226,11 @@ class TermDomain:
             result = L.with_flags(result, L.select_flags(wrapped, 0, facts))
             return self._with_origin(info.name, result, values)
         result = self._hoisted(info, plan, list(values), properties)
-        if any(hoist.flag == L.PLUS_ZERO for hoist in plan.hoists[0]):
+        if plan.drops_zero:
             for zero, other in ((values[0], values[1]), (values[1], values[0])):
-                result = L.blend(L.equals_constant(zero, 0), L.plus_zero(other), result)
+                lanes = L.equals_constant(zero, 0)
+                if lanes is not False:
+                    result = L.blend(lanes, L.plus_zero(other), result)
         return result
 
     def _some_operand_is_finite(self, info: Operation, values: Sequence[SymbolicVector]) -> bool:
@@ -250,7 +255,7 @@ class TermDomain:
                     value = without_negated_plus_zero(value, self.context)
                 present = value.flags & hoist.flag
                 values[place] = value
-                if not np.any(present):
+                if not L.any_flag(present):
                     continue
                 values[place] = L.without_flags(value, hoist.flag)
                 if hoist.action == "switch":
@@ -260,7 +265,7 @@ class TermDomain:
         if same and plan.hoists[0]:
             values[1] = values[0]
         words = _term_words(info, values, exact=_reads_nan_bits(info))
-        if target is not None and np.any(switched):
+        if target is not None and L.any_flag(switched):
             other = _term_words(target, values, exact=False)
             words = other if isinstance(switched, int) else np.where(switched != 0, other, words)
         if isinstance(info.result, IntegerFormat) or (info.verb == "convert" and info.operands[0].name == "fp64"):
@@ -271,7 +276,7 @@ class TermDomain:
         if target is not None:
             facts = L.select_flags(np.asarray(switched != 0), 0, facts)
         flags = L.TERM | properties | L.sticky_flags(*values) | facts
-        if np.any(moved):
+        if L.any_flag(moved):
             # A sum with +0 of a value that is not -0 is the value; the facts are those of the number without its sign.
             flags = L.clear_flags_where(flags | moved, L.PLUS_ZERO, L.NOT_MINUS_ZERO)
             flags = L.clear_flags_where(flags, L.NOT_MINUS_ZERO | L.NOT_NEGATIVE, L.NEGATED)
@@ -286,6 +291,17 @@ class TermDomain:
 
     def _with_facts(self, flags: L.Flags, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         """Return the flags with the facts that the inferences derive from the operands."""
+        if self.context.finite or not all(_has_plain_flags(value) for value in values):
+            return flags | self._facts(plan, values)
+        same = plan.squares and same_operands(values)
+        key = (int(same), *(value.flags for value in values if isinstance(value.flags, int)))
+        facts = plan.facts.get(key)
+        if facts is None:
+            facts = plan.facts[key] = self._facts(plan, values)
+        return flags | facts
+
+    def _facts(self, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
+        flags: L.Flags = 0
         for inference in plan.inferences:
             lanes = inference_lanes(inference, values, self.context)
             if lanes is False:
@@ -326,7 +342,7 @@ class TermDomain:
                 nan_marks.as_operand(value, form.name, self.context)
                 for value, form in zip(values, operation.operands, strict=True)
             ]
-        if plan.rules:
+        if plan.rules.rules:
             found = self._rewritten(
                 plan.rules, values, operation, lambda: self._integer_term(operation, operands, values)
             )
@@ -396,7 +412,7 @@ class TermDomain:
         if inverted is not False:
             condition = L.without_flags(condition, L.NEGATED)
             left, right = L.blend(inverted, right, left), L.blend(inverted, left, right)
-        rules = [rule for rule in plan_of("select", self.context.finite).rules if rule.instance.left.bits == left.bits]
+        rules = rules_of_select(left.bits, self.context.finite)
         values = (condition, left, right)
         result = as_symbolic_vector(self._rewritten(rules, values, None, lambda: self._selected(*values)))
         known = L.constant_mask(condition)
@@ -434,11 +450,7 @@ class TermDomain:
         the values are noted by their hashes.
         """
         info = operation(f"add.rn.{form}")
-        rules = [
-            each
-            for each in plan_of(info.name, self.context.finite).rules
-            if any(kind == "origin" for _, kind, _ in each.tests)
-        ]
+        rules = rules_on_origins(info.name, self.context.finite)
         zero = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
         found = as_symbolic_vector(self._rewritten(rules, (value, zero), info, lambda: value))
         if found is not value:
@@ -486,6 +498,11 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
     for position, words in enumerate(hashes[1:], 2):
         total = total + words * hashing.multiplier(position)
     return hashing.mix(total + hashing.constant(info.name))
+
+
+def _has_plain_flags(value: SymbolicVector) -> bool:
+    """Return whether all lanes have the same flags and none is constant, so that facts follow from flags alone."""
+    return isinstance(value.flags, int) and value.flags & L.KIND != L.CONST
 
 
 def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:

@@ -30,7 +30,7 @@ def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicV
         if isinstance(lanes.flags, int) and lanes.flags & L.KIND != L.CONST:
             return result
         known = known & L.constant_mask(lanes)
-    if known is False or not np.any(known):
+    if known is False or (known is not True and not known.any()):
         return result
     numbers = [
         operand if isinstance(operand, np.ndarray) else L.constants_of(as_symbolic_vector(operand))

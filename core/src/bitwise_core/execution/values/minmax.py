@@ -102,7 +102,7 @@ def extremum(
     flags = one.flags | other.flags
     if not keeps_identity:
         flags = L.clear_flags(flags, L.WITH_IDENTITY)
-    if np.any(flags & L.WITH_CONSTANT):
+    if L.any_flag(flags & L.WITH_CONSTANT):
         constant = _union_constant(kind, one, other)
         words[0] |= constant
         # With a constant member the identity element is never the result.

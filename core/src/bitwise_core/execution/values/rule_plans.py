@@ -8,7 +8,7 @@ rule is matched against the operands and replaces the result in the lanes where 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -111,15 +111,63 @@ class PlannedInference:
 class Plan:
     """What the table says of one operation.
 
-    `redirect` is the term that always replaces it, over its variables, which `names` lists by operand.
+    `redirect` is the term that always replaces it, over its variables, which `names` lists by operand.  `drops_zero`: a
+    sum with +0 of its first operand is dropped.  `squares`: an inference requires that both operands are equal.
+    `facts` holds the facts of results that have been derived from flags alone, by these flags.
     """
 
     operation: Operation
     hoists: tuple[tuple[Hoist, ...], ...]
-    rules: tuple[PlannedRule, ...]
+    rules: RuleSet
     inferences: tuple[PlannedInference, ...]
     redirect: Instance | None
     bf16_rules: tuple[PlannedRule, ...]
+    drops_zero: bool
+    squares: bool
+    facts: dict[tuple[int, ...], L.Flags] = field(default_factory=dict, compare=False)
+
+
+class RuleSet:
+    """Rules, with those that the flags of operands admit."""
+
+    def __init__(self, rules: tuple[PlannedRule, ...]) -> None:
+        self.rules = rules
+        self._admitted: dict[tuple[int, ...], tuple[PlannedRule, ...]] = {}
+
+    def admitted(self, flags: tuple[L.Flags, ...]) -> tuple[PlannedRule, ...]:
+        """Return the rules whose tests can pass for operands with these flags; flags that differ by lane pass."""
+        key = tuple(each & _TESTED if isinstance(each, int) else _BY_LANE for each in flags)
+        found = self._admitted.get(key)
+        if found is None:
+            found = tuple(
+                rule
+                for rule in self.rules
+                if all(_admits(key[place], kind, wanted) for place, kind, wanted in rule.tests)
+            )
+            self._admitted[key] = found
+        return found
+
+
+_TESTED = L.KIND | L.WIDENED | L.NEGATED | L.PLUS_ZERO
+for _flags in READ_FLAGS.values():
+    _TESTED |= _flags
+_BY_LANE = -1
+
+
+def _admits(flags: int, kind: TestKind, wanted: int | str) -> bool:
+    """Return whether an operand whose lanes all have these flags may pass a test."""
+    if flags == _BY_LANE:
+        return True
+    constant = flags & L.KIND == L.CONST
+    if kind == "constant":
+        return constant
+    if kind == "flag":
+        assert isinstance(wanted, int)
+        return flags & wanted != 0 or (wanted == L.WIDENED and constant)
+    if kind == "fact":
+        assert isinstance(wanted, int)
+        return flags & wanted != 0 or constant
+    return kind != "guard" or flags & L.KIND == L.AC_TERMS
 
 
 @cache
@@ -178,7 +226,16 @@ def plan_of(name: str, finite: bool) -> Plan:
     assert meaning is not None or name == "select"
     of_bf16 = tuple(each for each in rules if any(kind == "bf16" for _, kind, _ in each.tests))
     others = tuple(each for each in rules if each not in of_bf16)
-    return Plan(meaning or operation("and.b1"), by_place, others, inferences, redirect, of_bf16)
+    return Plan(
+        meaning or operation("and.b1"),
+        by_place,
+        RuleSet(others),
+        inferences,
+        redirect,
+        of_bf16,
+        any(hoist.flag == L.PLUS_ZERO for hoist in by_place[0]),
+        any(each.square for each in inferences),
+    )
 
 
 @cache
@@ -205,6 +262,20 @@ def derived_facts() -> frozenset[str]:
 def has_derived_facts(name: str, finite: bool) -> bool:
     """Return whether results of an operation may have facts without a flag: the operation is kept beside them."""
     return any(each.fact in derived_facts() for each in inferences_of(name, finite))
+
+
+@cache
+def rules_on_origins(name: str, finite: bool) -> RuleSet:
+    """Return the rules of an operation that are matched by the operation that made an operand."""
+    rules = plan_of(name, finite).rules.rules
+    return RuleSet(tuple(rule for rule in rules if any(kind == "origin" for _, kind, _ in rule.tests)))
+
+
+@cache
+def rules_of_select(bits: int, finite: bool) -> RuleSet:
+    """Return the rules of selections between values of this width."""
+    rules = plan_of("select", finite).rules.rules
+    return RuleSet(tuple(rule for rule in rules if rule.instance.left.bits == bits))
 
 
 def _key(name: str) -> str:

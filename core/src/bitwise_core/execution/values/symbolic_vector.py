@@ -343,6 +343,11 @@ def has_flag(lanes: SymbolicVector, flag: int) -> bool | Array:
     return found != 0
 
 
+def any_flag(flags: Flags) -> bool:
+    """Return whether some lane has a flag."""
+    return flags != 0 if isinstance(flags, int) else bool(flags.any())
+
+
 def nonempty(mask: bool | Array) -> bool | Array:
     """Return the mask, or False if it is set in no lane."""
     return mask if isinstance(mask, bool) or mask.any() else False

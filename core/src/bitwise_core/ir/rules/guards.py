@@ -82,14 +82,6 @@ GUARDS = (
         "A NaN makes every fused product NaN.",
     ),
     Rule(
-        "guard_out_of_exponential",
-        "ex2.approx.fp32(guard.fp32(x, d))",
-        "guard.fp32(ex2.approx.fp32(x), d)",
-        over(),
-        "A NaN makes every approximation of a power of two NaN, as the instruction sets state.",
-        evidence="measured",
-    ),
-    Rule(
         "guard_out_of_negation",
         "neg.fp32(guard.fp32(x, d))",
         "guard.fp32(neg.fp32(x), d)",
