@@ -338,9 +338,9 @@ class _BufferCheck:
     def _assumed_bounds(self, steps: Mapping[int, int]) -> dict[int, int]:
         """The largest values of these atoms, by their steps in an index; the atom of the largest step has none.
 
-        All others number the blocks along an axis of the grid, or there are no bounds.  The step of an axis is a multiple
-        of that of the axis before it, by the number of blocks along that axis.  If a grid has more blocks along it,
-        blocks store at the elements of other blocks.
+        All others number the blocks along an axis of the grid, or there are no bounds.  The step of an axis is a
+        multiple of that of the axis before it, by the number of blocks along that axis.  If a grid has more blocks
+        along it, blocks store at the elements of other blocks.
         """
         axes, extents = self._axes(), {each.symbol: each.extent for each in self.coordinates.created}
         order = sorted(steps, key=lambda number: steps[number])
