@@ -137,6 +137,43 @@ $skip:
 	ld.local.b32 %r11, [%rd20];
 	st.global.b32 [%rd5], %r11;
 """
+SWIZZLE = """	mov.b32 %r6, %r3;
+	shr.u32 %r30, %r3, 2;
+	and.b32 %r31, %r30, {mask};
+	sub.s32 %r32, 2, %r31;
+	rem.s32 %r33, %r3, %r32;
+	add.s32 %r34, %r33, %r31;
+	and.b32 %r35, %r3, {inner};
+	div.s32 %r36, %r35, %r32;
+	mad.lo.s32 %r37, %r34, 128, %r4;
+	mad.lo.s32 %r38, %r36, 128, %r4;
+	{bound}.s32 %r39, %r37, %r38;
+	setp.lt.s32 %p1, %r39, 256;
+	mad.lo.s32 %r41, %r34, 512, %r38;
+	mul.wide.s32 %rd6, %r41, 4;
+	add.s64 %rd7, %rd2, %rd6;
+	@%p1 st.global.b32 [%rd7], %r6;
+"""
+"""Groups of 2 rows of tiles in 32 blocks: the first has both rows, and later ones none, with negative divisors."""
+PRIVATE = """	mov.b32 %r20, 0;
+	mov.b32 %r11, 0;
+	mov.b32 %r13, 0;
+	setp.lt.s32 %p1, %r4, %r2;
+	@%p1 bra $done;
+$loop:
+	mul.wide.s32 %rd6, %r20, 4;
+	add.s64 %rd7, %rd4, %rd6;
+	ld.global.b32 %r12, [%rd7];
+	add.rn.f32 %r13, %r13, %r12;
+	add.rn.f32 %r11, %r11, %r13;
+	add.rn.f32 %r13, %r13, {value};
+{iteration}	add.s32 %r20, %r20, 1;
+	setp.lt.s32 %p2, %r20, {limit};
+	@%p2 bra $loop;
+$done:
+	st.global.b32 [%rd5], %r11;
+"""
+"""A loop that the threads from the second argument on execute, with a trip count of the first argument."""
 
 
 def with_local(body: str) -> str:
@@ -247,6 +284,10 @@ TEXTS = {
         with_cells(at("mov.b32 %r20, %r5;") + "\tcvt.u16.u32 %rs1, %r6;\n\tst.global.b16 [%rd7+6], %rs1;\n"),
         with_cells(at("mov.b32 %r20, %r5;", scale=8) + "\tcvt.u16.u32 %rs1, %r6;\n\tst.global.b16 [%rd7+4], %rs1;\n"),
     ),
+    "a swizzle by half of the blocks": (
+        kernel(SWIZZLE.format(mask=536870904, inner=1, bound="max")),
+        kernel(SWIZZLE.format(mask=536870904, inner=31, bound="max")),
+    ),
     "an address from memory": (with_cells(at("mov.b32 %r20, %r6;")), with_cells(at("mov.b32 %r20, %r5;"))),
     "an update of a neighbour's element": (
         with_cells(IN_PLACE.format(other="+4")),
@@ -328,6 +369,70 @@ def test_a_given_launch_may_refute_the_assumption_on_strides() -> None:
     ]
     assert [each.unknown is None for each in found] == [True, True, False]
     assert "elements stored at different indices have different addresses" in found[0].notes
+
+
+@pytest.mark.parametrize(
+    ("mask", "inner", "bound", "determined"),
+    [
+        (0x1FFFFFF8, 31, "max", True),
+        (0x1FFFFFF8, 15, "max", False),
+        (0x1FFFFFE8, 31, "max", False),
+        (0x0FFFFFF8, 31, "max", False),
+        (0x1FFFFFF8, 31, "min", False),
+    ],
+)
+def test_a_swizzle_by_constants_is_enumerated(mask: int, inner: int, bound: str, determined: bool) -> None:
+    """A mask with a hole or without the highest bit admits further blocks; a minimum bounds one coordinate only."""
+    text = kernel(SWIZZLE.format(mask=mask, inner=inner, bound=bound))
+    found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert (found.signature is not None) is determined
+    assert not found.failed
+
+
+ROWS = (
+    "mov.u32 %r21, %ctaid.y;\n\tmul.lo.s32 %r22, %r3, {x};\n\tmad.lo.s32 %r20, %r21, {y}, %r22;\n"
+    "\tadd.s32 %r20, %r20, %r4;"
+)
+
+
+def test_a_constant_stride_bounds_the_axis_within_it_by_assumption() -> None:
+    text = kernel(at(ROWS.format(x=384, y=128), value="%r3"))
+    assert "%ctaid.y is less than 3" in notes(text)
+    options = Options(every_launch=True, audit_contraction=False)
+    found = [analyse(source(text, launch=launch(4, rows=rows)), SM90, {"a": 1, "b": 2}, options) for rows in (3, 4)]
+    assert [each.unknown is None for each in found] == [True, False]
+
+
+@pytest.mark.parametrize(("x", "y"), [(128, 128), (192, 128), (320, 128), (256, 64), (-256, 128), (0, 128)])
+def test_other_strides_of_two_axes_are_rejected(x: int, y: int) -> None:
+    text = kernel(at(ROWS.format(x=x, y=y), value="%r3"))
+    found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert found.signature is None
+    assert not found.failed
+
+
+@pytest.mark.parametrize(
+    ("value", "iteration", "limit", "determined"),
+    [
+        ("%r11", "", "%r1", True),
+        ("%r11", "", "%r4", False),
+        ("%r50", "", "%r1", False),
+        ("%r11", "\tst.shared.b32 [%r9], %r11;\n", "%r1", False),
+        ("%r11", "\tbar.sync 0;\n", "%r1", False),
+        ("%r11", "\tst.global.b32 [%rd2], %r11;\n", "%r1", False),
+        ("%r11", "\tred.global.add.u32 [%rd2], %r11;\n", "%r1", False),
+    ],
+)
+def test_loops_of_some_threads_are_checked(value: str, iteration: str, limit: str, determined: bool) -> None:
+    text = with_cells(PRIVATE.format(value=value, iteration=iteration, limit=limit))
+    found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
+    assert (found.signature is not None) is determined
+    assert not found.failed
+
+
+def test_a_loop_of_some_threads_with_a_known_trip_count_is_executed() -> None:
+    text = with_cells(PRIVATE.format(value="%r11", iteration="", limit="4"))
+    assert program_only(text) is None
 
 
 CYCLIC = """	mov.b32 %r20, 0;

@@ -265,7 +265,7 @@ class Executor:
             machine.condition = conjunction(machine.domain, outer, predicate)
             machine.mask = group.mask
             if start != reconvergence:
-                Executor(self.program, machine, self.budget, self.depth + 1).start(start, reconvergence)
+                self._for_side().start(start, reconvergence)
             results.append((machine.registers, machine.local))
         machine.condition = outer
         (if_true, if_false), locals_after = zip(*results, strict=True)
@@ -273,6 +273,10 @@ class Executor:
         merge_local(machine, taken, *locals_after)
         machine.mask = group.mask
         group.pc = reconvergence
+
+    def _for_side(self) -> Executor:
+        """An executor of one side of a branch on data."""
+        return Executor(self.program, self.machine, self.budget, self.depth + 1)
 
     def _lanes_outside(self, group: LaneGroup, alive: Array | None) -> Array | None:
         """The lanes that have not exited and are not in the group."""

@@ -33,6 +33,7 @@ from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
+from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Branch, Control, Machine, Step, invert
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.program import Program
@@ -61,11 +62,12 @@ class ParametricProgram:
     def __init__(self, plain: Program, grid_registers: Mapping[str, str], only_determined: bool = False) -> None:
         self.plain, self.grid_registers, self.only_determined = plain, grid_registers, only_determined
         self.loops = {} if only_determined else find_loops(plain)
+        natural = find_natural_loops(plain) if only_determined else {}
         self.persistent_loops = (
-            {header: loop for header, (loop, _) in find_natural_loops(plain).items()}
-            if only_determined
-            else find_persistent_loops(plain)
+            {header: loop for header, (loop, _) in natural.items()} if only_determined else find_persistent_loops(plain)
         )
+        self.private_loops = {header for header, (_, body) in natural.items() if _is_private(plain, body)}
+        """The headers of loops whose threads read memory at most, and do not affect each other."""
         self.executed_headers: set[int] = set()
         """The headers of loops that are executed iteration by iteration."""
         self.iteration: PersistentIteration | None = None
@@ -114,6 +116,14 @@ class ParametricProgram:
             found = frozenset(name for index in self._reachable(start) for name in self.plain.infos[index].reads)
             self._registers_read[start] = found
         return found
+
+
+_PRIVATE = Effect.MOVE | Effect.INTEGER | Effect.LOAD | Effect.BRANCH
+
+
+def _is_private(program: Program, body: Collection[int]) -> bool:
+    """Whether the instructions only write registers and read memory."""
+    return not any(program.infos[index].effects & ~_PRIVATE for index in body)
 
 
 class ParametricExecutor(Executor):
@@ -174,7 +184,10 @@ class ParametricExecutor(Executor):
     def _abstract_loop(self, loop: PersistentLoop | None, group: LaneGroup) -> None:
         assert loop is not None
         self.parametric.executed_headers.add(loop.header)
-        if group.mask is not None or self.machine.condition is not None:
+        # The threads that do not meet the condition execute a private loop without effect.
+        if group.mask is not None or (
+            self.machine.condition is not None and loop.header not in self.parametric.private_loops
+        ):
             return
 
         def run(start: int, stop: int) -> None:
@@ -231,6 +244,9 @@ class ParametricExecutor(Executor):
         ):
             raise Unsupported("the control flow depends on the launch in an unsupported way", self._line(pc))
         self._execute_both_sides(control, taken, group, reconvergence)
+
+    def _for_side(self) -> Executor:
+        return ParametricExecutor(self.parametric, self.machine, self.budget, (), self.depth + 1)
 
     def _execute_both_sides(self, control: Branch, taken: Value, group: LaneGroup, reconvergence: int) -> None:
         """Execute both sides of a uniform branch that depends on the launch; registers become selections."""

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import gcd
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from bitwise_core.checker.parametric.coordinates import EXTENT, STRIDES, Coordinate
+from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.coordinates import EXTENT, STRIDES, TILE, Coordinate
 from bitwise_core.checker.parametric.integers import ParametricIntegers
 from bitwise_core.checker.parametric.polynomial import Monomial, Polynomial
-from bitwise_core.checker.parametric.tile_enumeration import enumerates_all_tiles
+from bitwise_core.checker.parametric.tile_enumeration import are_distinct_tiles, enumerates_all_tiles
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -66,6 +68,9 @@ class LoadedElement:
 MAXIMUM_VALUES = 1 << 20
 """The largest number of values of an index that are enumerated."""
 
+MAXIMUM_CHANGE = 1 << 40
+"""The largest amount of a term with a negative factor in a sum that is proved to be nonnegative."""
+
 _PIECE = np.uint64(0x9E3779B97F4A7C15)
 """The factor by which the hashes of the pieces of one element differ."""
 
@@ -104,7 +109,9 @@ def check_conflicts(
             if loads:
                 raise Unsupported("a buffer that atomic operations change is read", loads[0].line)
             continue
-        _BufferCheck(integers, stores, loads).check()
+        check = _BufferCheck(integers, stores, loads)
+        check.check()
+        notes.update(check.notes)
         if loads:
             notes[ONE_BLOCK_ALONG_OTHER_AXES] = None
     return tuple(notes)
@@ -118,9 +125,13 @@ class _BufferCheck:
     ) -> None:
         self.integers, self.table, self.loads = integers, integers.table, loads
         self.coordinates = integers.coordinates
+        self._visited: set[tuple[str, int]] = set()
+        """The questions about atoms that are being answered."""
         self.stores = [self._possible(each) for each in stores]
         self.accesses: tuple[StoredElement | LoadedElement, ...] = (*self.stores, *loads)
         self.line = stores[-1].line
+        self.notes: dict[str, None] = {}
+        """The assumptions about the extents of the grid."""
         self.granule = 0
         for each in self.accesses:
             self.granule = gcd(self.granule, each.bits // 8)
@@ -148,10 +159,11 @@ class _BufferCheck:
             for key in strides
         ]
         determined = self._determined(equations, self._zeros())
-        for key in strides:
-            bounded = self._bounded(accesses, key, determined)
-            if bounded:
-                determined = self._determined(equations, determined | bounded)
+        for assumed in (False, True):
+            for key in strides:
+                bounded = self._bounded(accesses, key, determined, assumed)
+                if bounded:
+                    determined = self._determined(equations, determined | bounded)
         if not all(self._is_known(monomial, determined) for terms in blocks.values() for monomial in terms):
             raise self._fail("blocks may store different values at one address")
         self._check_dependence(determined)
@@ -271,8 +283,11 @@ class _BufferCheck:
         offsets = np.unique(equation.offsets)
         return factor != 0 and len(np.unique(offsets % factor)) == len(offsets)
 
-    def _bounded(self, accesses: Sequence[_Address], strides: Strides, known: set[int]) -> set[int]:
-        """The unknown atoms of one index, if conditions bound all of them but one, and all values differ."""
+    def _bounded(self, accesses: Sequence[_Address], strides: Strides, known: set[int], assumed: bool) -> set[int]:
+        """The unknown atoms of one index, if conditions bound all of them but one, and all values differ.
+
+        `assumed`: block coordinates that no condition bounds are bounded by assumption, see `_assumed_bounds`.
+        """
         terms = accesses[0].blocks.get(strides, {})
         unknown = [monomial for monomial in terms if not self._is_known(monomial, known)]
         if len(unknown) < 2 or any(len(monomial) != 1 for monomial in unknown) or self.loads:
@@ -280,9 +295,14 @@ class _BufferCheck:
         atoms = [monomial[0] for monomial in unknown]
         bounds = {number: [self._upper_bound(number, each) for each in self.stores] for number in atoms}
         free = [number for number in atoms if any(each is None for each in bounds[number])]
+        extents = {each.symbol: each.extent for each in self.coordinates.created}
+        steps = {number: terms[(number,)] * extents.get(number, 1) for number in free}
+        limits = self._assumed_bounds(steps) if assumed else {}
+        for number, limit in limits.items():
+            bounds[number] = [np.full(each.threads.size, limit) for each in self.stores]
+        free = [number for number in free if number not in limits]
         if len(free) > 1:
             return set()
-        extents = {each.symbol: each.extent for each in self.coordinates.created}
         found = []
         for place, (access, each) in enumerate(zip(accesses, self.stores, strict=True)):
             parts = each.bits // 8 // self.granule
@@ -307,10 +327,46 @@ class _BufferCheck:
         sums = rows @ np.array(factors, dtype=np.int64)
         if free:
             sums = sums % abs(terms[(free[0],)] * extents.get(free[0], 1))
-        return set(atoms) if len(np.unique(sums)) == len(sums) else set()
+        if len(np.unique(sums)) != len(sums):
+            return set()
+        axes = self._axes()
+        for number, limit in limits.items():
+            count = limit // extents.get(number, 1) + 1
+            self.notes[f"{axes[number]} is less than {count}"] = None
+        return set(atoms)
+
+    def _assumed_bounds(self, steps: Mapping[int, int]) -> dict[int, int]:
+        """The largest values of these atoms, by their steps in an index; the atom of the largest step has none.
+
+        All others number the blocks along an axis of the grid, or there are no bounds.  The step of an axis is a
+        multiple of that of the axis before it, by the number of blocks along that axis.  If a grid has more blocks
+        along it, blocks store at the elements of other blocks.
+        """
+        axes, extents = self._axes(), {each.symbol: each.extent for each in self.coordinates.created}
+        order = sorted(steps, key=lambda number: steps[number])
+        found = {}
+        for inner, outer in pairwise(order):
+            count, rest = divmod(steps[outer], steps[inner]) if steps[inner] > 0 else (0, 1)
+            if rest or count < 2 or inner not in axes:
+                return {}
+            found[inner] = (count - 1) * extents.get(inner, 1)
+        return found
+
+    def _axes(self) -> dict[int, str]:
+        """The names of the axes of the grid: of their block coordinates, and of the multiples that are coordinates."""
+        symbols = self.table.block_symbols.items()
+        axes = {
+            each: name for name, each in symbols if name in self.coordinates.renaming and name not in (EXTENT, TILE)
+        }
+        for each in self.coordinates.created:
+            definition = each.definition
+            if definition.constant == 0 and definition.terms == {(each.tile_index,): each.extent}:
+                axes.update({each.symbol: axes[each.tile_index]} if each.tile_index in axes else {})
+        return axes
 
     def _possible(self, store: StoredElement) -> StoredElement:
         """The store without the threads that never execute it, because a bound on a nonnegative integer is negative."""
+        store = replace(store, conditions=self._without_maxima(store.conditions))
         inside = np.ones(store.threads.size, dtype=bool)
         for number in set().union(*(self.coordinates.rewrite(each).atoms() for each in store.conditions)):
             bound = self._upper_bound(number, store)
@@ -321,6 +377,22 @@ class _BufferCheck:
             value=store.value[:, :, inside],
             element=store.element[:, :, inside],
         )
+
+    def _without_maxima(self, conditions: Sequence[Polynomial]) -> tuple[Polynomial, ...]:
+        """The conditions, and for an upper bound on a maximum of signed integers the same bound on each of them."""
+        found = list(conditions)
+        for each in found:
+            value = self.coordinates.rewrite(each)
+            monomial, coefficient = next(iter(value.terms.items()), ((), 0))
+            definition = self.table.atoms[monomial[0]].definition if len(monomial) == 1 else None
+            if len(value.terms) != 1 or definition is None or definition[:2] != ("operation", "max.s32"):
+                continue
+            factor = modular.signed(coefficient, value.bits)
+            operands = [self.integers.widened(operand, value.bits) for operand in definition[2]]
+            if isinstance(factor, int) and factor < 0:
+                rest = Polynomial(value.bits, {}, value.constant)
+                found.extend(P.add(rest, P.scale(operand, coefficient)) for operand in operands if operand is not None)
+        return tuple(found)
 
     def _zeros(self) -> set[int]:
         """The coordinates that are 0 wherever an element is stored."""
@@ -333,9 +405,25 @@ class _BufferCheck:
 
     def _upper_bound(self, number: int, store: StoredElement) -> Array | None:
         """The largest value of a nonnegative atom in each thread of a store, None where nothing bounds it."""
-        if not self._is_nonnegative(number):
+        key = "bound", number
+        if key in self._visited:
             return None
+        self._visited.add(key)
+        try:
+            return self._least_bound(number, store) if self._is_nonnegative(number, store) else None
+        finally:
+            self._visited.discard(key)
+
+    def _least_bound(self, number: int, store: StoredElement) -> Array | None:
+        """See `_upper_bound`: the least bound that conditions give, on the atom or on a sum of which it is a term."""
         found: Array | None = None
+        for coordinate in self.coordinates.created:
+            factor = _as_numbers(coordinate.definition).get((number,), 0)
+            if factor <= 0 or not self._is_nonnegative_sum(coordinate.definition, store, without_bounds=True):
+                continue
+            limit = self._upper_bound(coordinate.symbol, store)
+            if limit is not None:
+                found = limit // factor if found is None else np.minimum(found, limit // factor)
         for each in store.conditions:
             value = self.coordinates.rewrite(each)
             coefficient = value.terms.get((number,))
@@ -350,23 +438,49 @@ class _BufferCheck:
             found = bound if found is None else np.minimum(found, bound)
         return found
 
-    def _is_nonnegative(self, number: int) -> bool:
-        """Whether an atom is never negative, by its definition."""
+    def _is_nonnegative(self, number: int, store: StoredElement) -> bool:
+        """Whether an atom is not negative where a store is executed, by its definition and the conditions."""
         if number in self.table.nonnegative_atoms:
             return True
-        for each in self.coordinates.created:
-            if each.symbol == number:
-                return self._is_nonnegative_sum(each.definition)
-        definition = self.table.atoms[number].definition
-        if definition is None or definition[0] != "operation":
+        key = "sign", number
+        if key in self._visited:
             return False
-        signs = [self._is_nonnegative_sum(each) for each in definition[2]]
-        verb = definition[1].split(".")[0]
-        return {"rem": signs[0], "and": any(signs), "div": all(signs), "min": all(signs)}.get(verb, False)
+        self._visited.add(key)
+        try:
+            for each in self.coordinates.created:
+                if each.symbol == number:
+                    return self._is_nonnegative_sum(each.definition, store)
+            definition = self.table.atoms[number].definition
+            if definition is None or definition[0] != "operation":
+                return False
+            signs = (self._is_nonnegative_sum(each, store) for each in definition[2])
+            verb = definition[1].split(".")[0]
+            if verb == "rem":
+                return next(signs)
+            return any(signs) if verb == "and" else verb in ("div", "min") and all(signs)
+        finally:
+            self._visited.discard(key)
 
-    def _is_nonnegative_sum(self, value: Polynomial) -> bool:
-        numbers = [modular.signed(each, value.bits) for each in (value.constant, *value.terms.values())]
-        return all(np.all(each >= 0) for each in numbers) and all(map(self._is_nonnegative, value.atoms()))
+    def _is_nonnegative_sum(self, value: Polynomial, store: StoredElement, without_bounds: bool = False) -> bool:
+        """Whether a sum is not negative where a store is executed.
+
+        Its terms are not negative, or, unless `without_bounds`, those with negative factors are bounded.
+        """
+        least = np.atleast_2d(np.asarray(modular.signed(value.constant, value.bits), dtype=np.int64))
+        if not all(self._is_nonnegative(each, store) for each in value.atoms()):
+            return False
+        for monomial, coefficient in value.terms.items():
+            numbers = modular.signed(coefficient, value.bits)
+            if np.all(numbers >= 0):
+                continue
+            bound = self._upper_bound(monomial[0], store) if len(monomial) == 1 else None
+            if without_bounds or bound is None or not isinstance(numbers, int):
+                return False
+            change = numbers * int(bound.max(initial=0))
+            if abs(change) > MAXIMUM_CHANGE:
+                return False
+            least = least + change
+        return bool((least >= 0).all())
 
     def _divisions(self, known: set[int], used: set[int], equations: list[_Equation]) -> bool:
         """Add the operand of a quotient and a remainder that are both known."""
@@ -402,10 +516,70 @@ class _BufferCheck:
             group = [each for each in self.coordinates.created if block in self._all_symbols(each)]
             if not group or not all(each.symbol in known for each in group):
                 continue
-            if enumerates_all_tiles(self.integers, group, block) is not None:
+            largest = None if self.loads else self._largest_block(block, group)
+            if enumerates_all_tiles(self.integers, group, block) is not None or (
+                largest is not None
+                and are_distinct_tiles(self.integers, group, self._functions_of(block, known), block, largest)
+            ):
                 known.add(block)
                 changed = True
         return changed
+
+    def _functions_of(self, block: int, atoms: set[int]) -> list[int]:
+        """The atoms, among these, that are operations on the block coordinate alone."""
+        own = {each.symbol for each in self.coordinates.created} | {block}
+        return [each for each in sorted(atoms - own) if self._leaves(each) == {block}]
+
+    def _largest_block(self, block: int, group: Sequence[Coordinate]) -> int | None:
+        """The largest block coordinate for which an element is stored, by the bounds of the terms of coordinates.
+
+        Such a term is the coordinate itself, its upper bits, or a multiple of these.
+        """
+        found: int | None = None
+        for atom in {number for each in group for number in each.definition.atoms()}:
+            bounds = [self._upper_bound(atom, store) for store in self.stores]
+            limit = max((int(each.max(initial=-1)) for each in bounds if each is not None), default=-1)
+            own = None if any(each is None for each in bounds) else self._largest_operand(atom, limit, block)
+            if own is not None:
+                found = own if found is None else min(found, own)
+        return found if found is not None and found < MAXIMUM_VALUES else None
+
+    def _largest_operand(self, number: int, limit: int, block: int) -> int | None:
+        """The largest value of a block coordinate whose upper bits are at most `limit`; None for another atom."""
+        if number == block:
+            return limit
+        definition = self.table.atoms[number].definition
+        if definition is None or definition[0] != "operation" or len(definition[2]) != 2:
+            return None
+        operand, other = definition[2]
+        if operand.number is not None:
+            operand, other = other, operand
+        amount, atoms = other.number, operand.atoms()
+        if amount is None or len(atoms) != 1 or operand.constant != 0 or list(operand.terms.values()) != [1]:
+            return None
+        inner = next(iter(atoms))
+        if list(operand.terms) != [(inner,)]:
+            return None
+        if definition[1] == "shr.u32" and definition[2][0] is operand and 0 <= amount < 32:
+            return self._largest_operand(inner, ((limit + 1) << amount) - 1, block)
+        low = amount & -amount
+        whole = amount + low
+        if definition[1] == "and.b32" and amount and not whole & amount and whole > self._largest(inner, block):
+            return self._largest_operand(inner, limit + low - 1, block)
+        return None
+
+    def _largest(self, number: int, block: int) -> int:
+        """A number that an atom does not exceed: a block coordinate, or its upper bits; in general that of 32 bits."""
+        if number == block and number in self.table.nonnegative_atoms:
+            return (1 << 31) - 1
+        definition = self.table.atoms[number].definition
+        if definition is not None and definition[:2] == ("operation", "shr.u32"):
+            operand, amount = definition[2][0], definition[2][1].number
+            if isinstance(amount, int) and 0 <= amount < 32:
+                whole = operand.constant == 0 and operand.terms == {(block,): 1}
+                largest = self._largest(block, block) if whole else (1 << 32) - 1
+                return largest >> amount
+        return (1 << 32) - 1
 
     def _all_symbols(self, coordinate: Coordinate) -> set[int]:
         own = set().union(*(self._leaves(each) for each in coordinate.definition.atoms()))

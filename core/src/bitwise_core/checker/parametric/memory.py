@@ -80,8 +80,9 @@ class ParametricMemory:
                 for m, c in address.polynomial.terms.items()
                 if len(m) == 1 and atoms[m[0]].pointer is not None
             ]
-            if len(pointers) == 1 and pointers[0][1] == 1 and pointers[0][0] is not None:
-                return pointers[0][0]
+            number, coefficient = pointers[0] if len(pointers) == 1 else (None, 0)
+            if number is not None and isinstance(coefficient, int) and coefficient == 1:
+                return number
         raise Unsupported("memory is accessed at an address that is not an offset from one pointer", line)
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:

@@ -79,6 +79,21 @@ def _scalars(integers: ParametricIntegers, definitions: Sequence[Polynomial], ow
     return found
 
 
+def are_distinct_tiles(
+    integers: ParametricIntegers, coordinates: Sequence[Coordinate], atoms: Sequence[int], block: int, largest: int
+) -> bool:
+    """Whether coordinates and atoms that depend on the block alone differ for all blocks from 0 to `largest`."""
+    values: dict[int, Any] = {block: np.arange(largest + 1, dtype=np.int64)}
+    try:
+        for each in coordinates:
+            values[each.symbol] = _evaluate(integers, each.definition, values)
+        found = [values[each.symbol] for each in coordinates] + [_atom(integers, each, values) for each in atoms]
+    except _NotEvaluated:
+        return False
+    tiles = np.stack([np.broadcast_to(each, largest + 1) for each in found], axis=1)
+    return len(np.unique(tiles, axis=0)) == largest + 1
+
+
 def _bijective(
     integers: ParametricIntegers,
     coordinates: Sequence[Coordinate],
@@ -173,6 +188,11 @@ def _operation(integers: ParametricIntegers, definition: tuple[Any, ...], values
             raise _NotEvaluated
         whole = _quotient(left, right)
         return whole if name.startswith("div") else left - whole * right
+    if name in ("and.b32", "shr.u32"):
+        left, right = np.broadcast_arrays(*found)
+        if (left < 0).any() or (right < 0).any() or (left >> 31).any() or (right >> 31).any():
+            raise _NotEvaluated
+        return left & right if name == "and.b32" else left >> np.minimum(right, 32)
     if name in ("min.s32", "max.s32"):
         return (np.minimum if name.startswith("min") else np.maximum)(*found)
     raise _NotEvaluated
