@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+import bitwise_amd_gfx942.rules
+import bitwise_core.ir.rules.stated
+from bitwise_core.ir.rules.rule import Execution
 from bitwise_core.plugins import hookspecs
 from workspace import ROOT, distributions
 
@@ -21,8 +25,10 @@ def test_every_distribution_is_documented() -> None:
     assert sorted(documented) == sorted((found.name, str(found.folder.relative_to(ROOT))) for found in distributions())
 
 
-def test_the_example_of_an_opcode_is_in_the_code() -> None:
-    shown = re.search(r"<!-- opcode-diff -->\n```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("example", ["opcode", "rule"])
+def test_an_example_is_in_the_code(example: str) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    shown = re.search(rf"<!-- {example}-diff -->\n```diff\n(.*?)```", page, re.DOTALL)
     assert shown is not None
     _, *files = re.split(r"^--- (.*)\n", shown[1], flags=re.MULTILINE)
     for name, lines in zip(files[::2], files[1::2], strict=True):
@@ -39,6 +45,19 @@ def test_every_session_is_documented() -> None:
     # `tests` is the default session, and `build` is part of `install`.
     assert sessions - named == {"tests", "build"}
     assert named - sessions == set()
+
+
+def test_every_rule_without_a_proof_is_documented() -> None:
+    section = (ROOT / "SOUNDNESS.md").read_text().split("## The canonical rules")[1].split("## Assumptions")[0]
+    stated = (*bitwise_core.ir.rules.stated.STATED_RULES, *bitwise_amd_gfx942.rules.STATED_RULES)
+    measured = {rule.name for rule in stated if rule.evidence == "measured"}
+    assert measured == {rule.name for rule in stated if f"`{rule.name}`" in section}
+    assert f"{['No', 'One', 'Two', 'Three', 'Four', 'Five'][len(measured)]} rules are not proved" in section
+
+
+def test_every_way_to_apply_a_rule_is_documented() -> None:
+    section = (ROOT / "SOUNDNESS.md").read_text().split("## The canonical rules")[1].split("## Assumptions")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == get_args(Execution)
 
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "changelog.d").glob("*.md"))]

@@ -446,8 +446,8 @@ class TermDomain:
     def _note_zero_sign(self, value: SymbolicVector, form: str) -> None:
         """Note what a value of 16 bits is as an operand of a matrix step without signed zeros.
 
-        Such an operand stands for its sum with +0, which the rules of that sum may replace.  Memory keeps no origins, so
-        the values are noted by their hashes.
+        Such an operand stands for its sum with +0, which the rules of that sum may replace.  Memory keeps no origins,
+        so the values are noted by their hashes.
         """
         info = operation(f"add.rn.{form}")
         rules = rules_on_origins(info.name, self.context.finite)

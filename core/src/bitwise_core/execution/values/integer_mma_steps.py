@@ -1,8 +1,8 @@
 """Steps of integer matrix units in the domain of terms: AC terms of exact sums of products.
 
 The payload is the sum of the members' hashes, except for the low 16 bits of its first word.  They hold an upper bound
-of the magnitude of the sum of all products, in units of `UNIT`.  Two different sets have the same payload with
-probability 2**-112.
+of the magnitude of the sum of all products, in units of `UNIT`.  A set has fewer than 2**16 members, so two different
+ones have the same payload with probability below 2**-80.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ class SymbolicVector:
 
     Structure that is kept next to the hash:
 
-    - `origins`: the operations that made the value, with their operands to a fixed depth, each for its own lanes.
+    - `origins`: the operations that made the value, each for its own lanes, with their operands as deep as the patterns
+      of the rules reach.
     - `bundle`: a whole value of which this one is an element, and the index of the element.
     - `last_take`: the last permutation of this value's threads and its result.
     - `cached_numbers`: the numbers of the constant lanes, once they have been looked up (`constant_numbers`).

@@ -1,4 +1,4 @@
-"""The table of canonical rules: everything that the checker uses to identify two computations.
+"""The table of canonical rules, which the checker executes.
 
 A rule whose obligation was not discharged cannot be loaded: the import of this module raises RuleError unless
 `proofs.json` holds the proof of every instance as it is stated (`proofs.checked`).
