@@ -518,6 +518,8 @@ def _forget() -> None:
         _instances_by_root,
         _inferences_by_root,
         plan_of,
+        rules_of_select,
+        rules_on_origins,
         kept_depths,
         inferences_of,
         has_derived_facts,
