@@ -380,10 +380,15 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
 def _mark_unspecified_nans(output: Output, text: str) -> Output:
     """The stored elements, with a hash of the text where they depend on bits of a NaN that no document specifies.
 
-    Such an element is equal to that of the same instructions only, which an assembler translates in the same way.
+    Such an element is equal to that of the same store of the same instructions only, which an assembler translates in
+    the same way.
     """
     chosen = unspecified_nans(output.flags, output.size * np.uint64(8))
-    return replace(output, words=with_unspecified_nans(output.words, chosen, text)) if chosen.any() else output
+    return (
+        replace(output, words=with_unspecified_nans(output.words, chosen, text, output.line))
+        if chosen.any()
+        else output
+    )
 
 
 def _mark_architecture_nans(output: Output, form: FloatFormat | None, architecture: str) -> Output:

@@ -178,9 +178,13 @@ def _unspecified(flags: Flags, bits: int) -> bool | Array:
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
 
 
-def with_unspecified_nans(words: hashing.Words, chosen: Array, text: str) -> hashing.Words:
-    """Return the hashes of stored elements with the chosen ones made specific to a text, identified by a digest."""
-    return np.where(chosen, _changed(words, hashing.constant(f"the bits of a NaN in {text}")), words)
+def with_unspecified_nans(words: hashing.Words, chosen: Array, text: str, line: Array) -> hashing.Words:
+    """Return the hashes of stored elements with the chosen ones made specific to a text and the line of their store.
+
+    `text` is a digest; `words` has shape (2, elements), `chosen` and `line` (elements,).
+    """
+    place = hashing.constant(f"the bits of a NaN in {text}").reshape(2, 1) + line.astype(np.uint64) * np.uint64(2)
+    return np.where(chosen, hashing.mix(words + place), words)
 
 
 def with_architecture_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
