@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.assembly.module import AssemblyError, Module, kernel_digest
+from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
@@ -35,9 +35,7 @@ from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     nan_bits,
-    unspecified_nans,
     with_architecture_nans,
-    with_unspecified_nans,
 )
 from bitwise_core.numerics import FloatFormat
 
@@ -367,28 +365,13 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
         memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
     except WorkLimitExceeded:
         return None
-    text = kernel_digest(ready.kernel)
-    outputs = {number: _mark_unspecified_nans(each, text) for number, each in checked_outputs(memory, scratch).items()}
+    outputs = checked_outputs(memory, scratch)
     if not options.cross_architecture:
         return outputs
     floating = formats_of_buffers(ready.launch, buffers)
     return {
         number: _mark_architecture_nans(each, floating.get(number), ready.arch.name) for number, each in outputs.items()
     }
-
-
-def _mark_unspecified_nans(output: Output, text: str) -> Output:
-    """The stored elements, with a hash of the text where they depend on bits of a NaN that no document specifies.
-
-    Such an element is equal to that of the same store of the same instructions only, which an assembler translates in
-    the same way.
-    """
-    chosen = unspecified_nans(output.flags, output.size * np.uint64(8))
-    return (
-        replace(output, words=with_unspecified_nans(output.words, chosen, text, output.line))
-        if chosen.any()
-        else output
-    )
 
 
 def _mark_architecture_nans(output: Output, form: FloatFormat | None, architecture: str) -> Output:

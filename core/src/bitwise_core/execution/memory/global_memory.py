@@ -208,6 +208,7 @@ class GlobalMemory:
         self.scattered: list[ScatteredAtomics] = []
         self.loaded_buffers: set[int] = set()
         self.formats: Mapping[int, FloatFormat] = {}
+        self.text = ""  # a digest of the kernel's instructions
         """The floating-point format of the elements of each buffer that has one."""
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:

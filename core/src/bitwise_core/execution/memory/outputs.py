@@ -19,7 +19,7 @@ from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash
+from bitwise_core.execution.values.term_hash import exact_hash, unspecified_nans, with_unspecified_nans
 from bitwise_core.numerics import FloatFormat, Operation, operation
 
 _LOADS_PER_BATCH = 1 << 14
@@ -193,7 +193,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         last = _last_stores(memory, buffer, stored)
         found = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
                        stored.line[last], stored.thread[last])  # fmt: skip
-        result[buffer] = _of_format(found, form)
+        result[buffer] = _with_unspecified_nans(_of_format(found, form), memory.text)
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(
@@ -208,6 +208,18 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
+
+
+def _with_unspecified_nans(output: Output, text: str) -> Output:
+    """Return stored elements, with a hash of the text where they depend on bits of a NaN that no document specifies.
+
+    Such an element is equal to that of the same store of the same instructions only, which an assembler translates in
+    the same way.
+    """
+    chosen = unspecified_nans(output.flags, output.size * np.uint64(8))
+    if not chosen.any():
+        return output
+    return replace(output, words=with_unspecified_nans(output.words, chosen, text, output.line))
 
 
 def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
