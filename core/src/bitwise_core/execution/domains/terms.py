@@ -136,7 +136,7 @@ class TermDomain:
         """Return the right sides of the first rules that match, lane by lane, and `otherwise()` where none matches."""
         found: list[tuple[Lanes, Value]] = []
         rest: Lanes = True
-        for rule in rules.admitted(tuple([value.flags for value in values])):
+        for rule in rules.admitted([value.flags for value in values]):
             if not may_match(rule, values):
                 continue
             for matched, bindings in matches(rule, values, self._builder(info), self.context):
@@ -294,7 +294,7 @@ class TermDomain:
         return flags
 
     def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
-        depths = kept_depths().get(name)
+        depths = kept_depths(self.context.finite).get(name)
         if depths is not None:
             kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))
             result.origins = (Origin(name, kept),)
