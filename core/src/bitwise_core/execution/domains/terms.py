@@ -461,13 +461,17 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
     hash_of = exact_hash if exact else full_hash
     hashes = [hash_of(value) for value in values]
     if info.commutative and len(hashes) > 1:
-        hashes = [hashes[0] + hashes[1], *hashes[2:]]
-        total = hashes[0] if len(hashes) == 1 else hashes[0] * hashing.multiplier(1)
-    else:
-        total = hashes[0] * hashing.multiplier(1)
+        hashes[:2] = [hashes[0] + hashes[1]]
+    commutes = info.commutative and len(hashes) == 1 and len(values) > 1
+    total = hashes[0] if commutes else hashes[0] * hashing.multiplier(1)
     for position, words in enumerate(hashes[1:], 2):
-        total = total + words * hashing.multiplier(position)
-    return hashing.mix(total + hashing.constant(info.name))
+        factor = words * hashing.multiplier(position)
+        if factor.shape == total.shape:
+            total += factor
+        else:
+            total = total + factor
+    total += hashing.constant(info.name)
+    return hashing.mix(total)
 
 
 def _has_plain_flags(value: SymbolicVector) -> bool:
