@@ -265,7 +265,7 @@ DIFFERENT = {
 EQUAL_EXCEPT_NANS = {
     "a product with one": "fp32", "minus zero": "fp32", "a NaN-propagating maximum with minus infinity": "fp32",
     "maxima of widened bf16 values": "fp32", "widening and narrowing": "fp16", "widening and narrowing of bf16": "bf16",
-    "an absolute value": "fp32",
+    "an absolute value": "fp32", "a fused product of zeros": "fp32", "constants in maxima of fp64": "fp64",
 }  # fmt: skip
 """The pairs that are equal only in a buffer of a type, in which all NaNs count as one value."""
 

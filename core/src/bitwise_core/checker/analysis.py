@@ -204,8 +204,8 @@ class Session:
     """Analyses of kernels with the same buffers and options.
 
     `buffers` maps the name of each buffer to its number, the same for all kernels that are compared.  The summaries of
-    the most recent large grids are cached for comparisons.  `collector` is paused during the analysis of a launch.  A
-    session must be used by one thread at a time.
+    the most recent large grids are cached for comparisons.  `collector` is paused during an analysis.  A session must
+    be used by one thread at a time.
     """
 
     def __init__(
@@ -226,10 +226,10 @@ class Session:
             )
 
         try:
-            if self.options.every_launch:
-                self._analyse_every_launch(source, arch, partial_result)
-            else:
-                with self.collector:
+            with self.collector:
+                if self.options.every_launch:
+                    self._analyse_every_launch(source, arch, partial_result)
+                else:
                     self._analyse_launch(source, arch, partial_result)
         except NotSymmetric as error:
             return stopped(

@@ -150,7 +150,7 @@ class TermDomain:
         """Return the right sides of the first rules that match, lane by lane, and `otherwise()` where none matches."""
         found: list[tuple[Lanes, Value]] = []
         rest: Lanes = True
-        for rule in rules.admitted(tuple([value.flags for value in values])):
+        for rule in rules.admitted([value.flags for value in values]):
             if not may_match(rule, values):
                 continue
             for matched, bindings in matches(rule, values, self._builder(info), self.context):
@@ -311,8 +311,8 @@ class TermDomain:
         return flags
 
     def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
-        depths = kept_depths().get(name)
-        needed = needed_numbers().get(name)
+        depths = kept_depths(self.context.finite).get(name)
+        needed = needed_numbers(self.context.finite).get(name)
         if needed and not any(np.any(L.equals_constant(values[place], number)) for place, number in needed):
             depths = None
         # A fact without a flag is known of constants, and of what follows from them.
@@ -491,13 +491,17 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
     hash_of = exact_hash if exact else full_hash
     hashes = [hash_of(value) for value in values]
     if info.commutative and len(hashes) > 1:
-        hashes = [hashes[0] + hashes[1], *hashes[2:]]
-        total = hashes[0] if len(hashes) == 1 else hashes[0] * hashing.multiplier(1)
-    else:
-        total = hashes[0] * hashing.multiplier(1)
+        hashes[:2] = [hashes[0] + hashes[1]]
+    commutes = info.commutative and len(hashes) == 1 and len(values) > 1
+    total = hashes[0] if commutes else hashes[0] * hashing.multiplier(1)
     for position, words in enumerate(hashes[1:], 2):
-        total = total + words * hashing.multiplier(position)
-    return hashing.mix(total + hashing.constant(info.name))
+        factor = words * hashing.multiplier(position)
+        if factor.shape == total.shape:
+            total += factor
+        else:
+            total = total + factor
+    total += hashing.constant(info.name)
+    return hashing.mix(total)
 
 
 def _has_plain_flags(value: SymbolicVector) -> bool:

@@ -28,14 +28,23 @@ _TERM, _NUMBER = (L.AC_TERMS | index << L.OPERATION_SHIFT for index in (L.GUARDE
 _KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NAN_MARK | L.INHERITED
 
 
+def is_guarded(flags: int) -> bool:
+    """Return whether a value with these flags is guarded."""
+    return flags & int(_KIND) == _TERM or flags & int(_PLAIN) == _NUMBER
+
+
 def guarded_where(value: SymbolicVector) -> Array | None:
     """Return which lanes are guarded, None if none is."""
-    if isinstance(value.flags, int) and value.flags & L.KIND != L.AC_TERMS:
-        return None
-    found: Array = np.asarray(((value.flags & _KIND) == _TERM) | ((value.flags & _PLAIN) == _NUMBER)).reshape(
-        np.shape(value.flags) or (1, 1)
-    )
+    if isinstance(value.flags, int):
+        return np.ones((1, 1), dtype=bool) if is_guarded(value.flags) else None
+    found = guarded_lanes(value.flags)
     return found if found.any() else None
+
+
+def guarded_lanes(flags: Array) -> Array:
+    """Return which lanes have the flags of a guarded value."""
+    found: Array = ((flags & _KIND) == _TERM) | ((flags & _PLAIN) == _NUMBER)
+    return found
 
 
 def parts_of_guarded(value: SymbolicVector, where: Array) -> tuple[SymbolicVector, SymbolicVector]:

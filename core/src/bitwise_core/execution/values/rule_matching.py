@@ -66,32 +66,15 @@ def both(left: Lanes, right: Lanes) -> Lanes:
 
 
 def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
-    """Return whether the operands satisfy the necessary conditions of a rule, as far as their flags show."""
+    """Return whether the operands pass the tests of a rule that `RuleSet.admitted` does not decide from their flags."""
     for place, kind, wanted in rule.tests:
-        value = values[place]
-        flags = value.flags
-        if kind == "constant":
-            if isinstance(flags, int) and flags & L.KIND != L.CONST:
+        if kind == "origin":
+            if not any(each.name == wanted for each in values[place].origins):
                 return False
-            numbers = L.constant_numbers(value)
+        elif kind == "constant":
+            numbers = L.constant_numbers(values[place])
             if numbers is not None and wanted not in numbers:
                 return False
-        elif kind == "flag":
-            assert isinstance(wanted, int)
-            if isinstance(flags, int):
-                if not flags & wanted and not (wanted == L.WIDENED and flags & L.KIND == L.CONST):
-                    return False
-            elif not (flags & np.uint32(wanted)).any():
-                return False
-        elif kind == "fact":
-            assert isinstance(wanted, int)
-            if isinstance(flags, int) and not flags & wanted and flags & L.KIND != L.CONST:
-                return False
-        elif kind == "origin":
-            if not any(each.name == wanted for each in value.origins):
-                return False
-        elif kind == "guard" and isinstance(flags, int) and flags & L.KIND != L.AC_TERMS:
-            return False
     return True
 
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
-from bitwise_core.execution.values import argminmax
+import numpy as np
+
+from bitwise_core.execution.values import argminmax, nan_guards
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.ir.rules import table
 from bitwise_core.ir.rules.patterns import Term, subterms, variables
 from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
@@ -134,40 +137,55 @@ class RuleSet:
         self.rules = rules
         self._admitted: dict[tuple[int, ...], tuple[PlannedRule, ...]] = {}
 
-    def admitted(self, flags: tuple[L.Flags, ...]) -> tuple[PlannedRule, ...]:
-        """Return the rules whose tests can pass for operands with these flags; flags that differ by lane pass."""
-        key = tuple(each & _TESTED if isinstance(each, int) else _BY_LANE for each in flags)
+    def admitted(self, flags: Iterable[L.Flags]) -> tuple[PlannedRule, ...]:
+        """Return the rules whose tests of flags pass for operands with these flags."""
+        key = tuple([_of_all_lanes(each) if isinstance(each, int) else _of_some_lane(each) for each in flags])
         found = self._admitted.get(key)
         if found is None:
-            found = tuple(
-                rule
-                for rule in self.rules
-                if all(_admits(key[place], kind, wanted) for place, kind, wanted in rule.tests)
-            )
-            self._admitted[key] = found
+            found = self._admitted[key] = tuple(rule for rule in self.rules if _admits(rule, key))
         return found
 
 
-_TESTED = L.KIND | L.WIDENED | L.NEGATED | L.PLUS_ZERO
+_CONSTANT, _GUARDED = 1, 2
+"""Bits of a summary of flags, which are no flags that rules test: some lane is a constant, or guarded."""
+_TESTED = L.WIDENED | L.NEGATED | L.PLUS_ZERO
 for _flags in READ_FLAGS.values():
     _TESTED |= _flags
-_BY_LANE = -1
 
 
-def _admits(flags: int, kind: TestKind, wanted: int | str) -> bool:
-    """Return whether an operand whose lanes all have these flags may pass a test."""
-    if flags == _BY_LANE:
-        return True
-    constant = flags & L.KIND == L.CONST
-    if kind == "constant":
-        return constant
-    if kind == "flag":
-        assert isinstance(wanted, int)
-        return flags & wanted != 0 or (wanted == L.WIDENED and constant)
-    if kind == "fact":
-        assert isinstance(wanted, int)
-        return flags & wanted != 0 or constant
-    return kind != "guard" or flags & L.KIND == L.AC_TERMS
+@cache
+def _of_all_lanes(flags: int) -> int:
+    """Return the summary of flags that all lanes share; constants may be widened from fp16."""
+    found = flags & _TESTED
+    if flags & L.KIND == L.CONST:
+        found |= _CONSTANT | L.WIDENED
+    return found | (_GUARDED if nan_guards.is_guarded(flags) else 0)
+
+
+def _of_some_lane(flags: Array) -> int:
+    """Return the summary of flags that differ by lane: the flags that some lane has."""
+    found = int(np.bitwise_or.reduce(flags, axis=None)) & _TESTED
+    if ((flags & np.uint32(L.KIND)) == L.CONST).any():
+        found |= _CONSTANT
+    return found | (_GUARDED if nan_guards.guarded_lanes(flags).any() else 0)
+
+
+def _admits(rule: PlannedRule, summaries: tuple[int, ...]) -> bool:
+    for place, kind, wanted in rule.tests:
+        found = summaries[place]
+        if kind == "constant":
+            passed = found & _CONSTANT
+        elif kind == "flag":
+            assert isinstance(wanted, int)
+            passed = found & wanted
+        elif kind == "fact":
+            assert isinstance(wanted, int)
+            passed = found & (wanted | _CONSTANT)
+        else:
+            passed = kind != "guard" or found & _GUARDED
+        if not passed:
+            return False
+    return True
 
 
 @cache
@@ -199,7 +217,7 @@ def plan_of(name: str, finite: bool) -> Plan:
     redirect: Instance | None = None
     for instance in _instances_by_root().get(_key(name), ()):
         rule = instance.rule
-        if (rule.assumes == "finite" and not finite) or (_of_guards(instance) and finite):
+        if not _applies(instance, finite):
             continue
         if (
             all(each.kind == "variable" for each in instance.left.operands)
@@ -285,6 +303,11 @@ def _key(name: str) -> str:
     meaning = operation(name)
     kind = next((each for each in ("approx", "full") if each in meaning.modifiers), None)
     return name if kind is None else f"{meaning.verb}.{kind}.{meaning.result.name}"
+
+
+def _applies(instance: Instance, finite: bool) -> bool:
+    """Return whether a rule is applied, with finite values assumed or not."""
+    return not _of_guards(instance) if finite else instance.rule.assumes != "finite"
 
 
 def _of_guards(instance: Instance) -> bool:
@@ -402,29 +425,34 @@ def origin_name(term: Term) -> str:
 
 
 @cache
-def kept_depths() -> dict[str, tuple[int, ...]]:
-    """Return which operations the patterns need beside their results, and how deep their operands are kept."""
-    return {name: tuple(depths) for name, depths in _kept()[0].items()}
+def kept_depths(finite: bool) -> dict[str, tuple[int, ...]]:
+    """Return which operations the patterns need beside their results, and how deep their operands are kept.
+
+    `finite` enables the rules that assume finite values.
+    """
+    return {name: tuple(depths) for name, depths in _kept(finite)[0].items()}
 
 
 @cache
-def needed_numbers() -> dict[str, tuple[tuple[int, int], ...]]:
+def needed_numbers(finite: bool) -> dict[str, tuple[tuple[int, int], ...]]:
     """Return the operations that are kept only where one of these operands is a number, from the patterns."""
-    return {name: tuple(sorted(found)) for name, found in _kept()[1].items() if found}
+    return {name: tuple(sorted(found)) for name, found in _kept(finite)[1].items() if found}
 
 
 @cache
-def _kept() -> tuple[dict[str, list[int]], dict[str, set[tuple[int, int]]]]:
+def _kept(finite: bool) -> tuple[dict[str, list[int]], dict[str, set[tuple[int, int]]]]:
     found: dict[str, list[int]] = {}
     numbers: dict[str, set[tuple[int, int]]] = {}
     for instances in _instances_by_root().values():
         for instance in instances:
+            if not _applies(instance, finite):
+                continue
             derived = {each.variable for each in instance.rule.conditions if each.fact in derived_facts()}
             matched: list[Term] = []
             _depths(instance.left, frozenset(), found, derived, matched, root=True)
             for term in matched:
                 _need(term, numbers)
-    for name, depths in argminmax.KEPT_DEPTHS.items():
+    for name, depths in argminmax.KEPT_DEPTHS.items() if finite else ():
         kept = found.setdefault(name, [0] * len(depths))
         found[name] = [max(pair) for pair in zip(kept, depths, strict=True)]
         numbers[name] = set()

@@ -150,6 +150,10 @@ class SymbolicVector:
         self.origins: tuple[Origin, ...] = ()
         self.cached_numbers: frozenset[int] | Literal[False] | None = False
 
+    def __deepcopy__(self, memo: object) -> SymbolicVector:
+        """Return the value itself: values are never changed."""
+        return self
+
     def part(self, low: int, bits: int) -> Value | None:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
         return None
