@@ -377,6 +377,8 @@ def test_a_given_launch_may_refute_the_assumption_on_strides() -> None:
         (0x1FFFFFF8, 31, "max", True),
         (0x1FFFFFF8, 15, "max", False),
         (0x1FFFFFE8, 31, "max", False),
+        (0x3FFFFFF8, 31, "max", True),
+        (0x3FFFFFE8, 31, "max", False),
         (0x0FFFFFF8, 31, "max", False),
         (0x1FFFFFF8, 31, "min", False),
     ],
