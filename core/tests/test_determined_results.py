@@ -421,6 +421,8 @@ def test_other_strides_of_two_axes_are_rejected(x: int, y: int) -> None:
         ("%r50", "", "%r1", False),
         ("%r11", "\tst.shared.b32 [%r9], %r11;\n", "%r1", False),
         ("%r11", "\tbar.sync 0;\n", "%r1", False),
+        ("%r11", "\tshfl.sync.bfly.b32 %r11, %r11, 1, 31, -1;\n", "%r1", False),
+        ("%r11", "\tst.global.b32 [%rd5], %r11;\n", "%r1", False),
         ("%r11", "\tst.global.b32 [%rd2], %r11;\n", "%r1", False),
         ("%r11", "\tred.global.add.u32 [%rd2], %r11;\n", "%r1", False),
     ],
