@@ -377,6 +377,8 @@ def test_a_given_launch_may_refute_the_assumption_on_strides() -> None:
         (0x1FFFFFF8, 31, "max", True),
         (0x1FFFFFF8, 15, "max", False),
         (0x1FFFFFE8, 31, "max", False),
+        (0x3FFFFFF8, 31, "max", True),
+        (0x3FFFFFE8, 31, "max", False),
         (0x0FFFFFF8, 31, "max", False),
         (0x1FFFFFF8, 31, "min", False),
     ],
@@ -411,6 +413,37 @@ def test_other_strides_of_two_axes_are_rejected(x: int, y: int) -> None:
     assert not found.failed
 
 
+MATRIX = (
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+    "{%r11,%r12,%r13,%r14}, {%r6,%r6,%r6,%r6}, {%r6,%r6}, {%r6,%r6,%r6,%r6};"
+)
+
+
+@pytest.mark.parametrize("condition", ["lt.s32 %p1, %r4, %r2", "gt.f32 %p1, %r6, 0f00000000"])
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        "shfl.sync.bfly.b32 %r11, %r6, 1, 31, -1;",
+        "redux.sync.add.s32 %r11, %r6, -1;",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r11}, [%r7];",
+        MATRIX,
+    ],
+)
+def test_threads_that_a_condition_selects_exchange_nothing(condition: str, exchange: str) -> None:
+    """Lanes that do not take part in an exchange leave its result undefined, for every launch and for one."""
+    start = "\tst.shared.b32 [%r9], %r6;\n\tbar.sync 0;\n\tmov.b32 %r11, 0;\n"
+    branch = f"\tsetp.{condition};\n\t@%p1 bra $done;\n"
+    bodies = [start + f"{each}\t{exchange}\n$done:\n\tst.global.b32 [%rd5], %r11;\n" for each in ("", branch)]
+    for options in (Options(every_launch=True, audit_contraction=False), Options(audit_contraction=False)):
+        of_test = None if options.every_launch else launch(4, 6, 3)
+        found = [
+            analyse(source(with_cells(each), launch=of_test), SM90, {"a": 1, "b": 2} if of_test else {}, options)
+            for each in bodies
+        ]
+        assert [each.unknown is None for each in found] == [True, False]
+        assert not found[1].failed
+
+
 @pytest.mark.parametrize(
     ("value", "iteration", "limit", "determined"),
     [
@@ -419,6 +452,8 @@ def test_other_strides_of_two_axes_are_rejected(x: int, y: int) -> None:
         ("%r50", "", "%r1", False),
         ("%r11", "\tst.shared.b32 [%r9], %r11;\n", "%r1", False),
         ("%r11", "\tbar.sync 0;\n", "%r1", False),
+        ("%r11", "\tshfl.sync.bfly.b32 %r11, %r11, 1, 31, -1;\n", "%r1", False),
+        ("%r11", "\tst.global.b32 [%rd5], %r11;\n", "%r1", False),
         ("%r11", "\tst.global.b32 [%rd2], %r11;\n", "%r1", False),
         ("%r11", "\tred.global.add.u32 [%rd2], %r11;\n", "%r1", False),
     ],

@@ -32,6 +32,8 @@ from bitwise_core.execution.values.packing import concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, fragment_vectors
+from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
+from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 
 _K = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -110,6 +112,7 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     def step(machine: Machine) -> None:
         if machine.mask is not None and not machine.active_threads().all():
             raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
+        require_known_condition(machine, "whether threads execute a matrix instruction")
         register = max(32, bits)
         of_a, of_b = ([machine.read_bits(each, register) for each in registers_in(operand)] for operand in (a, b))
         lefts = fragment_vectors(machine, of_a, bits, forms[0], halves)
@@ -177,6 +180,7 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
         address = machine.known(address_of(machine, source))
         if address is None:
             raise Unsupported("shared memory is read at a computed address", instruction.line)
+        _require_whole_warps(machine, instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         for index, target in enumerate(registers_in(destination)):
             machine.write(target, _read_matrix(machine, address, index, transposed))
@@ -184,6 +188,13 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
     if len(registers_in(destination)) != count:
         raise UnknownInstruction(instruction)
     return step
+
+
+def _require_whole_warps(machine: Machine, line: int) -> None:
+    """Raise Unsupported unless all lanes of each warp, or none, load or store matrices."""
+    require_known_condition(machine, "whether threads load or store matrices")
+    if not has_whole_warps(machine):
+        raise Unsupported("matrices are loaded or stored by a part of a warp", line)
 
 
 def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> Value:
@@ -214,6 +225,7 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
         address = machine.known(address_of(machine, target))
         if address is None:
             raise Unsupported("shared memory is written at a computed address", instruction.line)
+        _require_whole_warps(machine, instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         lane = np.arange(machine.threads) & 31
         base = np.arange(machine.threads) & ~31

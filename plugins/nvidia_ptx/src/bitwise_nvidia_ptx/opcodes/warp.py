@@ -61,6 +61,8 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         amounts = [machine.known(machine.read_bits(each, 32)) for each in (by, clamp)]
         if amounts[0] is None or amounts[1] is None:
             raise Unsupported("a shuffle's distance depends on data", line)
+        if machine.condition is not None:
+            raise Unsupported("the set of lanes that take part in a shuffle depends on data", line)
         _check_members(machine, machine.known(machine.read_bits(members, 32)), line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         lane, base = thread & 31, thread & ~31
@@ -155,7 +157,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
     if parts[0] == "activemask":
 
         def active(machine: Machine) -> None:
-            if not _full_warps(machine):
+            if not has_whole_warps(machine):
                 raise Unsupported("which lanes of a warp are active together is not determined", line)
             machine.write(destination, ballot(machine, np.ones((1, 1), dtype=bool)))
 
@@ -218,7 +220,7 @@ def redux(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         value = machine.read_bits(source, 32)
-        if machine.threads % 32 or not _full_warps(machine):
+        if machine.threads % 32 or not has_whole_warps(machine):
             raise Unsupported("redux over part of a warp", line)
         _check_exact_members(machine, members, line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
@@ -230,7 +232,8 @@ def redux(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-def _full_warps(machine: Machine) -> bool:
+def has_whole_warps(machine: Machine) -> bool:
+    """Whether all or none of the lanes of each warp are active, in every block."""
     if machine.mask is None:
         return True
     lanes = _warps(machine, machine.active())
