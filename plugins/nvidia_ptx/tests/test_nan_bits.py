@@ -192,7 +192,7 @@ def drawn(count: int, seed: int) -> list[Chain]:
 def test_one_operation_and_every_store() -> None:
     found, compared = clashes([*product(HALF, STORES)])
     assert found == []
-    assert compared > 300
+    assert compared > 200
 
 
 SIGNS = (
@@ -204,7 +204,7 @@ SIGNS = (
 def test_two_operations() -> None:
     found, compared = clashes([*product(SIGNS, SIGNS, ["16 bits"])])
     assert found == []
-    assert compared > 200
+    assert compared > 150
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -223,7 +223,7 @@ EQUAL_IN = {
     ("abs.f16", "abs.bf16"): set(),
     ("abs.bf16", "sign cleared"): {"bf16"},
     ("nothing", "max.f16 with itself"): {"fp16"},
-    ("fp16 round trip", "max.f16 with itself"): {None, "i16", "fp16", "bf16", "fp32"},
+    ("fp16 round trip", "max.f16 with itself"): {"fp16"},
     ("nothing", "bytes swapped twice"): {None, "i16", "fp16", "bf16", "fp32"},
     ("nothing", "low half of fp32 times 1"): set(),
     ("nothing", "low half of fp32"): {None, "i16", "fp16", "bf16", "fp32"},

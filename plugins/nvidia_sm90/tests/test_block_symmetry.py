@@ -255,7 +255,7 @@ add.s64 %rd9, {table}, %rd8;
     (NEIGHBOUR, Unsupported, "another block of the launch writes"),
     ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotSymmetric, "depends on the block's number"),
     (BRANCH_ON_PRODUCT, NotSymmetric, "depends on the block's number"),
-    (BRANCH_OVER_EXCHANGE, NotSymmetric, "depends on the block's number"),
+    (BRANCH_OVER_EXCHANGE, NotSymmetric, "the set of lanes that take part in a shuffle depends on data"),
     ("@%p1 st.global.u32 [%rd5], %r2;", NotSymmetric, "depends on the block's number"),
     (GATHER.format(index="%rd4", table="%rd2"), NotSymmetric, "in a buffer that the launch writes"),
     ("st.global.f32 [%rd3], %f1;", NotSymmetric, "outside every buffer"),

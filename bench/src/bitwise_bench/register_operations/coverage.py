@@ -42,7 +42,7 @@ _SYNCHRONISES = "synchronises threads or copies"
 OTHER_OPCODES = {
     **dict.fromkeys(("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "tensormap"), _MEMORY),
     **dict.fromkeys(("prefetch", "prefetchu", "discard", "applypriority", "createpolicy"), _MEMORY),
-    **dict.fromkeys(("cvta", "isspacep"), _ADDRESS),
+    **dict.fromkeys(("cvta", "isspacep", "mapa", "getctarank"), _ADDRESS),
     **dict.fromkeys(("mma", "wgmma"), _MATRIX),
     **dict.fromkeys(("bra", "brx", "call", "ret", "exit", "trap", "brkpt", "nop", "pragma"), _CONTROL),
     **dict.fromkeys(("nanosleep", "setmaxnreg", "griddepcontrol"), _CONTROL),
