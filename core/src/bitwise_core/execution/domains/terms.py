@@ -130,8 +130,10 @@ class TermDomain:
                     if lanes is True:
                         return self._build(rule.instance.right, bindings, info)
         if info.name == WIDENING_BF16:
-            zeros = np.zeros((1, 1), dtype=np.uint16)
-            return concat([zeros if self.context.finite else low_half_of_canonical(operands[0]), operands[0]])
+            if self.context.finite:
+                return concat([np.zeros((1, 1), dtype=np.uint16), operands[0]])
+            half = nan_marks.with_bf16_nans(as_symbolic_vector(operands[0]))
+            return concat([low_half_of_canonical(half), half])
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
             value.flags = L.uniform_flags(value.flags)

@@ -68,6 +68,12 @@ def with_ieee_nans(value: SymbolicVector) -> SymbolicVector:
     return value if flags is value.flags else _with_flags(value, flags)
 
 
+def with_bf16_nans(value: SymbolicVector) -> SymbolicVector:
+    """Return a value of bf16 with the canonical NaN for every NaN; constants are unchanged."""
+    flags = _marked(value.flags, L.CANONICAL_BF16_NAN)
+    return value if flags is value.flags else _with_flags(value, flags)
+
+
 def with_result_nans(result: Value, info: Operation) -> Value:
     """Return the result of a floating-point operation with the mark of its format, in the lanes that are not constant.
 
