@@ -174,7 +174,7 @@ def _choice_pairs() -> Iterator[Pair]:
     yield of_values(choices, "comparisons", "fp32", "i32")
     yield of_values(choices, "clamp_integers", "i32", integers=True)
     # One clamps a NaN to the upper bound, the other to the lower bound.
-    yield of_values(choices, "clamp", nodes=("or.b32", "min.fp32"))
+    yield of_values(choices, "clamp", nodes=("select", "min.fp32"))
 
 
 def _cast_pairs() -> Iterator[Pair]:

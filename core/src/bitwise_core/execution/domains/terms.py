@@ -124,7 +124,7 @@ class TermDomain:
         if plan.redirect is not None:
             named = zip(plan.redirect.left.operands, operands, strict=True)
             return self._build(plan.redirect.right, {each.word: value for each, value in named}, info)
-        if plan.bf16_rules and any(isinstance(operand, PackedVector) for operand in operands):
+        if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
             for rule in plan.bf16_rules:
                 for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
                     if lanes is True:
@@ -511,10 +511,15 @@ def _has_plain_flags(value: SymbolicVector) -> bool:
     return isinstance(value.flags, int) and value.flags & L.KIND != L.CONST
 
 
+def _may_be_widened(value: Value) -> bool:
+    """Return whether a value may be the widening of a bf16."""
+    return isinstance(value, PackedVector) or (isinstance(value, SymbolicVector) and value.origins != ())
+
+
 def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
     """Return the value with the operations that made it to a depth only."""
-    if not value.origins:
-        return value
+    if not value.origins or type(value) is not SymbolicVector:
+        return value  # a joined value has its own parts
     result = SymbolicVector(value.bits, value.words, value.flags)
     result.cached_hash, result.recorder = value.cached_hash, value.recorder
     if depth > 0:

@@ -38,7 +38,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
 from bitwise_core.ir.rules.facts import fact
 from bitwise_core.ir.rules.patterns import Term, evaluate, variables
-from bitwise_core.numerics import FloatFormat, Format
+from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, Format
 
 Lanes: TypeAlias = bool | Array
 """The lanes in which something holds; True for all."""
@@ -139,10 +139,11 @@ def _one(
             yield found, bindings
         return
     if term.word == WIDENING_BF16:
-        half = high_half(value)
-        if half is not None:
-            half = nan_marks.as_operand(as_symbolic_vector(half), "bf16", matching.context)
-            yield from _one(term.operands[0], half, lanes, bindings, matching)
+        for half, where in widened_bf16(value):
+            found = both(lanes, where)
+            if found is not False:
+                half = nan_marks.as_operand(as_symbolic_vector(half), "bf16", matching.context)
+                yield from _one(term.operands[0], half, found, bindings, matching)
         return
     vector = as_symbolic_vector(value)
     if term.kind == "number":
@@ -176,6 +177,19 @@ def _one(
         for operands in orders:
             placed = ordered(list(enumerate(term.operands)), frozenset(bindings))
             yield from _all(tuple((each, operands[place]) for place, each in placed), found, bindings, matching)
+
+
+def widened_bf16(value: Value) -> Iterator[tuple[Value, Lanes]]:
+    """Yield the bf16 of which a value is the widening to fp32, as a number, with its lanes."""
+    half = high_half(value)
+    if half is not None:
+        yield half, True
+    elif isinstance(value, SymbolicVector):
+        plain = _plain_lanes(value)
+        for origin in value.origins:
+            lanes = both(origin.lanes, plain)
+            if origin.name == WIDENING_BF16 and lanes is not False:
+                yield origin.operands[0], lanes
 
 
 def _guarded(
@@ -239,6 +253,10 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermCont
             return found if isinstance(found, bool) else L.nonempty(found)
     if name == "not_nan" and isinstance(form, FloatFormat):
         found = is_number_set(value)
+        for origin in value.origins:
+            if origin.name == WIDENING_BF16:  # `widened_not_nan` of the inferences
+                inner = fact_lanes(name, origin.operands[0], FLOAT_FORMATS["bf16"], context)
+                found = np.logical_or(found, np.logical_and(inner, origin.lanes))
         if context.finite:
             found = np.logical_or(found, assumed_finite(value, form, context.formats))
     known = L.constant_mask(value)
