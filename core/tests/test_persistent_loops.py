@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from parametric_kernels import program_only, equal_at_launch, kernel, notes, parametric_function, signature
+from parametric_kernels import equal_at_launch, kernel, notes, parametric_function, program_only, signature
 
 from bitwise_core.execution.domains.domain import Unsupported
 
