@@ -170,8 +170,14 @@ def _unspecified(flags: Flags, bits: int) -> bool | Array:
     marked = (flags & NAN_MARK) != 0
     if bits == 64:
         return marked
-    term_or_set = ((flags & (KIND | PLUS_ZERO)) == TERM) | ((flags & (KIND | PLUS_ZERO)) == AC_TERMS)
-    moved = ((flags & (KIND | PLUS_ZERO | NEGATED | WIDENED)) == LOAD) | (term_or_set & ((flags & INTEGER) != 0))
+    kind = flags & (KIND | PLUS_ZERO)
+    number = (flags >> OPERATION_SHIFT) & 255
+    of_integers = (kind == AC_TERMS) & (number > FLOAT_AC_TERMS) & (number < ARGMINMAX)
+    moved = (
+        ((flags & (KIND | PLUS_ZERO | NEGATED | WIDENED)) == LOAD)
+        | (((kind == TERM) | (kind == AC_TERMS)) & ((flags & INTEGER) != 0))
+        | of_integers
+    )
     return marked & moved
 
 
