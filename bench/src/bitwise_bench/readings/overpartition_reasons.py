@@ -15,7 +15,10 @@ REASONS_SM90: Mapping[str, str] = MappingProxyType(
         "welford": "repeated merges with empty parts: one infinity in a certain column distinguishes the fp16 pair; "
         "the fp32 pair appears equal, but no rule proves it",
         "softmax_row": "exact against padded block: equal only given the elements of the maximum",
-        "softmax_online": "lanes with one value each: 2^(x - x) is 1 if x is finite; no rule states it",
+        "softmax_rows": "open: only under finite, which covers numbers of their own format only",
+        "attention": "as softmax_rows",
+        "softmax_online": "lanes with one value each, which is the maximum with a bound only because fp16 has no number "
+        "below the bound; no rule states it",
         "inductor_softmax": "contraction of x / 8 + b: differs only below 2^-126, where 2^x is 1",
         "attention_key_gradient": "fully masked blocks are skipped or multiplied by zeros: "
         "equal only if all values are finite, and no rule proves it",
