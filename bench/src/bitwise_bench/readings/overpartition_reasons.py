@@ -17,7 +17,7 @@ REASONS_SM90: Mapping[str, str] = MappingProxyType(
         "softmax_row": "exact against padded block: equal only given the elements of the maximum",
         "softmax_rows": "open: only under finite, which covers numbers of their own format only",
         "attention": "as softmax_rows",
-        "softmax_online": "lanes with one value each, which is the maximum with a bound only because fp16 has no number "
+        "softmax_online": "lanes with one value each, which is the maximum with a bound because fp16 has no number "
         "below the bound; no rule states it",
         "inductor_softmax": "contraction of x / 8 + b: differs only below 2^-126, where 2^x is 1",
         "attention_key_gradient": "fully masked blocks are skipped or multiplied by zeros: "
