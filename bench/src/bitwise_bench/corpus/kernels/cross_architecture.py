@@ -162,8 +162,10 @@ def _elementwise(
 
 
 def _elementwise_pairs() -> Iterator[Pair]:
-    for kind in ("copy", "add", "multiply", "multiply_add", "fused", "horner", "leaky", "select_largest", "magnitude"):
+    for kind in ("copy", "add", "multiply", "multiply_add", "fused", "horner", "select_largest", "magnitude"):
         yield _elementwise(kind, "equal")
+    # A select between a loaded number and a product is a select of their bits, those of an arithmetic NaN included.
+    yield _elementwise("leaky", "unproved", same_bytes=True)
     for kind in ("add", "multiply"):
         yield _elementwise(kind, "equal", dtype="fp16", out="fp16")
     yield _elementwise("multiply_add", "equal", left=FUSING, right=FUSING, name="multiply_add-fused-both")

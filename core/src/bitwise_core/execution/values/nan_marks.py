@@ -142,9 +142,8 @@ def as_selected(
 ) -> tuple[SymbolicVector, SymbolicVector]:
     """Return the two values of a select with one mark, which is that of the result.
 
-    A constant that is no NaN takes the mark of the other value.  So does a value without a mark, whose NaN then has
-    unspecified bits (`term_hash.nan_bits`).  Where two marks differ, both values are terms of their exact bits, without
-    a mark.
+    A constant that is no NaN takes the mark of the other value.  Where the marks of two values differ, both are terms
+    of their exact bits, without a mark.
     """
     one, other = left.flags & L.NAN_MARK, right.flags & L.NAN_MARK
     if isinstance(one, int) and isinstance(other, int) and one == other:
@@ -156,8 +155,8 @@ def _selected_by_lane(
     left: SymbolicVector, right: SymbolicVector, context: TermContext
 ) -> tuple[SymbolicVector, SymbolicVector]:
     one, other = (np.asarray(each.flags, dtype=np.uint32) & np.uint32(L.NAN_MARK) for each in (left, right))
-    one = np.where(_takes_any_mark(left) | ((one == 0) & np.logical_not(L.constant_mask(left))), other, one)
-    other = np.where(_takes_any_mark(right) | ((other == 0) & np.logical_not(L.constant_mask(right))), one, other)
+    one = np.where(_takes_any_mark(left), other, one)
+    other = np.where(_takes_any_mark(right), one, other)
     differs = L.nonempty(one != other)
     found = []
     for value, mark in ((left, one), (right, other)):
