@@ -45,12 +45,13 @@ def without_unspecified_nans(info: Operation, numbers: Sequence[Array], result: 
     """Return the results of an operation on constants, with a term for a NaN whose bits the assembler decides.
 
     An assembler evaluates operations on literals itself: it may return a NaN operand where the unit returns the
-    canonical NaN, and it may or may not flip the sign of a NaN.  ptxas does all of these.
+    canonical NaN, and it may or may not flip the sign of a NaN.  ptxas does all of these, and its NaNs of fp64 have
+    another pattern than those of the unit.
     """
     form = info.result
     if not isinstance(form, FloatFormat):
         return result
-    chosen: bool | Array = False
+    chosen: bool | Array = form.bits == 64
     for number, kind in zip(numbers, info.operands, strict=True):
         if isinstance(kind, FloatFormat):
             kept = nan_of(number, kind)
