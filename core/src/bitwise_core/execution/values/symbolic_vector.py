@@ -411,10 +411,3 @@ def plus_zero(lanes: SymbolicVector) -> SymbolicVector:
     return SymbolicVector(
         lanes.bits, lanes.words, clear_flags_where(lanes.flags | PLUS_ZERO, PLUS_ZERO, NOT_MINUS_ZERO)
     )
-
-
-def implied_flags(positive: Flags) -> Flags:
-    """Return NOT_MINUS_ZERO where `positive` is set: a value that is never negative is never -0."""
-    if isinstance(positive, int):
-        return NOT_MINUS_ZERO if positive else 0
-    return np.where(positive != 0, np.uint32(NOT_MINUS_ZERO), np.uint32(0))
