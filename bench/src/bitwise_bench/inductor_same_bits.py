@@ -161,8 +161,7 @@ def _block(torch: Any) -> tuple[Any, Any]:
             batch, length, width = x.shape
             parts = self.projections(self.before(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
             scores = (parts[0] @ parts[1].transpose(-1, -2)) * (width // self.heads) ** -0.5
-            mask = torch.ones(length, length, dtype=torch.bool, device=x.device).tril()
-            weights = torch.softmax(scores.float().masked_fill(~mask, float("-inf")), -1).to(x.dtype)
+            weights = torch.softmax(scores.float(), -1).to(x.dtype)
             mixed = (weights @ parts[2]).transpose(1, 2).reshape(batch, length, width)
             x = x + self.out(mixed)
             y = self.between(x)
