@@ -62,15 +62,27 @@ class _StoredRows:
         """Return the elements of these stores."""
         address, thread, size, words, flags, line, epoch = _columns(events)
         order = np.argsort(address, kind="stable")
-        return _StoredRows(
-            address[order], thread[order], size[order], words[:, order], flags[order], line[order], epoch[order], order
-        )
+        columns = (_taken(each, order) for each in (size, flags, line, epoch))
+        sizes, all_flags, lines, epochs = columns
+        return _StoredRows(address[order], thread[order], sizes, words[:, order], all_flags, lines, epochs, order)
+
+    def rows(self, chosen: Array) -> Output:
+        """Return the chosen elements."""
+        if chosen.all():
+            return Output(self.address, self.size, self.words, self.flags, self.line, self.thread)
+        return Output(self.address[chosen], self.size[chosen], self.words[:, chosen], self.flags[chosen],
+                      self.line[chosen], self.thread[chosen])  # fmt: skip
 
     def overlap(self) -> bool:
         """Return whether two elements overlap partially."""
         same = self.address[1:] == self.address[:-1]
         overlapping = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
         return bool(overlapping or (self.size[1:] != self.size[:-1])[same].any())
+
+
+def _taken(column: Array, order: Array) -> Array:
+    """Return a column in another order; one number throughout, as most columns are, needs no order."""
+    return column if column.size and (column == column[0]).all() else column[order]
 
 
 def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
@@ -191,9 +203,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             last = _last_stores(memory, buffer, whole)
             stored = _StoredRows.of(_split_elements(_select_elements(events, whole.order[last])))
         last = _last_stores(memory, buffer, stored)
-        found = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
-                       stored.line[last], stored.thread[last])  # fmt: skip
-        result[buffer] = _with_unspecified_nans(_of_format(found, form), memory.text)
+        result[buffer] = _with_unspecified_nans(_of_format(stored.rows(last), form), memory.text)
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(
@@ -228,10 +238,11 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
     Raises Unsupported if the order of threads decides which store or load is last.
     """
     last = np.append(rows.address[1:] != rows.address[:-1], True)
-    stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
-    clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
-    if clash.any():
-        raise Race("two threads store different values at one address (a race)", int(rows.line[clash][0]))
+    if not last.all():
+        stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
+        clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
+        if clash.any():
+            raise Race("two threads store different values at one address (a race)", int(rows.line[clash][0]))
     _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
     return last
 
