@@ -22,7 +22,7 @@ from bitwise_bench.adversary.shrinking import BLOCKS, Witness
 from bitwise_core.checker.analysis import Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.verdicts import Outcome
-from bitwise_core.execution.buffers import element_type
+from bitwise_core.execution.element_types import element_type
 
 
 class WrongEqual(Protocol):

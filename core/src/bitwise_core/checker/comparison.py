@@ -17,6 +17,8 @@ from bitwise_core.checker.analysis import (
     arch_pair,
     buffer_numbers,
     concrete_outputs,
+    conflicting_tensors,
+    given_digests,
     term_domain_factory,
     with_cross_architecture,
 )
@@ -101,6 +103,8 @@ def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arc
     found = verdict(left, right, session.options)
     if left.unknown is not None or right.unknown is not None or not (left.large or right.large):
         return found
+    if conflicting_tensors(left.tensors, right.tensors) is not None:
+        return found
     outcome, reason = compare_large(sources, arch, session)
     return replace(found, outcome=outcome, reason=reason)
 
@@ -108,6 +112,9 @@ def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arc
 def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcome, str]:
     """Compare two kernels on large grids by block symmetry: outcome and reason.  Never raises because of a text."""
     names = " and ".join(source.name for source in sources)
+    conflict = conflicting_tensors(*(given_digests(source, session.options) for source in sources))
+    if conflict is not None:
+        return Outcome.UNKNOWN, f"{names} are launched on different tensors: {conflict}"
     try:
         summaries = _summaries(sources, arch, session)
         found = symmetry.compare(summaries[0], summaries[1], term_domain_factory(session.options.assume))

@@ -19,6 +19,7 @@ from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import THREAD_SHIFT, ClusterState, Machine
 from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
+from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory, Nondeterministic
 from bitwise_core.execution.memory.outputs import Output, outputs
 from bitwise_core.execution.memory.race_detector import RaceDetectors
@@ -123,7 +124,7 @@ def run_blocks(
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
-        memory = GlobalMemory(domain)
+        memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
         memory.watched, memory.formats, memory.text = watched, formats, kernel_digest(prepared.kernel)
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory

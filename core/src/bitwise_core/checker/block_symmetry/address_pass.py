@@ -2,7 +2,8 @@
 
 Integers are `BlockAffine` values.  Data is an opaque value with a taint flag, which is set where a number that differs
 between blocks is an operand.  Tainted data is not the data of the reference block with shifted addresses, so a pass
-that stores it fails.  The result of a pass is the list of global memory accesses of its blocks.
+that stores it fails.  Loads from buffers whose contents the launch gives are integers, exact in every block; a launch
+that writes such a buffer is not passed.  The result of a pass is the list of global memory accesses of its blocks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
@@ -269,10 +271,10 @@ class GlobalAccess:
 
 
 class AddressMemory(GlobalMemory):
-    """The global memory of an address pass: it records accesses in order and has no contents."""
+    """The global memory of an address pass: it records accesses in order, and has no contents but given ones."""
 
-    def __init__(self, domain: AddressDomain) -> None:
-        super().__init__(domain)
+    def __init__(self, domain: AddressDomain, given: GivenContents) -> None:
+        super().__init__(domain, given)
         self.address_domain = domain
         self.accesses: list[GlobalAccess] = []
         self.gathered_buffers: set[int] = set()
@@ -289,10 +291,35 @@ class AddressMemory(GlobalMemory):
                 GlobalAccess(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
             )
 
-    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Any:
         """See `GlobalMemory.load`."""
         self._record("load", address, bits, mask, line)
-        return opaque_data(bits)
+        if not self._in_given(address, mask):
+            return opaque_data(bits)
+        active = np.ones((1, 1), dtype=bool) if mask is None else mask
+
+        def read(where: Array) -> Array:
+            return self.given.read(where, bits, active, line)
+
+        value = plain(address)
+        if not isinstance(value, BlockAffine):
+            return read(value)
+        return evaluate_by_distinct_blocks(self.address_domain.grid, [value], read)
+
+    def _in_given(self, address: Any, mask: Array | None) -> bool:
+        """Whether an access is to given contents, decided by its first active lane in the reference block.
+
+        Every access of a pass is later proved to be to one buffer, in all lanes of all blocks (`symmetry`).
+        """
+        if not self.given.buffers:
+            return False
+        value = plain(address)
+        if isinstance(value, BlockAffine):
+            value = value.grid.active_values(value.column)[:1].reshape(1, 1) + value.thread
+        if mask is not None:
+            shape = np.broadcast_shapes(value.shape, mask.shape)
+            value = np.broadcast_to(value, shape)[np.broadcast_to(mask, shape)]
+        return bool(value.size) and int(value.flat[0]) >> POINTER_SHIFT in self.given.buffers
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """See `GlobalMemory.gather`."""
@@ -304,6 +331,7 @@ class AddressMemory(GlobalMemory):
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._check_untainted(value, line)
+        self._check_not_given(address, mask, line)
         self._record("store", address, L.width(value), mask, line)
 
     def atomic(
@@ -318,7 +346,12 @@ class AddressMemory(GlobalMemory):
     ) -> None:
         """See `GlobalMemory.atomic`."""
         self._check_untainted(value, line)
+        self._check_not_given(address, mask, line)
         self._record("atomic", address, L.width(value), mask, line, operation.name)
+
+    def _check_not_given(self, address: Any, mask: Array | None, line: int) -> None:
+        if self._in_given(address, mask):
+            raise NotSymmetric("a buffer whose contents the launch gives is written", line)
 
     def _check_untainted(self, value: Value, line: int) -> None:
         if taint_of(value):
@@ -426,7 +459,7 @@ def _run_pass(
     prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool
 ) -> AddressPass:
     numbers = grid.numbers
-    memory = AddressMemory(AddressDomain(grid))
+    memory = AddressMemory(AddressDomain(grid), GivenContents(prepared.launch, buffers))
     machine = machine_for(prepared, memory, buffers, numbers[:1], granule)
     if opaque:
         machine.shared = OpaqueSharedMemory()

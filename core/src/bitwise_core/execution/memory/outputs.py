@@ -183,7 +183,7 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     atomics = memory.atomics.get(buffer, [])
     if atomics and events:
         raise Unsupported("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
-    return [_accumulate_atomics(memory.domain, atomics)] if atomics else events
+    return [_accumulate_atomics(memory, buffer, atomics)] if atomics else events
 
 
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
@@ -278,8 +278,9 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
                 )
 
 
-def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
-    """Return the results of atomic operations; nondeterministic where their order matters."""
+def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[str, Access]]) -> Access:
+    """Return the results of atomic operations on a buffer; nondeterministic where their order matters."""
+    domain = memory.domain
     names = {name for name, _ in atomics}
     if len(names) != 1:
         raise Unsupported("different atomic operations update one buffer", atomics[0][1].line)
@@ -302,7 +303,7 @@ def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Ac
     order = np.argsort(address, kind="stable")
     address, words, flags = address[order], words[:, :, order], flags[:, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
-    total: Value = domain.load(unique[None], bits)
+    total = memory.initial(unique[None], bits, None, (buffer,), events[0].line)
     for contributor in range(int(count.max())):
         present = count > contributor
         index = np.minimum(start + contributor, address.size - 1)
