@@ -16,6 +16,7 @@ from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
+from bitwise_core.checker.missing_tensors import missing_tensors
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -27,7 +28,7 @@ from bitwise_core.execution.concrete import (
     prepare_launch,
     run_blocks,
 )
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.global_memory import Nondeterministic, Race
@@ -271,7 +272,7 @@ class Session:
         except NotSymmetric as error:
             return stopped(
                 "the grid is too large to be executed in full, and its blocks are not proved to be translations of "
-                f"each other: {error}"
+                f"each other: {error}{self._missing_tensors(error, partial_result.prepared)}"
             )
         except Nondeterministic as error:
             return stopped(f"the kernel's own result is not determined: {error}", nondeterministic=True)
@@ -280,7 +281,7 @@ class Session:
         except ManifestError as error:
             return stopped(f"{source.name}: {error}", malformed=True)
         except Unsupported as error:
-            return stopped(str(error))
+            return stopped(f"{error}{self._missing_tensors(error, partial_result.prepared)}")
         except RecursionError:
             return stopped("the text is nested too deeply")
         except MemoryError:
@@ -301,6 +302,17 @@ class Session:
             prepared=partial_result.prepared,
             outputs=partial_result.outputs,
         )
+
+    def _missing_tensors(self, error: Exception, prepared: PreparedLaunch | None) -> str:
+        """The end of a sentence that names the tensors whose contents would let the analysis of a launch continue."""
+        if self.options.every_launch or prepared is None or not isinstance(error, DataDependent | NotSymmetric):
+            return ""
+        try:
+            names = missing_tensors(prepared, self.buffers, self.options.assume, error)
+        except Exception:
+            # A hint must not change the reason of an Unknown.
+            return ""
+        return f"; give the contents of {' and '.join(names)} in the manifest" if names else ""
 
     def _analyse_launch(self, source: Source, arch: Arch, partial_result: _PartialResult) -> None:
         prepared = partial_result.prepared = prepare(source, arch, self.options)

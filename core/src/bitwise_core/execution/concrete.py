@@ -12,7 +12,7 @@ from bitwise_core.assembly.module import Kernel, Module, kernel_digest
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
-from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.instruction_info import Effect
@@ -174,9 +174,11 @@ def _run_batches(
         budget = [share]
         try:
             run_machine(prepared, machine, budget)
-        except Unsupported:
+        except Unsupported as error:
             if work is not None and budget[0] < 0:
                 raise WorkLimitExceeded from None
+            if isinstance(error, DataDependent):
+                error.block = int(batch[min(error.row, batch.size - 1)])
             raise
         remaining -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))

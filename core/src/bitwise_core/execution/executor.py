@@ -8,12 +8,13 @@ Unsupported is raised.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bitwise_core.assembly.module import Symbol
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import (
     Barrier,
     Blocked,
@@ -30,7 +31,8 @@ from bitwise_core.execution.machine import (
     is_unwritten_register,
 )  # fmt: skip
 from bitwise_core.execution.program import Program, merge_local, merge_registers
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, Value, constant_mask, width
 
 MAXIMUM_STEPS = 20_000_000
 
@@ -62,7 +64,7 @@ class Executor:
     def start(self, pc: int = 0, stop: int | None = None) -> None:
         """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
         if self.depth > 16:
-            raise Unsupported("branches on data or calls nest too deeply")
+            raise _nested_too_deeply(self.machine)
         machine = self.machine
         outer = machine.mask
         groups = [LaneGroup(pc, outer)]
@@ -120,6 +122,8 @@ class Executor:
             except Unsupported as error:
                 if error.line is None:
                     error.line = instructions[pc].line
+                if isinstance(error, DataDependent):
+                    _note_values(error, machine, program.infos[pc].reads)
                 raise
             except Exception as error:
                 if is_unwritten_register(error):
@@ -172,7 +176,8 @@ class Executor:
             group.pc = control.target
         elif isinstance(control, Exit | Return):
             if machine.condition is not None:
-                raise Unsupported("the kernel's end depends on data", self._line(pc))
+                values = (machine.condition,)
+                raise _noted(DataDependent("the kernel's end depends on data", self._line(pc), values), machine)
             groups.remove(group)
             if isinstance(control, Exit):
                 self._end(group)
@@ -181,7 +186,8 @@ class Executor:
             self._call(control, group, self._lanes_outside(group, alive))
         elif isinstance(control, Barrier):
             if machine.condition is not None:
-                raise Unsupported("a barrier depends on data", self._line(pc))
+                values = (machine.condition,)
+                raise _noted(DataDependent("a barrier depends on data", self._line(pc), values), machine)
             if control.count is None and self.outside is not None:
                 present = machine.active((machine.blocks, machine.threads)).any(axis=1)
                 if (self.outside.any(axis=1) & present).any():
@@ -256,7 +262,8 @@ class Executor:
             or reconvergence <= pc
             or control.target <= pc
         ):
-            raise Unsupported("the kernel's control flow depends on data (a loop or an early end)", self._line(pc))
+            reason = "the kernel's control flow depends on data (a loop or an early end)"
+            raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
         before, local = machine.registers, machine.local
         outer = machine.condition
         results = []
@@ -369,3 +376,44 @@ class Executor:
             races.barrier(np.arange(races.warps))
         machine.epoch += 1
         group.waiting = None
+
+
+def _nested_too_deeply(machine: Machine) -> Unsupported:
+    reason = "branches on data or calls nest too deeply"
+    if machine.condition is None:
+        return Unsupported(reason)
+    return _noted(DataDependent(reason, None, (machine.condition,)), machine)
+
+
+def _noted(error: DataDependent, machine: Machine) -> DataDependent:
+    _note_values(error, machine, ())
+    return error
+
+
+def _note_values(error: DataDependent, machine: Machine, registers: Iterable[str]) -> None:
+    """Note the values on which an error depends: by default the condition, or what the instruction read of data.
+
+    Predicates decide before other registers do.  Nothing is noted in other domains than that of terms.
+    """
+    if machine.domain.name != "terms":
+        return
+    if not error.values and machine.condition is not None:
+        error.values = (machine.condition,)
+    if not error.values:
+        read = [machine.registers[name] for name in sorted(registers) if name in machine.registers]
+        unknown = [each for each in read if machine.known(each) is None]
+        error.values = tuple([each for each in unknown if width(each) == 1] or unknown)
+    for value in error.values:
+        rows = np.flatnonzero(np.any(unknown_lanes(machine, value), axis=1))
+        if rows.size:
+            error.row = int(rows[0])
+            return
+
+
+def unknown_lanes(machine: Machine, value: Value) -> Array:
+    """Return the active lanes in which a value is no number, of the shape of the value and of the mask together."""
+    if isinstance(value, np.ndarray):
+        return np.zeros((1, 1), dtype=bool)
+    vector = as_symbolic_vector(value)
+    unknown: Array = np.broadcast_to(~np.asarray(constant_mask(vector)), vector.words.shape[1:])
+    return unknown if machine.mask is None else unknown & machine.mask

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.control_flow import EXIT, postdominators
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import (
     Branch,
@@ -180,7 +180,7 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
     finally:
         machine.condition = outer
     if control is not None:
-        raise Unsupported("control depends on data", line)
+        raise DataDependent("control depends on data", line)
     merge_registers(machine, predicate, machine.registers, before)
     merge_local(machine, predicate, machine.local, local)
     return None
@@ -215,6 +215,6 @@ def merge_local(
         if other is None or other is value:
             continue
         if width(other) != width(value):
-            raise Unsupported("local memory is written in different widths under a condition on data")
+            raise DataDependent("local memory is written in different widths under a condition on data")
         merged[place] = machine.domain.select(predicate, value, other)
     machine.local = merged

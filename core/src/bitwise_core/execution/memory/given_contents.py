@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.element_types import element_type
 from bitwise_core.execution.launch import POINTER_SHIFT, Launch
 from bitwise_core.execution.tensor_contents import TensorContents
@@ -52,7 +52,8 @@ class GivenContents:
             beyond = mine & (place + size > len(contents.data))
             if (beyond & active).any():
                 first = int(np.broadcast_to(place, np.broadcast_shapes(place.shape, active.shape))[beyond & active][0])
-                raise Unsupported(_beyond(name, contents, first, size), line)
+                # Under a condition on data, what decides it may be what is missing.
+                raise DataDependent(_beyond(name, contents, first, size), line)
             result = np.where(mine & ~beyond, _words(self._padded[number], place, size), result)
         return result
 

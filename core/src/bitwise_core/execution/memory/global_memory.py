@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.values import hashing
@@ -272,7 +272,7 @@ class GlobalMemory:
         No store of the launch may reach these addresses.  Raises Unsupported.
         """
         if buffers is None and (self.stores or self.atomics):
-            raise Unsupported("memory is read at a computed address after the kernel has stored", line)
+            raise DataDependent("memory is read at a computed address after the kernel has stored", line, (address,))
         for buffer in buffers or (ANY_BUFFER,):
             self.gathered.setdefault(buffer, line)
         return self._with_given(self.domain.gather(address, bits, mask), address, bits, mask, line)
@@ -293,7 +293,7 @@ class GlobalMemory:
         written = self.stores.keys() | self.atomics.keys()
         for buffer, line in self.gathered.items():
             if buffer in written or (buffer == ANY_BUFFER and written):
-                raise Unsupported("memory that the launch writes is read at a computed address", line)
+                raise DataDependent("memory that the launch writes is read at a computed address", line)
         read = self.loaded_buffers | self.gathered.keys()
         for each in self.scattered:
             conflicts = bool(read) if each.buffers is None or ANY_BUFFER in read else not each.buffers.isdisjoint(read)
@@ -307,7 +307,7 @@ class GlobalMemory:
 
         Raises Unsupported here; the launch-parametric analysis overrides it.
         """
-        raise Unsupported("memory is written at a computed address", line)
+        raise DataDependent("memory is written at a computed address", line, (address,))
 
     def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
         """Return what an asynchronous copy reads at an address that depends on data.
@@ -315,7 +315,7 @@ class GlobalMemory:
         The copy reads `count` bytes and fills the rest of `bits` bits with zeros.  Raises Unsupported here; the
         launch-parametric analysis overrides it.
         """
-        raise Unsupported("an asynchronous copy at a computed address", line)
+        raise DataDependent("an asynchronous copy at a computed address", line, (address,))
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Store the value at each active lane's address."""
@@ -379,7 +379,7 @@ class GlobalMemory:
         if not is_order_independent(operation):
             raise Nondeterministic("a floating-point sum at computed addresses may have several contributors", line)
         if any(other.name != operation.name for other in self.scattered):
-            raise Unsupported("different atomic operations at computed addresses", line)
+            raise DataDependent("different atomic operations at computed addresses", line)
         contribution = term(
             64,
             "contribution " + operation.name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.memory.global_memory import (
     Access,
     GlobalMemory,
@@ -209,7 +209,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         if any(memory.stores.values()) or any(
             other != first.name for each in memory.atomics.values() for other, _ in each
         ):
-            raise Unsupported("atomic operations at computed addresses may conflict with stores", first.line)
+            raise DataDependent("atomic operations at computed addresses may conflict with stores", first.line)
         total = np.sum([each.words for each in memory.scattered], axis=0, dtype=np.uint64)
         words = hashing.mix(total.reshape(2, 1, 1) + hashing.constant("contributions " + first.name))
         one = np.zeros(1, dtype=np.uint64)
