@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def tensor_contents(values: Any, dtype: str | None, folder: Path | None) -> Tens
         return TensorContents(_bytes_of_array(values, form), dtype)
     if isinstance(values, list | tuple):
         return TensorContents(_bytes_of_numbers(values, dtype), dtype)
-    raise ValueError(f"are a {type(values).__name__}; give the name of a .npy file or a list of numbers")
+    raise ValueError(f"are of the type {type(values).__name__}; give the name of a .npy file or a list of numbers")
 
 
 def _bytes_of_array(array: Array, form: ElementType) -> bytes:
@@ -149,7 +150,7 @@ def _array_of(name: str, file: Any, size: int) -> Array:
         if version not in _HEADERS:
             raise ValueError(f"version {version[0]}.{version[1]} of the format")
         shape, column_by_column, kind = _HEADERS[version](file)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as error:
         words = str(error).split("\n")[0]
         raise ValueError(f"are in {name}, which is no .npy file of plain numbers ({words}); use numpy.save") from None
     if kind.hasobject or kind.fields is not None or kind.subdtype is not None:
@@ -159,7 +160,7 @@ def _array_of(name: str, file: Any, size: int) -> Array:
             f"are in {name}, which is stored column by column (Fortran order); save numpy.ascontiguousarray of it"
         )
     rest, stated = size - file.tell(), math.prod(shape) * kind.itemsize
-    if rest != stated:
+    if rest != stated or min(shape, default=0) < 0:
         raise ValueError(f"are in {name}, which holds {rest} bytes of elements where its header says {stated}")
     return np.frombuffer(file.read(stated), dtype=kind)
 
@@ -192,7 +193,7 @@ def float_pattern(value: Any, dtype: str) -> int | None:
     """Return the bits of a number rounded to a type of `FLOATS`; None if it is finite and overflows the type."""
     code = {"fp64": "<d", "fp32": "<f", "bf16": "<f", "fp16": "<e"}[dtype]
     try:
-        bits = int.from_bytes(struct.pack(code, value), "little")
+        bits = int.from_bytes(struct.pack(code, float(value)), "little")
     except OverflowError:
         return None
     if dtype != "bf16":
