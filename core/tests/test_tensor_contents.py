@@ -45,7 +45,7 @@ def refusal(folder: Path, *arguments: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("dtype", _FORMS)
 def test_a_file_and_a_list_of_the_same_numbers_are_the_same_contents(tmp_path: Path, dtype: str) -> None:
-    array = np.array([[0, 1, 1], [1, 0, 1]]).astype(_FORMS[dtype])
+    array: npt.NDArray[Any] = np.array([[0, 1, 1], [1, 0, 1]]).astype(_FORMS[dtype])
     np.save(tmp_path / "t.npy", array)
     file = read(tmp_path, {"buffer": "T", "dtype": dtype, "values": "t.npy"}).given()["T"]
     numbers = read(tmp_path, {"buffer": "T", "dtype": dtype, "values": array.reshape(-1).tolist()}).given()["T"]
