@@ -126,8 +126,17 @@ def test_no_class_and_no_list_of_verdicts_mixes_launches() -> None:
     found = partition(sources, "sm_90", Options(), workers=1)
     assert found.classes == (("a.ptx", "d.ptx"), ("b.ptx", "e.ptx"), ("c.ptx", "f.ptx"))
     assert "the launches do not all give the same contents of T: kernels are compared only where they do" in found.notes
+    assert found.unknown == {}
     outcomes = [each.outcome.value for each in verdicts(sources[0], sources[1:], "sm_90", Options(), workers=1)]
     assert outcomes == ["equal", "unknown", "unknown", "equal", "unknown", "unknown"]
+
+
+@pytest.mark.usefixtures("grids")
+def test_launches_are_told_apart_by_entries_that_no_kernel_reads() -> None:
+    loop = PAGES["loop.ptx"]
+    sources = [source("a.ptx", loop), source("b.ptx", loop, table=[*TABLE[:8], 9, 9, 9, 9])]
+    assert partition(sources, "sm_90", Options(), workers=1).classes == (("a.ptx",), ("b.ptx",))
+    assert outcome(*sources)[0] is Outcome.UNKNOWN
 
 
 def test_the_same_bytes_in_another_type_are_the_same_launch() -> None:
@@ -168,6 +177,19 @@ def test_an_unknown_names_the_tensors_that_would_answer_it() -> None:
     for fields in ({"table": None, "lengths": None}, {"lengths": None}):
         for reason in classes(**fields).unknown.values():
             assert reason.endswith("; give the contents of N in the manifest")
+
+
+def test_tensors_that_decide_through_other_tensors_are_named() -> None:
+    bound = "ld.global.b32 %r6, [%rd1];\nmul.wide.u32 %rd5, %r6, 4;\nadd.s64 %rd7, %rd2, %rd5;\n"
+    bound += "ld.global.b32 %r3, [%rd7];\n"
+    loop = "mov.f32 %f1, 0f00000000;\nLOOP:\nadd.rn.f32 %f1, %f1, %f1;\nadd.s32 %r3, %r3, -1;\n"
+    text = COPY.format(body=bound + loop + "setp.gt.s32 %p1, %r3, 0;\n@%p1 bra LOOP;\n")
+    left = source("a.ptx", text, table=None, lengths=None)
+    assert outcome(left, left)[1].endswith("; give the contents of N and T in the manifest")
+    left = source("a.ptx", text, lengths=None)
+    assert outcome(left, left)[1].endswith("; give the contents of N in the manifest")
+    left = source("a.ptx", text, table=[2])
+    assert outcome(left, left)[0] is Outcome.EQUAL
 
 
 def test_every_launch_ignores_the_contents() -> None:
@@ -401,6 +423,34 @@ def test_an_offset_of_the_argument_does_not_move_the_contents() -> None:
     arguments = (moved.launch.args[0].model_copy(update={"offset": 8}), *moved.launch.args[1:])
     moved = Source("a.ptx", moved.text, moved.launch.model_copy(update={"args": arguments}))
     assert outcome(moved, one_block("b.ptx", literal(7)))[0] is Outcome.EQUAL
+
+
+def test_a_load_that_reaches_past_the_last_value_is_unknown() -> None:
+    body = "ld.global.b64 %rd9, [%rd1+8];\ncvt.u32.u64 %r5, %rd9;\n" + _AS_FLOAT
+    sentence = "the buffer T is read at element 2 (8 bytes at byte 8), beyond the 3 values"
+    assert sentence in unknown_reason(body, [5, 6, 7])
+    loads("a.ptx", body, 7, [5, 6, 7, 8])
+
+
+def test_one_load_from_given_and_other_buffers() -> None:
+    chosen = "setp.lt.u32 %p1, %r1, 4;\nselp.b64 %rd5, %rd1, %rd3, %p1;\nmul.wide.u32 %rd6, %r1, 4;\n"
+    body = chosen + "add.s64 %rd7, %rd5, %rd6;\nld.global.b32 %r5, [%rd7];\n" + _AS_FLOAT
+    by_hand = (
+        "setp.lt.u32 %p1, %r1, 4;\nmul.wide.u32 %rd6, %r1, 4;\nadd.s64 %rd7, %rd3, %rd6;\nadd.s32 %r5, %r1, {};\n"
+        "@!%p1 ld.global.b32 %r5, [%rd7];\n" + _AS_FLOAT
+    )
+    for first, expected in ((5, Outcome.EQUAL), (6, Outcome.UNPROVED)):
+        pair = one_block("a.ptx", body), one_block("b.ptx", by_hand.format(first))
+        assert outcome(*pair)[0] is expected
+
+
+def test_lanes_with_a_known_address_in_a_load_at_computed_addresses() -> None:
+    index = "ld.global.b32 %r6, [%rd3];\nand.b32 %r6, %r6, 3;\nsetp.lt.u32 %p1, %r1, 4;\nselp.b32 %r6, {}, %r6, %p1;\n"
+    body = index + "mul.wide.u32 %rd5, %r6, 4;\nadd.s64 %rd7, %rd1, %rd5;\nld.global.b32 %r5, [%rd7];\n{}" + _AS_FLOAT
+    by_hand = body.format(0, "@%p1 mov.u32 %r5, 7;\n")
+    assert outcome(one_block("a.ptx", body.format(2, "")), one_block("b.ptx", by_hand))[0] is Outcome.EQUAL
+    assert outcome(one_block("a.ptx", body.format(1, "")), one_block("b.ptx", by_hand))[0] is Outcome.UNPROVED
+    assert "the buffer T is read at element 4 " in unknown_reason(body.format(4, ""))
 
 
 def test_a_load_at_a_computed_address_in_given_contents_is_a_term() -> None:

@@ -103,8 +103,6 @@ def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arc
     found = verdict(left, right, session.options)
     if left.unknown is not None or right.unknown is not None or not (left.large or right.large):
         return found
-    if conflicting_tensors(left.tensors, right.tensors) is not None:
-        return found
     outcome, reason = compare_large(sources, arch, session)
     return replace(found, outcome=outcome, reason=reason)
 
