@@ -268,6 +268,13 @@ def test_numbers_of_a_table_as_data_tell_blocks_apart(changed: int, grids: str) 
     assert found is (Outcome.UNPROVED if grids == "in full" else Outcome.UNKNOWN)
 
 
+@pytest.mark.usefixtures("grids")
+def test_large_grids_of_different_launches_are_not_compared() -> None:
+    sources = [blocks("a.ptx", BY_TABLE, list(range(BLOCKS))), blocks("b.ptx", BY_TABLE, [0] * BLOCKS)]
+    found = partition(sources, "sm_90", Options(), workers=1)
+    assert (found.classes, found.unknown) == ((("a.ptx",), ("b.ptx",)), {})
+
+
 def test_a_grid_is_large_in_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "MAXIMUM_WORK", 0)
     table = list(range(BLOCKS))
