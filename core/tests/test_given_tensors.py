@@ -286,7 +286,17 @@ def test_a_large_grid_that_writes_its_table_is_not_decided_by_symmetry(monkeypat
     monkeypatch.setattr(analysis, "MAXIMUM_LANES", 0)
     text = COPY.format(body="mov.u32 %r8, 1;\n" + _PAGE + "st.global.b32 [%rd7], %r8;\n" + _ELEMENT)
     _, reason = outcome(blocks("a.ptx", text, list(range(BLOCKS))), blocks("b.ptx", text, list(range(BLOCKS))))
-    assert "a buffer whose contents the launch gives is written" in reason
+    assert "a buffer whose contents the launch gives is both read and written" in reason
+
+
+def test_a_large_grid_may_write_a_buffer_that_it_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "MAXIMUM_LANES", 0)
+    entry = launch("a.ptx", table=list(range(BLOCKS)), grid=[BLOCKS])
+    entry["args"][3]["values"] = [0.0] * 32 * BLOCKS
+    pair = [
+        Source(f"{name}.ptx", text, Launch.model_validate(entry)) for name, text in (("a", BY_TABLE), ("b", BY_BLOCK))
+    ]
+    assert outcome(pair[0], pair[1])[0] is Outcome.EQUAL
 
 
 def test_a_large_grid_beyond_its_table_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
 Integers are `BlockAffine` values.  Data is an opaque value with a taint flag, which is set where a number that differs
 between blocks is an operand.  Tainted data is not the data of the reference block with shifted addresses, so a pass
-that stores it fails.  Loads from buffers whose contents the launch gives are integers, exact in every block; a launch
-that writes such a buffer is not passed.  The result of a pass is the list of global memory accesses of its blocks.
+that stores it fails.  Loads from buffers whose contents the launch gives are integers, exact in every block, if
+the launch does not write the buffer.  The result of a pass is the list of global memory accesses of its blocks.
 """
 
 from __future__ import annotations
@@ -278,6 +278,7 @@ class AddressMemory(GlobalMemory):
         self.address_domain = domain
         self.accesses: list[GlobalAccess] = []
         self.gathered_buffers: set[int] = set()
+        self.loaded_given: set[int] = set()
 
     def _record(self, kind: str, address: Any, bits: int, mask: Array | None, line: int, operation: str = "") -> None:
         value = plain(address)
@@ -294,8 +295,10 @@ class AddressMemory(GlobalMemory):
     def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Any:
         """See `GlobalMemory.load`."""
         self._record("load", address, bits, mask, line)
-        if not self._in_given(address, mask):
+        given = self._given_buffer(address, mask)
+        if given is None:
             return opaque_data(bits)
+        self.loaded_given.add(given)
         active = np.ones((1, 1), dtype=bool) if mask is None else mask
 
         def read(where: Array) -> Array:
@@ -306,20 +309,21 @@ class AddressMemory(GlobalMemory):
             return read(value)
         return evaluate_by_distinct_blocks(self.address_domain.grid, [value], read)
 
-    def _in_given(self, address: Any, mask: Array | None) -> bool:
-        """Whether an access is to given contents, decided by its first active lane in the reference block.
+    def _given_buffer(self, address: Any, mask: Array | None) -> int | None:
+        """The buffer of an access to given contents, that of its first active lane in the reference block.
 
         Every access of a pass is later proved to be to one buffer, in all lanes of all blocks (`symmetry`).
         """
         if not self.given.buffers:
-            return False
+            return None
         value = plain(address)
         if isinstance(value, BlockAffine):
             value = value.grid.active_values(value.column)[:1].reshape(1, 1) + value.thread
         if mask is not None:
             shape = np.broadcast_shapes(value.shape, mask.shape)
             value = np.broadcast_to(value, shape)[np.broadcast_to(mask, shape)]
-        return bool(value.size) and int(value.flat[0]) >> POINTER_SHIFT in self.given.buffers
+        buffer = int(value.flat[0]) >> POINTER_SHIFT if value.size else 0
+        return buffer if buffer in self.given.buffers else None
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """See `GlobalMemory.gather`."""
@@ -331,7 +335,6 @@ class AddressMemory(GlobalMemory):
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._check_untainted(value, line)
-        self._check_not_given(address, mask, line)
         self._record("store", address, L.width(value), mask, line)
 
     def atomic(
@@ -346,12 +349,7 @@ class AddressMemory(GlobalMemory):
     ) -> None:
         """See `GlobalMemory.atomic`."""
         self._check_untainted(value, line)
-        self._check_not_given(address, mask, line)
         self._record("atomic", address, L.width(value), mask, line, operation.name)
-
-    def _check_not_given(self, address: Any, mask: Array | None, line: int) -> None:
-        if self._in_given(address, mask):
-            raise NotSymmetric("a buffer whose contents the launch gives is written", line)
 
     def _check_untainted(self, value: Value, line: int) -> None:
         if taint_of(value):
@@ -416,6 +414,8 @@ class AddressPass:
     scratch: frozenset[int]
     gathered: frozenset[int]
     """Buffers that may be read at addresses computed from data."""
+    loaded_given: frozenset[int]
+    """Buffers of which the pass read the contents that the launch gives."""
 
 
 def address_passes(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limits) -> list[AddressPass]:
@@ -478,5 +478,9 @@ def _run_pass(
     except Unsupported as error:
         raise NotSymmetric(f"the execution of all blocks at once fails: {error.reason}", error.line) from None
     return AddressPass(
-        grid, tuple(memory.accesses), frozenset(machine.extra.get("scratch", ())), frozenset(memory.gathered_buffers)
+        grid,
+        tuple(memory.accesses),
+        frozenset(machine.extra.get("scratch", ())),
+        frozenset(memory.gathered_buffers),
+        frozenset(memory.loaded_given),
     )

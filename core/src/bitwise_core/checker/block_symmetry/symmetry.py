@@ -227,6 +227,8 @@ def summarise(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limi
     written = written_buffers(found)
     if written & frozenset[int]().union(*(each.gathered for each in found)):
         raise NotSymmetric("memory is read at computed addresses in a buffer that the launch writes")
+    if written & frozenset[int]().union(*(each.loaded_given for each in found)):
+        raise NotSymmetric("a buffer whose contents the launch gives is both read and written")
     classes = tuple(block_class for each in found for block_class in block_classes(each, written, limits))
     count = prepared.launch.blocks
     class_of, position = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
