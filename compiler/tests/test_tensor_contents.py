@@ -18,12 +18,15 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 import triton.language as tl  # noqa: E402
 
 from bitwise_core.checker.analysis import Options  # noqa: E402
+from bitwise_core.checker.comparison import compare as compare_sources  # noqa: E402
 from bitwise_core.checker.kernel_files import read_folder  # noqa: E402
 from bitwise_core.checker.partition import partition as partition_sources  # noqa: E402
 from bitwise_core.checker.verdicts import Outcome  # noqa: E402
-from bitwise_triton import Buffer, CaptureError, capture, compare, partition, tensor_contents, write_folder  # noqa: E402
+from bitwise_core.plugins import registry  # noqa: E402
+from bitwise_triton import Buffer, CaptureError, TensorMap, capture, compare, partition, tensor_contents, write_folder  # noqa: E402
 from bitwise_triton.arguments import DtypeStandIn  # noqa: E402
 from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner  # noqa: E402
+from bitwise_triton.equivalence import source_of  # noqa: E402
 from bitwise_triton.tensor_contents import recorded_tensors  # noqa: E402
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
@@ -155,6 +158,37 @@ def test_launches_on_other_tensors_are_not_equal(tmp_path: Path, triton_cache: A
         write_folder(captured, folder, ["a", "b"])
         found = partition_sources(read_folder(folder, (".ptx",)).sources, "sm_90", Options(), workers=1)
         assert (found.classes, found.unknown) == ((("a.ptx",), ("b.ptx",)), {})
+
+
+@triton.jit
+def copy_tile(tile, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tl.store(y + at, tile.load([0, 0]))
+
+
+@triton.jit
+def number_tile(y, LIMIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tl.store(y + at, tl.where(at < LIMIT * COLUMNS, at * 3, 0))
+
+
+@pytest.mark.parametrize(("rows", "missing", "outcome"), [(8, 0, "equal"), (5, 0, "equal"), (8, 1, "unknown")])
+def test_a_tensor_map_loads_known_numbers(rows: int, missing: int, outcome: str, triton_cache: Any) -> None:
+    """A tile of 8 rows, of which `rows` are in the tensor and the rest are zeros, is the same as computed numbers."""
+    constants, output = {"ROWS": 8, "COLUMNS": 32}, Buffer("Y", "i32")
+    values = np.arange(rows * 32 - missing, dtype=np.int32) * 3
+    tile = TensorMap(Buffer("T", "i32", values=values), (rows, 32), (32, 1), (8, 32))
+    choices: dict[str, Any] = {"grid": (1,), "workers": 1}
+    [loaded] = capture(copy_tile, configurations()[:1], {"tile": tile, "y": output}, constants=constants, **choices)
+    for limit, expected in ((rows, outcome), (rows - 1, "unproved" if outcome == "equal" else "unknown")):
+        limits = {"LIMIT": limit, **constants}
+        [computed] = capture(number_tile, configurations()[:1], {"y": output}, constants=limits, **choices)
+        sources = source_of(loaded, "a"), source_of(computed, "b")
+        assert "tensor_map" in loaded.manifest_entry["args"][0]
+        verdict = compare_sources(*sources, registry.default().arch("sm_90"), Options()).verdict
+        assert verdict.outcome.value == expected
+        if expected == "unknown":
+            assert "the buffer T is read at element 255 (4 bytes at byte 1020), beyond the 255 values" in verdict.reason
 
 
 # -- recording --------------------------------------------------------------------------------------------------------
