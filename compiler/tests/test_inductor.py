@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
+from fake_tensors import tensor  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler.compiler import ASTSource  # noqa: E402
 
@@ -57,10 +59,10 @@ class Tensor:
 class Result:
     """A compile result."""
 
-    def __init__(self, config: triton.Config) -> None:
+    def __init__(self, config: triton.Config, kernel: Any = row_sum, signature: dict[str, str] = SIGNATURE) -> None:
         self.config = config
-        self.compile_meta = {"signature": SIGNATURE}
-        source = ASTSource(row_sum, SIGNATURE, {"BLOCK": config.kwargs["BLOCK"]}, {})
+        self.compile_meta = {"signature": signature}
+        source = ASTSource(kernel, signature, {"BLOCK": config.kwargs["BLOCK"]}, {})
         self.kernel = triton.compile(source, target=TARGET, options={"num_warps": config.num_warps})
 
     def make_launcher(self) -> Callable[..., None]:
@@ -80,6 +82,7 @@ class Autotuner:
 
     times: dict[int, float]
     tuned: dict[str, Any] = field(default_factory=dict)
+    reset_to_zero_arg_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.fn = row_sum
@@ -176,6 +179,43 @@ def test_the_autotuner_is_restored() -> None:
 def test_another_version_of_the_autotuner_is_refused() -> None:
     with pytest.raises(CaptureError, match="lacks run, bench"), hooked_autotuner(object, Result, Rules()):
         pass
+
+
+@triton.jit
+def counted_sum(x, lengths, y, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for index in range(tl.load(lengths + row)):
+        total += tl.load(x + index * BLOCK + column)
+    tl.store(y + row * BLOCK + column, total)
+
+
+COUNTED = {"x": "*fp32", "lengths": "*i32", "y": "*fp32", "BLOCK": "constexpr"}
+
+
+@pytest.mark.usefixtures("memory_of_this_process")
+@pytest.mark.parametrize(("tensors", "reset"), [(True, ()), (False, ()), (True, ("lengths",))])
+def test_a_choice_may_hold_for_the_tensors_of_a_launch(tensors: bool, reset: tuple[str, ...]) -> None:
+    launched.clear()
+    lengths = np.array([3] * 8, np.int32)
+    x, y = tensor(np.ones(1024, np.float32), "fp32"), tensor(np.ones(2048, np.float32), "fp32")
+    arguments = [x, tensor(lengths, "i32"), y]
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, tensors=tensors)):
+        tuner = Autotuner({1: 3.0, 2: 1.0})
+        tuner.fn, tuner.triton_meta, tuner.reset_to_zero_arg_names = counted_sum, {"signature": COUNTED}, reset
+        tuner.compile_results = [
+            Result(triton.Config({"BLOCK": 256}, num_warps=warps), counted_sum, COUNTED) for warps in (1, 2)
+        ]
+        for length in (3, 3, 2, 3):
+            lengths[0] = length
+            tuner.run(*arguments, stream=0)
+    if tensors and not reset:
+        assert launched == [2, 2, 2, 2]
+        assert [len(each.kept) for each in found] == [1, 1]
+    else:
+        assert launched == [1, 1, 1, 1]
+        assert [each.dropped[0].outcome for each in found] == ["unknown"]
 
 
 class Library:

@@ -16,6 +16,7 @@ triton = pytest.importorskip("triton")
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
 import triton.language as tl  # noqa: E402
+from fake_tensors import Storage, Tensor, new_address, tensor  # noqa: E402
 
 from bitwise_core.checker.analysis import Options  # noqa: E402
 from bitwise_core.checker.comparison import compare as compare_sources  # noqa: E402
@@ -23,11 +24,12 @@ from bitwise_core.checker.kernel_files import read_folder  # noqa: E402
 from bitwise_core.checker.partition import partition as partition_sources  # noqa: E402
 from bitwise_core.checker.verdicts import Outcome  # noqa: E402
 from bitwise_core.plugins import registry  # noqa: E402
-from bitwise_triton import Buffer, CaptureError, TensorMap, capture, compare, partition, tensor_contents, write_folder  # noqa: E402
-from bitwise_triton.arguments import DtypeStandIn  # noqa: E402
+from bitwise_triton import Buffer, CaptureError, TensorMap, capture, compare, partition, write_folder  # noqa: E402
 from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner  # noqa: E402
 from bitwise_triton.equivalence import source_of  # noqa: E402
 from bitwise_triton.tensor_contents import recorded_tensors  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("memory_of_this_process")
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
@@ -194,59 +196,6 @@ def test_a_tensor_map_loads_known_numbers(rows: int, missing: int, outcome: str,
 # -- recording --------------------------------------------------------------------------------------------------------
 
 
-class Storage:
-    """The attributes of a torch storage that are used, over an array in this process."""
-
-    def __init__(self, memory: npt.NDArray[np.uint8], address: int) -> None:
-        self.memory, self.address = memory, address
-
-    def data_ptr(self) -> int:
-        return self.address
-
-    def nbytes(self) -> int:
-        return self.memory.nbytes
-
-
-class Tensor:
-    """The attributes of a tensor that are used: elements of a storage from a byte on, with strides."""
-
-    def __init__(
-        self, dtype: str, storage: Storage, start: int, shape: tuple[int, ...], stride: tuple[int, ...] = (1,)
-    ):
-        self.dtype, self.storage, self.start = DtypeStandIn(dtype), storage, start
-        self.shape, self.strides = shape, stride
-
-    def data_ptr(self) -> int:
-        return self.storage.address + self.start
-
-    def untyped_storage(self) -> Storage:
-        return self.storage
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
-
-
-@pytest.fixture(autouse=True)
-def memory_of_this_process(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Reads `Storage` instead of torch's; the result lists how many bytes were read each time."""
-    read: list[int] = []
-
-    def read_storage(storage: Storage, start: int, length: int) -> bytes:
-        read.append(length)
-        return storage.memory[start : start + length].tobytes()
-
-    monkeypatch.setattr(tensor_contents, "read_storage", read_storage)
-    return read
-
-
-_ADDRESSES = iter(range(1 << 32, 1 << 40, 1 << 24))
-
-
-def tensor(array: npt.NDArray[Any], dtype: str) -> Tensor:
-    storage = Storage(array.reshape(-1).view(np.uint8), next(_ADDRESSES))
-    return Tensor(dtype, storage, 0, (array.size,))
-
-
 def test_integers_and_booleans_are_recorded_and_floats_by_name() -> None:
     values = {
         "table": tensor(np.arange(4, dtype=np.int32), "i32"),
@@ -276,7 +225,7 @@ def test_a_large_tensor_stays_symbolic(memory_of_this_process: list[int]) -> Non
 
 
 def test_tensors_of_one_storage_are_one_buffer_from_the_lowest_address_on() -> None:
-    memory = Storage(np.arange(10, dtype=np.int32).view(np.uint8), next(_ADDRESSES))
+    memory = Storage(np.arange(10, dtype=np.int32).view(np.uint8), new_address())
     high, low = Tensor("i32", memory, 24, (2,)), Tensor("i32", memory, 8, (2, 2), (3, 1))
     found = recorded_tensors({"high": high, "low": low})
     assert {name: each.numbers.tolist() for name, each in found.items()} == {"high": [2, 3, 4, 5, 6, 7, 8, 9]}

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.inductor.launches import scalars_of
-from bitwise_triton.inductor.selection import KernelReport, LaunchSelection, Rules
+from bitwise_triton.inductor.launches import launch_tensors, scalars_of
+from bitwise_triton.inductor.selection import KernelReport, LaunchSelection, Rules, digests_of
 from bitwise_triton.inductor.templates import Templates, preprocessing
+from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors
 
 CACHE_TAG = "bitwise same bits 1"
 """Compiled graphs and tuned configurations are cached under this tag: those of other runs are not read."""
@@ -48,6 +49,8 @@ def same_bits(
     assume: Sequence[str] = (),
     every_launch: bool = False,
     report: Callable[[KernelReport], None] | None = None,
+    tensors: Tensors = True,
+    tensor_bytes: int = MAXIMUM_BYTES,
 ) -> SameBits:
     """Return a context manager, and decorator, under which TorchInductor's autotuning does not change bits.
 
@@ -59,10 +62,14 @@ def same_bits(
     then is not fused with other operations.  `assume` names conditions that a proof may use ("finite").  `every_launch`
     requires proofs for every launch; by default each launch with other numbers among its arguments is tuned by itself.
     `report` receives a `KernelReport` for each tuning; entering returns the list of all.
+
+    Where a proof fails because control flow or addresses depend on data, it is tried with the tensors of integers and
+    booleans of the launch, of up to `tensor_bytes` bytes each.  Such a choice holds for their contents: later launches
+    of the kernel read them, and other contents are tuned by themselves.  `tensors=False` turns this off.
     """
     if templates not in ("library", "triton"):
         raise ValueError(f"templates is {templates!r}; it is 'library' or 'triton'")
-    return SameBits(templates, tuple(assume), every_launch, report)
+    return SameBits(templates, tuple(assume), every_launch, report, tensors, tensor_bytes)
 
 
 class SameBits(ContextDecorator):
@@ -74,10 +81,12 @@ class SameBits(ContextDecorator):
         assume: tuple[str, ...],
         every_launch: bool,
         report: Callable[[KernelReport], None] | None,
+        tensors: Tensors,
+        tensor_bytes: int,
     ) -> None:
         self._templates, self._report = templates, report
         self.reports: list[KernelReport] = []
-        self._rules = Rules(assume, every_launch, self._receive)
+        self._rules = Rules(assume, every_launch, self._receive, tensors, tensor_bytes)
         self._stack: ExitStack | None = None
 
     def __enter__(self) -> list[KernelReport]:
@@ -150,11 +159,15 @@ def _hooked(templates: Templates, rules: Rules) -> Iterator[None]:
 
 @dataclass
 class _Tuned:
-    """The launchers of a kernel; the verdicts and the choice for each combination of numbers among its arguments."""
+    """The launchers of a kernel; the verdicts and the choice for each combination of numbers among its arguments.
+
+    For combinations in `by_tensors`, the choice depends on the contents of the tensors as well, which its key has then.
+    """
 
     launchers: list[Any]
     selections: dict[tuple[Any, ...], LaunchSelection] = field(default_factory=dict)
     chosen: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    by_tensors: set[tuple[Any, ...]] = field(default_factory=set)
 
 
 @contextmanager
@@ -187,13 +200,19 @@ def hooked_autotuner(autotuner: type[Any], compile_result: type[Any], rules: Rul
         tuned = tuned_of(self)
         if len(tuned.launchers) == 1 and not self.inductor_meta.get("coordinate_descent_tuning", False):
             return run(self, *arguments, **keywords)
-        key = scalars_of(arguments)
+        numbers = key = scalars_of(arguments)
+        if numbers in tuned.by_tensors:
+            reference = _result_of(self, tuned.launchers[0])
+            key = numbers, digests_of(launch_tensors(self, reference, arguments, rules.tensors, rules.tensor_bytes))
         known = tuned.chosen.get(key)
         self.launchers = list(tuned.launchers) if known is None else [known]
         result = run(self, *arguments, **keywords)
         if known is None:
+            selection = tuned.selections.pop(numbers, None)  # it holds the tensors of this launch
+            if selection is not None and selection.digests is not None:
+                tuned.by_tensors.add(numbers)
+                key = numbers, selection.digests
             (tuned.chosen[key],) = self.launchers
-            tuned.selections.pop(key, None)  # it holds the tensors of this launch
         return result
 
     def new_bench(self: Any, launcher: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitwise_triton.compilation import CompiledKernel, configuration_name
 from bitwise_triton.equivalence import CandidateVerdict, compare_with_reference
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.inductor.launches import launched_kernel
+from bitwise_triton.inductor.launches import launch_tensors, launched_kernel
+from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors, give_tensors
+
+if TYPE_CHECKING:
+    from bitwise_core.execution.tensor_contents import TensorContents
 
 logger = logging.getLogger("bitwise_triton")
 
@@ -41,18 +45,21 @@ class KernelReport:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a proof may assume and must cover, and who receives the reports."""
+    """What a proof may assume and must cover, who receives the reports, and which tensors a proof may depend on."""
 
     assume: tuple[str, ...] = ()
     every_launch: bool = False
     report: Callable[[KernelReport], None] | None = None
+    tensors: Tensors = True
+    tensor_bytes: int = MAXIMUM_BYTES
 
 
 @dataclass
 class LaunchSelection:
     """The verdicts on the configurations of one kernel for one launch, each against the reference.
 
-    `reference` is a compile result of the autotuner, as are the configurations that are judged.
+    `reference` is a compile result of the autotuner, as are the configurations that are judged.  `digests` are those of
+    the tensors of the launch by buffer if a verdict Equal holds for their contents only, else None.
     """
 
     autotuner: Any
@@ -60,6 +67,8 @@ class LaunchSelection:
     reference: Any
     rules: Rules
     judged: list[tuple[Any, CandidateVerdict]] = field(default_factory=list)
+    digests: tuple[tuple[str, str], ...] | None = None
+    _recorded: Mapping[str, TensorContents] | None = None
 
     def judge(self, results: Sequence[Any]) -> None:
         """Compare compile results with the reference, and report the outcome."""
@@ -102,7 +111,32 @@ class LaunchSelection:
                 kernels.append(launched_kernel(self.autotuner, each, self.arguments))
             except CaptureError as error:
                 kernels.append(error)
-        return compared(first, kernels, self.rules)
+        found = compared(first, kernels, self.rules)
+        if self.rules.every_launch or all(each.outcome != "unknown" for each in found):
+            return found
+        return self._compared_on_tensors(first, kernels, found)
+
+    def _compared_on_tensors(
+        self, first: CompiledKernel, kernels: Sequence[CompiledKernel | CaptureError], found: list[CandidateVerdict]
+    ) -> list[CandidateVerdict]:
+        """Return the verdicts, with what is Unknown decided on the tensors of the launch where that is possible."""
+        if self._recorded is None:
+            self._recorded = launch_tensors(
+                self.autotuner, self.reference, self.arguments, self.rules.tensors, self.rules.tensor_bytes
+            )
+        if not self._recorded:
+            return found
+        given = [each if isinstance(each, CaptureError) else give_tensors(each, self._recorded) for each in kernels]
+        again = compared(give_tensors(first, self._recorded), given, self.rules)
+        answers = [new if old.outcome == "unknown" else old for old, new in zip(found, again, strict=True)]
+        if any(old.outcome == "unknown" and new.outcome == "equal" for old, new in zip(found, again, strict=True)):
+            self.digests = digests_of(self._recorded)
+        return answers
+
+
+def digests_of(recorded: Mapping[str, TensorContents]) -> tuple[tuple[str, str], ...]:
+    """Return the digests of the contents of tensors, by buffer."""
+    return tuple(sorted((name, contents.digest) for name, contents in recorded.items()))
 
 
 def compared(
