@@ -25,15 +25,12 @@ class GivenContents:
 
     def __init__(self, launch: Launch, buffers: Mapping[str, int]) -> None:
         self._contents = {buffers[name]: (name, each) for name, each in launch.given().items() if name in buffers}
+        self.buffers = frozenset(self._contents)
+        """The numbers of the buffers whose contents are given."""
         self._padded = {
             number: np.concatenate([each.patterns, np.zeros(_WIDEST, dtype=np.uint8)])
             for number, (_, each) in self._contents.items()
         }
-
-    @property
-    def buffers(self) -> frozenset[int]:
-        """The numbers of the buffers whose contents are given."""
-        return frozenset(self._contents)
 
     def read(self, address: Array, bits: int, active: Array, line: int | None) -> Array:
         """Return `bits` bits at each address; 0 where `active`, which broadcasts to more lanes, is false.
