@@ -161,6 +161,39 @@ def test_a_changed_entry_that_is_read_changes_the_form_and_one_that_is_not_does_
     assert form() != form(lengths=[2, 4, 0])
 
 
+def order_of_additions(table: list[int], length: int, reverse: bool) -> object:
+    """What the sum of a block's pages is, up to what addition allows: the first two pages may be exchanged."""
+    pages = table[:length][::-1] if reverse else table[:length]
+    return sorted(pages[:2]), pages[2:]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_order_of_pages_decides_on_random_tables(seed: int, grids: str) -> None:
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, 5, 3).tolist() if seed % 3 else random.integers(0, 3, 3).tolist()
+    table = random.integers(0, 1 + int(random.integers(1, 4)), 12).tolist()
+    same = all(
+        order_of_additions(table[4 * block : 4 * block + 4], length, False)
+        == order_of_additions(table[4 * block : 4 * block + 4], length, True)
+        for block, length in enumerate(lengths)
+    )
+    found = classes(table=table, lengths=lengths)
+    position = {name: number for number, names in enumerate(found.classes) for name in names}
+    merged = {name: position[name] == position["loop.ptx"] for name in PAGES}
+    if grids == "in full":
+        assert found.unknown == {}
+        assert merged == {**dict.fromkeys(SAME, True), "reverse.ptx": same, "exit.ptx": all(lengths)}
+    else:
+        assert not merged["reverse.ptx"] or same
+        assert not merged["exit.ptx"] or all(lengths)
+    moved = random.permutation(4).tolist()
+    table_moved = np.array(table).reshape(3, 4)[:, moved].reshape(-1).tolist()
+    loop = PAGES["loop.ptx"]
+    other = source("b.ptx", loop, table=table_moved, lengths=lengths)
+    expected = Outcome.EQUAL if table_moved == table else Outcome.UNKNOWN
+    assert outcome(source("a.ptx", loop, table=table, lengths=lengths), other)[0] is expected
+
+
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
