@@ -163,6 +163,29 @@ def test_launches_on_other_tensors_are_not_equal(tmp_path: Path, triton_cache: A
 
 
 @triton.jit
+def gather_rows(x, ids, padded, y, columns, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    tile, column = tl.program_id(0) // columns, tl.program_id(0) % columns
+    if tile * ROWS >= tl.load(padded):
+        return
+    row = tl.load(ids + tile * ROWS + tl.arange(0, ROWS))
+    at = row[:, None] * columns * WIDTH + column * WIDTH + tl.arange(0, WIDTH)[None, :]
+    tl.store(y + at, tl.load(x + at) * 2.0, mask=row[:, None] < 12)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+def test_tiles_of_tokens_with_blocks_that_end_early(target: str, triton_cache: Any) -> None:
+    ids = [0, 3, 5, 12, 1, 2, 11, 12]
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "ids": Buffer("S", "i32", values=ids)}
+    arguments["padded"] = Buffer("P", "i32", values=[8])
+    arguments |= {"y": Buffer("Y", "fp32"), "columns": 3}
+    constants = {"ROWS": 4, "WIDTH": 64}
+    choices: dict[str, Any] = {"grid": (12,), "constants": constants, "target": target, "workers": 1}
+    configs = [triton.Config({}, num_warps=warps) for warps in (1, 2)]
+    found = partition(gather_rows, configs, arguments, **choices)
+    assert (found.classes, found.unknown) == (((0, 1),), {})
+
+
+@triton.jit
 def copy_tile(tile, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     tl.store(y + at, tile.load([0, 0]))

@@ -185,8 +185,11 @@ class LazyIntegers:
 
     __slots__ = ()
 
-    def known_numbers(self) -> Array | None:
-        """Return the numbers as an array for a decision or an address (see `Machine.known`), or None."""
+    def known_numbers(self, active: Array | None = None) -> Array | None:
+        """Return the numbers as an array for a decision or an address (see `Machine.known`), or None.
+
+        They must be right in the `active` lanes, None for all of them.
+        """
         raise NotImplementedError
 
     def symbolic_vector(self) -> SymbolicVector:
