@@ -136,7 +136,7 @@ class TermDomain:
             return concat([low_half_of_canonical(half), half])
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
-            value.flags = L.uniform_flags(value.flags)
+            L.settle_flags(value)
         result = self._rewritten(plan.rules, values, info, lambda: self._term(info, plan, values, properties))
         if isinstance(result, PackedVector):
             return result
@@ -152,7 +152,7 @@ class TermDomain:
         """Return the right sides of the first rules that match, lane by lane, and `otherwise()` where none matches."""
         found: list[tuple[Lanes, Value]] = []
         rest: Lanes = True
-        for rule in rules.admitted([value.flags for value in values]):
+        for rule in rules.admitted(values):
             if not may_match(rule, values):
                 continue
             for matched, bindings in matches(rule, values, self._builder(info), self.context):
@@ -255,10 +255,10 @@ class TermDomain:
                     if hoist.action != "drop":
                         value = magnitude_of_constants(value)
                     value = without_negated_plus_zero(value, self.context)
-                present = value.flags & hoist.flag
                 values[place] = value
-                if not L.any_flag(present):
+                if not L.flags_of_some_lane(value) & hoist.flag:
                     continue
+                present = value.flags & hoist.flag
                 values[place] = L.without_flags(value, hoist.flag)
                 if hoist.action == "switch":
                     switched, target = switched ^ present, hoist.target
@@ -315,11 +315,11 @@ class TermDomain:
     def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
         depths = kept_depths(self.context.finite).get(name)
         needed = needed_numbers(self.context.finite).get(name)
-        if needed and not any(np.any(L.equals_constant(values[place], number)) for place, number in needed):
+        if needed and all(L.equals_constant(values[place], number) is False for place, number in needed):
             depths = None
         # A fact without a flag is known of constants, and of what follows from them.
         derives = depths is None and has_derived_facts(name, self.context.finite)
-        if derives and any(np.any(L.constant_mask(value)) for value in values):
+        if derives and any(L.constant_mask(value) is not False for value in values):
             depths = (0,) * len(values)
         if depths is not None and not any(result is value for value in values):
             kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))

@@ -18,8 +18,9 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 """Hash words: shape (2, blocks, threads), or a shape that broadcasts to it."""
 
-_SHIFT_HIGH = np.uint64(32)
-_SHIFT_LOW = np.uint64(29)
+# Arrays, since NumPy converts a scalar in every operation.
+_SHIFT_HIGH = np.array(32, dtype=np.uint64)
+_SHIFT_LOW = np.array(29, dtype=np.uint64)
 
 
 @cache

@@ -17,7 +17,6 @@ from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.constant_folding import uniform_constant
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.minmax import is_number_set
 from bitwise_core.execution.values.packing import as_symbolic_vector, high_half
@@ -38,7 +37,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
 from bitwise_core.ir.rules.facts import fact
 from bitwise_core.ir.rules.patterns import Term, evaluate, variables
-from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, Format
+from bitwise_core.numerics import FLOAT_FORMATS, FORMATS, FloatFormat, Format
 
 Lanes: TypeAlias = bool | Array
 """The lanes in which something holds; True for all."""
@@ -103,11 +102,9 @@ def _finite_lanes(value: SymbolicVector, form: Format, context: TermContext) -> 
     if not isinstance(form, FloatFormat):
         return True
     found = assumed_finite(value, form, context.formats)
-    known = L.constant_mask(value)
-    if found is True or known is False:
+    if found is True or L.constant_mask(value) is False:
         return found
-    constants = known & np.asarray(_constants_with("finite", value.words[0], np.asarray(known), form))
-    return _lanes(np.asarray(found | constants))
+    return _lanes(np.asarray(found | _constants_with("finite", value, form)))
 
 
 def _lanes(found: Array) -> Lanes:
@@ -259,9 +256,7 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermCont
                 found = np.logical_or(found, np.logical_and(inner, origin.lanes))
         if context.finite:
             found = np.logical_or(found, assumed_finite(value, form, context.formats))
-    known = L.constant_mask(value)
-    if known is not False and np.any(known):
-        found = found | (known & _constants_with(name, value.words[0], np.asarray(known), form))
+    found = found | _constants_with(name, value, form)
     if name in derived_facts() and found is not True and value.origins:
         found = np.logical_or(found, _derived_lanes(name, value, context))
     lanes = np.asarray(found)
@@ -308,16 +303,16 @@ def same_operands(values: Sequence[SymbolicVector]) -> bool:
     return np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
 
 
-def _constants_with(name: str, numbers: Array, known: Array, form: Format) -> bool | Array:
-    """Return which constants have a fact, in the lanes of `known`."""
-    number = uniform_constant(numbers, known)
-    if number is not None:
-        return _number_has(name, int(number.reshape(())[()]), form)
-    found: Array = evaluate(fact(name, form), {"x": numbers.astype(L.UNSIGNED[form.bits])})
-    return found
+def _constants_with(name: str, value: SymbolicVector, form: Format) -> Lanes:
+    """Return which lanes hold a constant with a fact."""
+    known, numbers = L.constant_mask(value), L.constant_numbers(value)
+    if numbers is not None:
+        return known if any(_number_has(name, number, form.name) for number in numbers) else False
+    found: Array = evaluate(fact(name, form), {"x": value.words[0].astype(L.UNSIGNED[form.bits])})
+    return known & found
 
 
 @lru_cache(maxsize=1 << 14)
-def _number_has(name: str, number: int, form: Format) -> bool:
-    patterns = np.full(1, number, dtype=np.uint64).astype(L.UNSIGNED[form.bits])
-    return bool(evaluate(fact(name, form), {"x": patterns})[0])
+def _number_has(name: str, number: int, form: str) -> bool:
+    patterns = np.full(1, number, dtype=np.uint64).astype(L.UNSIGNED[FORMATS[form].bits])
+    return bool(evaluate(fact(name, FORMATS[form]), {"x": patterns})[0])

@@ -7,16 +7,14 @@ rule is matched against the operands and replaces the result in the lanes where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from bitwise_core.execution.values import argminmax, nan_guards
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.ir.rules import table
 from bitwise_core.ir.rules.patterns import Term, subterms, variables
 from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
@@ -137,9 +135,13 @@ class RuleSet:
         self.rules = rules
         self._admitted: dict[tuple[int, ...], tuple[PlannedRule, ...]] = {}
 
-    def admitted(self, flags: Iterable[L.Flags]) -> tuple[PlannedRule, ...]:
-        """Return the rules whose tests of flags pass for operands with these flags."""
-        key = tuple([_of_all_lanes(each) if isinstance(each, int) else _of_some_lane(each) for each in flags])
+    def admitted(self, values: Sequence[SymbolicVector]) -> tuple[PlannedRule, ...]:
+        """Return the rules whose tests of flags pass for these operands."""
+        if not self.rules:
+            return ()
+        key = tuple(
+            [_of_all_lanes(each.flags) if isinstance(each.flags, int) else _of_some_lane(each) for each in values]
+        )
         found = self._admitted.get(key)
         if found is None:
             found = self._admitted[key] = tuple(rule for rule in self.rules if _admits(rule, key))
@@ -162,12 +164,12 @@ def _of_all_lanes(flags: int) -> int:
     return found | (_GUARDED if nan_guards.is_guarded(flags) else 0)
 
 
-def _of_some_lane(flags: Array) -> int:
+def _of_some_lane(value: SymbolicVector) -> int:
     """Return the summary of flags that differ by lane: the flags that some lane has."""
-    found = int(np.bitwise_or.reduce(flags, axis=None)) & _TESTED
-    if ((flags & np.uint32(L.KIND)) == L.CONST).any():
+    found = L.flags_of_some_lane(value) & _TESTED
+    if L.constant_mask(value) is not False:
         found |= _CONSTANT
-    return found | (_GUARDED if nan_guards.guarded_lanes(flags).any() else 0)
+    return found | (_GUARDED if nan_guards.guarded_where(value) is not None else 0)
 
 
 def _admits(rule: PlannedRule, summaries: tuple[int, ...]) -> bool:
