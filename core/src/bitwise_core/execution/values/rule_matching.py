@@ -36,7 +36,7 @@ from bitwise_core.execution.values.rule_plans import (
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
 from bitwise_core.ir.rules.facts import fact
-from bitwise_core.ir.rules.patterns import Term, evaluate, variables
+from bitwise_core.ir.rules.patterns import Term, evaluate
 from bitwise_core.numerics import FLOAT_FORMATS, FORMATS, FloatFormat, Format
 
 Lanes: TypeAlias = bool | Array
@@ -47,9 +47,10 @@ Build: TypeAlias = Callable[[Term, Bindings], Value]
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How a pattern is built, to be compared with a value, and the context of the domain."""
+    """How a pattern is built, to be compared with a value, what the rule requires of variables, and the context."""
 
     build: Build
+    conditions: Mapping[str, tuple[tuple[str, Format], ...]]
     context: TermContext
 
 
@@ -82,15 +83,8 @@ def matches(
 ) -> Iterator[tuple[Lanes, Bindings]]:
     """Yield the lanes in which a rule matches, with its variables' values; the lanes of two results may overlap."""
     steps = tuple((term, operands[place]) for place, term in rule.steps)
-    for lanes, bindings in _all(steps, True, {}, Matching(build, context)):
-        for condition, form in rule.conditions:
-            lanes = both(
-                lanes,
-                fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, context),
-            )
-            if lanes is False:
-                break
-        if lanes is not False and rule.instance.rule.assumes == "finite":
+    for lanes, bindings in _all(steps, True, {}, Matching(build, rule.conditions, context)):
+        if rule.instance.rule.assumes == "finite":
             for name, form in rule.instance.formats.items():
                 lanes = both(lanes, _finite_lanes(as_symbolic_vector(bindings[name]), form, context))
         if lanes is not False:
@@ -129,7 +123,10 @@ def _one(
     if term.kind == "variable":
         known = bindings.get(term.word)
         if known is None:
-            yield lanes, {**bindings, term.word: value}
+            for required, form in matching.conditions.get(term.word, ()):
+                lanes = both(lanes, fact_lanes(required, as_symbolic_vector(value), form, matching.context))
+            if lanes is not False:
+                yield lanes, {**bindings, term.word: value}
             return
         found = both(lanes, same_lanes(known, value, term.format))
         if found is not False:
@@ -149,7 +146,7 @@ def _one(
             yield found, bindings
         return
     flag = wrapper_of(term)
-    if not flag and variables(term).keys() <= bindings.keys():
+    if not flag and term.names <= bindings.keys():
         found = both(lanes, same_lanes(matching.build(term, bindings), value, term.format))
         if found is not False:
             yield found, bindings
@@ -172,7 +169,7 @@ def _one(
         if term.kind == "operation" and term.operation.commutative:
             orders.append((origin.operands[1], origin.operands[0], *origin.operands[2:]))
         for operands in orders:
-            placed = ordered(list(enumerate(term.operands)), frozenset(bindings))
+            placed = ordered(tuple(enumerate(term.operands)), frozenset(bindings))
             yield from _all(tuple((each, operands[place]) for place, each in placed), found, bindings, matching)
 
 

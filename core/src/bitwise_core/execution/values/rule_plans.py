@@ -7,7 +7,7 @@ rule is matched against the operands and replaces the result in the lanes where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
@@ -16,8 +16,8 @@ from bitwise_core.execution.values import argminmax, nan_guards
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.ir.rules import table
-from bitwise_core.ir.rules.patterns import Term, subterms, variables
-from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
+from bitwise_core.ir.rules.patterns import Term, subterms
+from bitwise_core.ir.rules.rule import InferenceInstance, Instance
 from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 
 FLAG_OF_FACT = {
@@ -42,6 +42,7 @@ WIDENING = "convert.fp32.fp16"
 WIDENING_BF16 = "convert.fp32.bf16"
 
 
+@cache
 def wrapper_of(term: Term) -> int:
     """Return the flag that holds the operation at the root of a pattern, 0 where the operation is no wrapper."""
     if term.kind != "operation":
@@ -82,14 +83,13 @@ class PlannedRule:
     """A rule whose left side is matched: the patterns of the operands in the order in which they are matched.
 
     `tests` are necessary conditions on the operands' flags, or on the operations that made them, which are checked
-    before anything else.  `swapped` says that the pattern's first two operands are matched in exchanged places.
+    before anything else.  `conditions` holds the facts that are required of each variable, and its format.
     """
 
     instance: Instance
     steps: tuple[tuple[int, Term], ...]
     tests: tuple[tuple[int, TestKind, int | str], ...]
-    conditions: tuple[tuple[Condition, Format], ...]
-    repeated: bool
+    conditions: Mapping[str, tuple[tuple[str, Format], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class PlannedInference:
 class Plan:
     """What the table says of one operation.
 
-    `redirect` is the term that always replaces it, over its variables, which `names` lists by operand.  `drops_zero`: a
-    sum with +0 of its first operand is dropped.  `squares`: an inference requires that both operands are equal.
+    `redirect` is the rule whose right side always replaces it.  `drops_zero`: a sum with +0 of its first operand is
+    dropped.  `squares`: an inference requires that both operands are equal.
     `facts` holds the facts of results that have been derived from flags alone, by these flags.
     """
 
@@ -353,29 +353,33 @@ def _planned(instance: Instance) -> Iterable[PlannedRule]:
     commutes = left.kind == "operation" and left.operation.commutative
     if commutes and left.operands[0] != left.operands[1]:
         orders.append((1, 0, *orders[0][2:]))
-    conditions = tuple((each, instance.formats[each.variable]) for each in instance.rule.conditions)
+    conditions: dict[str, tuple[tuple[str, Format], ...]] = {}
+    for each in instance.rule.conditions:
+        required = (each.fact, instance.formats[each.variable])
+        conditions[each.variable] = (*conditions.get(each.variable, ()), required)
     for order in orders:
-        placed = [(order[index], term) for index, term in enumerate(left.operands)]
-        yield PlannedRule(instance, ordered(placed, frozenset()), _tests(placed, instance), conditions, _repeats(left))
+        placed = tuple((order[index], term) for index, term in enumerate(left.operands))
+        yield PlannedRule(instance, ordered(placed, frozenset()), _tests(placed, instance), conditions)
 
 
-def ordered(placed: list[tuple[int, Term]], bound: frozenset[str]) -> tuple[tuple[int, Term], ...]:
+@cache
+def ordered(placed: tuple[tuple[int, Term], ...], bound: frozenset[str]) -> tuple[tuple[int, Term], ...]:
     """Return the operands in the order in which matching them rejects or binds most."""
-    rest, result, known = list(placed), [], set(bound)
+    rest, result, known = list(placed), [], bound
     while rest:
         best = min(range(len(rest)), key=lambda index: (_rank(rest[index][1], known), index))
         chosen = rest.pop(best)
         result.append(chosen)
-        known |= set(variables(chosen[1]))
+        known |= chosen[1].names
     return tuple(result)
 
 
-def _rank(term: Term, known: set[str]) -> int:
+def _rank(term: Term, known: frozenset[str]) -> int:
     if term.kind == "number":
         return 0
     if term.kind == "variable":
         return 1 if term.word in known else 4
-    if set(variables(term)) <= known:
+    if term.names <= known:
         return 5  # verified by building it
     if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16:
         return 2
@@ -394,12 +398,12 @@ def has_origin_pattern(term: Term) -> bool:
     return meaning.is_comparison or meaning.bits == 1 or meaning.verb in ("max", "min", "convert")
 
 
-def _tests(placed: list[tuple[int, Term]], instance: Instance) -> tuple[tuple[int, TestKind, int | str], ...]:
+def _tests(placed: tuple[tuple[int, Term], ...], instance: Instance) -> tuple[tuple[int, TestKind, int | str], ...]:
     found: list[tuple[int, TestKind, int | str]] = []
-    bound: set[str] = set()
+    bound: frozenset[str] = frozenset()
     for place, term in ordered(placed, frozenset()):
-        verified = term.kind not in ("number", "variable") and set(variables(term)) <= bound
-        bound |= set(variables(term))
+        verified = term.kind not in ("number", "variable") and term.names <= bound
+        bound |= term.names
         if term.kind == "number":
             found.append((place, "constant", term.number))
         elif term.kind == "variable" and not isinstance(term.format, IntegerFormat):
@@ -492,13 +496,13 @@ def _depths(
     """
     if term.kind in ("number", "variable"):
         return 1 if term.kind == "variable" and term.word in derived else 0
-    if not root and set(variables(term)) <= bound:
+    if not root and term.names <= bound:
         return 0
-    known = set(bound)
+    known = bound
     below = [0] * len(term.operands)
-    for place, operand in ordered(list(enumerate(term.operands)), bound):
-        below[place] = _depths(operand, frozenset(known), found, derived, matched)
-        known |= set(variables(operand))
+    for place, operand in ordered(tuple(enumerate(term.operands)), bound):
+        below[place] = _depths(operand, known, found, derived, matched)
+        known |= operand.names
     if root:
         return 0
     if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16 or term.kind == "concat":
