@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bitwise_core.assembly.module import Kernel, Module, kernel_digest
+from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
@@ -124,7 +124,7 @@ def run_blocks(
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
         memory = GlobalMemory(domain)
-        memory.watched, memory.formats, memory.text = watched, formats, kernel_digest(prepared.kernel)
+        memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 

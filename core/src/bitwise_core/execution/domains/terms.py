@@ -476,7 +476,7 @@ class TermDomain:
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""
-        return SymbolicVector(bits, np.broadcast_to(address[None], (2, *address.shape)), L.LOAD)
+        return SymbolicVector(bits, L.both_words(address), L.LOAD)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""

@@ -37,6 +37,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     TermRecorder,
     Value,
     blended_origins,
+    both_words,
     clear_flags,
     constant_flags,
     constant_vector,
@@ -279,7 +280,7 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
 def _extract_constants(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
     numbers = (value.words[0] >> np.uint64(low)) & np.uint64((1 << bits) - 1)
     flags = constant_flags(numbers, bits)
-    return SymbolicVector(bits, np.broadcast_to(numbers[None], (2, *numbers.shape)), flags | (value.flags & STICKY))
+    return SymbolicVector(bits, both_words(numbers), flags | (value.flags & STICKY))
 
 
 def concat(parts: Sequence[Value]) -> Value:
@@ -492,9 +493,8 @@ def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: Symbolic
     inherited = sticky_flags(*parts)
     for mask, words, flags in ((load, first, LOAD), (known, number, constant_flags(number, bits))):
         if np.any(mask):
-            both = np.broadcast_to(words[None], (2, *words.shape))
             meta = uniform_flags(select_flags(mask, flags | inherited, joined.flags))
-            joined = SymbolicVector(bits, np.where(mask, both, joined.words), meta)
+            joined = SymbolicVector(bits, np.where(mask, words, joined.words), meta)
     return joined
 
 
@@ -516,7 +516,7 @@ def take_threads(value: Value, index: Array) -> Value:
     if lazy is not None:
         return lazy.take_threads(index)
     flags = value.flags
-    words = np.stack([take(value.words[0], index), take(value.words[1], index)])
+    words = _words_of_threads(value.words, index)
     result = SymbolicVector(value.bits, words, flags if isinstance(flags, int) else uniform_flags(take(flags, index)))
     result.recorder = value.recorder
     if value.origins:
@@ -529,6 +529,13 @@ def take_threads(value: Value, index: Array) -> Value:
             for each in value.origins
         )
     return result
+
+
+def _words_of_threads(words: hashing.Words, index: Array) -> hashing.Words:
+    """See `take_threads`: for the words of a value."""
+    if words.shape[2] == 1:
+        return words
+    return words[:, :, index[0]] if index.shape[0] == 1 else np.stack([take(each, index) for each in words])
 
 
 def take_blocks(value: Value, rows: Array) -> Value:

@@ -69,7 +69,7 @@ def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
     """Return whether the operands pass the tests of a rule that `RuleSet.admitted` does not decide from their flags."""
     for place, kind, wanted in rule.tests:
         if kind == "origin":
-            if not any(each.name == wanted for each in values[place].origins):
+            if wanted not in [each.name for each in values[place].origins]:
                 return False
         elif kind == "constant":
             numbers = L.constant_numbers(values[place])
