@@ -224,8 +224,9 @@ class TermDomain:
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
             facts = self._with_facts(0, plan, values)
             # The extremum of one value is the value itself, whose flags are about the number inside of its wrappers.
-            wrapped = np.asarray((result.flags & _WRAPPERS) != 0)
-            result = L.with_flags(result, L.select_flags(wrapped, 0, facts))
+            wrapped = L.has_flag(result, _WRAPPERS)
+            if wrapped is not True:
+                result = L.with_flags(result, facts if wrapped is False else L.select_flags(wrapped, 0, facts))
             return self._with_origin(info.name, result, values)
         result = self._hoisted(info, plan, list(values), properties)
         if plan.drops_zero:

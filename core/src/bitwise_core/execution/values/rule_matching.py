@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.execution.term_recorder import TermContext
-from bitwise_core.execution.values import nan_guards, nan_marks
+from bitwise_core.execution.values import hashing, nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
@@ -230,9 +230,7 @@ def same_lanes(left: Value, right: Value, form: Format) -> Lanes:
     if L.width(left) != L.width(right):
         return False
     hash_of = full_hash if isinstance(form, FloatFormat) else exact_hash
-    one, other = as_symbolic_vector(left), as_symbolic_vector(right)
-    found: Array = (hash_of(one) == hash_of(other)).all(axis=0)
-    return L.nonempty(found)
+    return hashing.same_lanes(hash_of(as_symbolic_vector(left)), hash_of(as_symbolic_vector(right)))
 
 
 def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermContext) -> Lanes:

@@ -126,7 +126,8 @@ class SymbolicVector:
     - `last_take`: the last permutation of this value's threads and its result.
     - `cached_numbers`: the numbers of the constant lanes, once they have been looked up (`constant_numbers`).
     - `cached_constants`: which lanes are constant, once that has been computed (`constant_mask`).
-    - `cached_union`: the flags that some lane has, once they have been computed (`flags_of_some_lane`).
+    - `cached_union`, `cached_intersection`: the flags that some lane has, and those that every lane has, once they have
+      been computed (`flags_of_some_lane`, `flags_of_every_lane`).
     - `cached_hash`: the hash of the payload, once it has been computed.
     - `recorder`: the recorder of the recorded run in which the value was made, else None.
     """
@@ -136,6 +137,7 @@ class SymbolicVector:
         "bundle",
         "cached_constants",
         "cached_hash",
+        "cached_intersection",
         "cached_numbers",
         "cached_union",
         "flags",
@@ -155,6 +157,7 @@ class SymbolicVector:
         self.cached_numbers: frozenset[int] | Literal[False] | None = False
         self.cached_constants: bool | Array | None = None
         self.cached_union: int | None = None
+        self.cached_intersection: int | None = None
 
     def __deepcopy__(self, memo: object) -> SymbolicVector:
         """Return the value itself: values are never changed."""
@@ -300,6 +303,14 @@ def flags_of_some_lane(lanes: SymbolicVector) -> int:
     return lanes.cached_union
 
 
+def flags_of_every_lane(lanes: SymbolicVector) -> int:
+    """Return the flags that every lane has."""
+    if lanes.cached_intersection is None:
+        flags = lanes.flags
+        lanes.cached_intersection = flags if isinstance(flags, int) else int(np.bitwise_and.reduce(flags, axis=None))
+    return lanes.cached_intersection
+
+
 def constant_mask(lanes: SymbolicVector) -> bool | Array:
     """Return which lanes hold a constant; False if none does."""
     flags = lanes.flags
@@ -363,9 +374,8 @@ def uniform_flags(flags: Flags) -> Flags:
 
 def settle_flags(lanes: SymbolicVector) -> None:
     """Hold the flags as one int if all lanes share them."""
-    flags = lanes.flags
-    if not isinstance(flags, int) and flags.item(0) == flags_of_some_lane(lanes):
-        lanes.flags = uniform_flags(flags)
+    if not isinstance(lanes.flags, int) and flags_of_some_lane(lanes) == flags_of_every_lane(lanes):
+        lanes.flags = flags_of_some_lane(lanes)
 
 
 def equals_constant(lanes: SymbolicVector, number: int) -> Array | Literal[False]:
@@ -382,9 +392,9 @@ def equals_constant(lanes: SymbolicVector, number: int) -> Array | Literal[False
 
 def has_flag(lanes: SymbolicVector, flag: int) -> bool | Array:
     """Return which lanes have one of these flags; False if none does."""
-    flags = lanes.flags
-    present = flags_of_some_lane(lanes) & flag != 0
-    return present if isinstance(flags, int) or not present else (flags & np.uint32(flag)) != 0
+    if not flags_of_some_lane(lanes) & flag:
+        return False
+    return True if flags_of_every_lane(lanes) & flag else np.not_equal(lanes.flags & np.uint32(flag), 0)
 
 
 def any_flag(flags: Flags) -> bool:
