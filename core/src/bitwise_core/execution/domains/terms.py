@@ -454,8 +454,7 @@ class TermDomain:
         """
         info = operation(f"add.rn.{form}")
         rules = rules_on_origins(info.name, self.context.finite)
-        zero = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
-        found = as_symbolic_vector(self._rewritten(rules, (value, zero), info, lambda: value))
+        found = as_symbolic_vector(self._rewritten(rules, (value, _ZERO), info, lambda: value))
         if found is not value:
             self.zero_signs.note(value, L.without_flags(found, L.PLUS_ZERO))
 
@@ -565,6 +564,7 @@ _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert":
 """Operations whose results are values in another form, or sets, by their verbs."""
 
 _NOT = operation("not.b1")
+_ZERO = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
 
 
 @cache

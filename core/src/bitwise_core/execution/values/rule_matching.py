@@ -24,6 +24,7 @@ from bitwise_core.execution.values.rule_plans import (
     FLAGS_OF_CONSTANTS,
     READ_FLAGS,
     WIDENING_BF16,
+    OriginTest,
     PlannedInference,
     PlannedRule,
     derived_facts,
@@ -67,15 +68,23 @@ def both(left: Lanes, right: Lanes) -> Lanes:
 
 def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
     """Return whether the operands pass the tests of a rule that `RuleSet.admitted` does not decide from their flags."""
+    for place, test in rule.origins:
+        if not _passes(values[place], test):
+            return False
     for place, kind, wanted in rule.tests:
-        if kind == "origin":
-            if wanted not in [each.name for each in values[place].origins]:
-                return False
-        elif kind == "constant":
+        if kind == "constant":
             numbers = L.constant_numbers(values[place])
             if numbers is not None and wanted not in numbers:
                 return False
     return True
+
+
+def _passes(value: SymbolicVector, test: OriginTest) -> bool:
+    """Return whether an operation that made a value passes a test."""
+    for origin in value.origins:
+        if origin.name == test.name and all(_passes(origin.operands[place], each) for place, each in test.below):
+            return True
+    return False
 
 
 def matches(

@@ -62,7 +62,15 @@ def inner_of(term: Term) -> Term:
     return next(each for each in term.operands if each.kind != "number")
 
 
-TestKind: TypeAlias = Literal["constant", "flag", "fact", "origin", "guard", "bf16"]
+TestKind: TypeAlias = Literal["constant", "flag", "fact", "guard", "bf16"]
+
+
+@dataclass(frozen=True, slots=True)
+class OriginTest:
+    """An operation that must have made an operand, and tests of its own operands, by place."""
+
+    name: str
+    below: tuple[tuple[int, OriginTest], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +90,14 @@ class Hoist:
 class PlannedRule:
     """A rule whose left side is matched: the patterns of the operands in the order in which they are matched.
 
-    `tests` are necessary conditions on the operands' flags, or on the operations that made them, which are checked
-    before anything else.  `conditions` holds the facts that are required of each variable, and its format.
+    `tests` are necessary conditions on the operands' flags and `origins` on the operations that made them, which are
+    checked before anything else.  `conditions` holds the facts that are required of each variable, and its format.
     """
 
     instance: Instance
     steps: tuple[tuple[int, Term], ...]
-    tests: tuple[tuple[int, TestKind, int | str], ...]
+    tests: tuple[tuple[int, TestKind, int], ...]
+    origins: tuple[tuple[int, OriginTest], ...]
     conditions: Mapping[str, tuple[tuple[str, Format], ...]]
 
 
@@ -178,10 +187,8 @@ def _admits(rule: PlannedRule, summaries: tuple[int, ...]) -> bool:
         if kind == "constant":
             passed = found & _CONSTANT
         elif kind == "flag":
-            assert isinstance(wanted, int)
             passed = found & wanted
         elif kind == "fact":
-            assert isinstance(wanted, int)
             passed = found & (wanted | _CONSTANT)
         else:
             passed = kind != "guard" or found & _GUARDED
@@ -288,7 +295,7 @@ def has_derived_facts(name: str, finite: bool) -> bool:
 def rules_on_origins(name: str, finite: bool) -> RuleSet:
     """Return the rules of an operation that are matched by the operation that made an operand."""
     rules = plan_of(name, finite).rules.rules
-    return RuleSet(tuple(rule for rule in rules if any(kind == "origin" for _, kind, _ in rule.tests)))
+    return RuleSet(tuple(rule for rule in rules if rule.origins))
 
 
 @cache
@@ -359,7 +366,8 @@ def _planned(instance: Instance) -> Iterable[PlannedRule]:
         conditions[each.variable] = (*conditions.get(each.variable, ()), required)
     for order in orders:
         placed = tuple((order[index], term) for index, term in enumerate(left.operands))
-        yield PlannedRule(instance, ordered(placed, frozenset()), _tests(placed, instance), conditions)
+        steps = ordered(placed, frozenset())
+        yield PlannedRule(instance, steps, _tests(steps, instance), _origin_tests(steps, frozenset()), conditions)
 
 
 @cache
@@ -398,10 +406,10 @@ def has_origin_pattern(term: Term) -> bool:
     return meaning.is_comparison or meaning.bits == 1 or meaning.verb in ("max", "min", "convert")
 
 
-def _tests(placed: tuple[tuple[int, Term], ...], instance: Instance) -> tuple[tuple[int, TestKind, int | str], ...]:
-    found: list[tuple[int, TestKind, int | str]] = []
+def _tests(steps: tuple[tuple[int, Term], ...], instance: Instance) -> tuple[tuple[int, TestKind, int], ...]:
+    found: list[tuple[int, TestKind, int]] = []
     bound: frozenset[str] = frozenset()
-    for place, term in ordered(placed, frozenset()):
+    for place, term in steps:
         verified = term.kind not in ("number", "variable") and term.names <= bound
         bound |= term.names
         if term.kind == "number":
@@ -420,8 +428,21 @@ def _tests(placed: tuple[tuple[int, Term], ...], instance: Instance) -> tuple[tu
             found.append((place, "guard", 0))
         elif term.word == WIDENING_BF16:
             found.append((place, "bf16", 0))
-        else:
-            found.append((place, "origin", origin_name(term)))
+    return tuple(found)
+
+
+def _origin_tests(steps: Iterable[tuple[int, Term]], bound: frozenset[str]) -> tuple[tuple[int, OriginTest], ...]:
+    """Return the tests of the patterns that are matched by the operation that made a value, as `_one` matches them."""
+    found = []
+    for place, term in steps:
+        built = term.names <= bound
+        other = wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16
+        if term.kind not in ("number", "variable") and not built and not other:
+            below = _origin_tests(ordered(tuple(enumerate(term.operands)), bound), bound)
+            if term.kind == "operation" and term.operation.commutative:
+                below = tuple(each for each in below if each[0] > 1)  # the first two may be exchanged
+            found.append((place, OriginTest(origin_name(term), below)))
+        bound |= term.names
     return tuple(found)
 
 
