@@ -47,7 +47,7 @@ from bitwise_core.execution.values.rule_plans import (
     WIDENING_BF16,
     Plan,
     RuleSet,
-    has_derived_facts,
+    derivations,
     kept_depths,
     needed_numbers,
     plan_of,
@@ -318,14 +318,19 @@ class TermDomain:
         needed = needed_numbers(self.context.finite).get(name)
         if needed and all(L.equals_constant(values[place], number) is False for place, number in needed):
             depths = None
-        # A fact without a flag is known of constants, and of what follows from them.
-        derives = depths is None and has_derived_facts(name, self.context.finite)
-        if derives and any(L.constant_mask(value) is not False for value in values):
+        if depths is None and self._derives_fact(name, values):
             depths = (0,) * len(values)
         if depths is not None and not any(result is value for value in values):
             kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))
             result.origins = (Origin(name, kept),)
         return result
+
+    def _derives_fact(self, name: str, values: Sequence[SymbolicVector]) -> bool:
+        """Return whether a result has a fact without a flag, which follows from constants among the operands."""
+        inferences = derivations(name, self.context.finite)
+        if not inferences or all(L.constant_mask(value) is False for value in values):
+            return False
+        return any(inference_lanes(each, values, self.context) is not False for each in inferences)
 
     # -- integers and predicates --------------------------------------------------------------------------------------
 

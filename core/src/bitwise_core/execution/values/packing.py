@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -521,10 +522,10 @@ def take_threads(value: Value, index: Array) -> Value:
     result.recorder = value.recorder
     if value.origins:
         result.origins = tuple(
-            replace(
-                each,
-                operands=tuple(_taken(operand, index) for operand in each.operands),
-                lanes=each.lanes if each.lanes is True else take(each.lanes, index),
+            Origin(
+                each.name,
+                partial(_taken_operands, each, index),
+                each.lanes if each.lanes is True else take(each.lanes, index),
             )
             for each in value.origins
         )
@@ -550,6 +551,10 @@ def take_blocks(value: Value, rows: Array) -> Value:
     result = SymbolicVector(value.bits, words, moved)
     result.recorder = value.recorder
     return result
+
+
+def _taken_operands(origin: Origin, index: Array) -> tuple[SymbolicVector, ...]:
+    return tuple(_taken(operand, index) for operand in origin.operands)
 
 
 def _taken(value: SymbolicVector, index: Array) -> SymbolicVector:

@@ -286,9 +286,9 @@ def derived_facts() -> frozenset[str]:
 
 
 @cache
-def has_derived_facts(name: str, finite: bool) -> bool:
-    """Return whether results of an operation may have facts without a flag: the operation is kept beside them."""
-    return any(each.fact in derived_facts() for each in inferences_of(name, finite))
+def derivations(name: str, finite: bool) -> tuple[PlannedInference, ...]:
+    """Return the facts without a flag of an operation's results: the operation is kept beside those that have one."""
+    return tuple(each for each in inferences_of(name, finite) if each.fact in derived_facts())
 
 
 @cache
@@ -577,7 +577,7 @@ def _forget() -> None:
         rules_on_origins,
         kept_depths,
         inferences_of,
-        has_derived_facts,
+        derivations,
         derived_facts,
         needed_numbers,
         _kept,

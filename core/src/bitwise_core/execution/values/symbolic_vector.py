@@ -13,7 +13,6 @@ Arrays have the shape (blocks, threads).  Either axis has length 1 if all lanes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -100,16 +99,34 @@ class TermRecorder(Protocol):
         """Record that the operation `name` made `result` from `operands`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Origin:
     """The operation that made a value, in some lanes (True: in all), and its operands.
 
     Which operations are kept, and how deep, follows from the patterns of the rules (`values.rule_plans.kept_depths`).
+    `operands` may be given as a function, which is called when a pattern looks at them.
     """
 
-    name: str
-    operands: tuple[SymbolicVector, ...]
-    lanes: Literal[True] | Array = True
+    __slots__ = ("_operands", "lanes", "name")
+
+    def __init__(
+        self,
+        name: str,
+        operands: tuple[SymbolicVector, ...] | Callable[[], tuple[SymbolicVector, ...]],
+        lanes: Literal[True] | Array = True,
+    ) -> None:
+        self.name, self.lanes = name, lanes
+        self._operands = operands
+
+    @property
+    def operands(self) -> tuple[SymbolicVector, ...]:
+        """The operands of the operation."""
+        if not isinstance(self._operands, tuple):
+            self._operands = self._operands()
+        return self._operands
+
+    def within(self, lanes: Literal[True] | Array) -> Origin:
+        """Return the operation with these lanes."""
+        return Origin(self.name, self._operands, lanes)
 
 
 class SymbolicVector:
@@ -428,7 +445,7 @@ def blended_origins(mask: Array, new: tuple[Origin, ...], old: tuple[Origin, ...
         for each in origins:
             lanes = chosen if each.lanes is True else each.lanes & chosen
             if some(lanes):
-                found.append(Origin(each.name, each.operands, lanes))
+                found.append(each.within(lanes))
     return tuple(found)
 
 
