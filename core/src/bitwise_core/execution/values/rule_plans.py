@@ -126,7 +126,6 @@ class Plan:
     `facts` holds the facts of results that have been derived from flags alone, by these flags.
     """
 
-    operation: Operation
     hoists: tuple[tuple[Hoist, ...], ...]
     rules: RuleSet
     inferences: tuple[PlannedInference, ...]
@@ -250,11 +249,9 @@ def plan_of(name: str, finite: bool) -> Plan:
         for place in range(arity)
     )
     inferences = tuple(each for each in inferences_of(name, finite) if each.flag)
-    assert meaning is not None or name == "select"
     of_bf16 = tuple(each for each in rules if any(kind == "bf16" for _, kind, _ in each.tests))
     others = tuple(each for each in rules if each not in of_bf16)
     return Plan(
-        meaning or operation("and.b1"),
         by_place,
         RuleSet(others),
         inferences,
