@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -67,6 +67,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedV
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
 from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.ir.rules.patterns import Term
+from bitwise_core.ir.rules.rule import Instance
 from bitwise_core.numerics import FloatFormat, IntegerFormat, Operation, operation
 
 Otherwise: TypeAlias = Callable[[], SymbolicVector]
@@ -122,8 +123,7 @@ class TermDomain:
         """Return the result of an operation: rewritten where rules match, elsewhere a term; constants are folded."""
         plan = plan_of(info.name, self.context.finite)
         if plan.redirect is not None:
-            named = zip(plan.redirect.left.operands, operands, strict=True)
-            return self._build(plan.redirect.right, {each.word: value for each, value in named}, info)
+            return self._redirected(plan.redirect, operands, info)
         if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
             for rule in plan.bf16_rules:
                 for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
@@ -141,6 +141,11 @@ class TermDomain:
         if isinstance(result, PackedVector):
             return result
         return fold_constants(info, operands, as_symbolic_vector(result))
+
+    def _redirected(self, instance: Instance, operands: Sequence[Value], info: Operation) -> Value:
+        """Return the right side of a rule that always applies."""
+        named = zip(instance.left.operands, operands, strict=True)
+        return self._build(instance.right, {each.word: value for each, value in named}, info)
 
     def _rewritten(
         self,
@@ -224,7 +229,7 @@ class TermDomain:
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
             facts = self._with_facts(0, plan, values)
             # The extremum of one value is the value itself, whose flags are about the number inside of its wrappers.
-            wrapped = L.has_flag(result, _WRAPPERS)
+            wrapped = L.has_flag(result, L.WRAPPERS)
             if wrapped is not True:
                 result = L.with_flags(result, facts if wrapped is False else L.select_flags(wrapped, 0, facts))
             return self._with_origin(info.name, result, values)
@@ -272,9 +277,8 @@ class TermDomain:
             other = _term_words(target, values, exact=False)
             words = other if isinstance(switched, int) else np.where(switched != 0, other, words)
         if isinstance(info.result, IntegerFormat) or (info.verb == "convert" and info.operands[0].name == "fp64"):
-            properties |= (
-                L.INTEGER
-            )  # the payload of a NaN does not affect an integer; a unit may pass on that of an fp64
+            # The payload of a NaN does not affect an integer; a unit may pass on that of an fp64.
+            properties |= L.INTEGER
         facts = self._with_facts(0, plan, values)
         if target is not None:
             facts = L.select_flags(np.asarray(switched != 0), 0, facts)
@@ -342,8 +346,7 @@ class TermDomain:
             return self.floating(operation, operands)
         plan = plan_of(operation.name, self.context.finite)
         if plan.redirect is not None:
-            named = zip(plan.redirect.left.operands, operands, strict=True)
-            return self._build(plan.redirect.right, {each.word: value for each, value in named}, operation)
+            return self._redirected(plan.redirect, operands, operation)
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [
@@ -529,10 +532,13 @@ def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
     result.cached_hash, result.recorder = value.cached_hash, value.recorder
     if depth > 0:
         result.origins = tuple(
-            Origin(each.name, tuple(_to_depth(operand, depth - 1) for operand in each.operands), each.lanes)
-            for each in value.origins
+            Origin(each.name, partial(_operands_to_depth, each, depth - 1), each.lanes) for each in value.origins
         )
     return result
+
+
+def _operands_to_depth(origin: Origin, depth: int) -> tuple[SymbolicVector, ...]:
+    return tuple(_to_depth(operand, depth) for operand in origin.operands)
 
 
 def _negate(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:
@@ -563,8 +569,6 @@ def _moved_flag(read: L.Flags) -> L.Flags:
     return np.where((read == 0) | ((read & np.uint32(L.UNSPECIFIED_NAN)) != 0), np.uint32(L.INTEGER), np.uint32(0))
 
 
-_WRAPPERS = L.PLUS_ZERO | L.NEGATED | L.WIDENED
-
 _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert": _convert, "guard": _guard}
 """Operations whose results are values in another form, or sets, by their verbs."""
 
@@ -587,19 +591,6 @@ def _reads_nan_bits(info: Operation) -> bool:
         return any(form.name == "tf32" for form in (info.result, *info.operands))
     rounds = info.rounding in ("rn", "rz") or (not info.modifiers and info.result.name.startswith("fp"))
     return not rounds or "tf32" in (info.result.name, info.operands[0].name)
-
-
-@cache
-def _is_sign_extension(info: Operation) -> bool:
-    """Return whether an operation extends an integer by its sign."""
-    source = info.operands[0]
-    return info.verb == "convert" and not info.modifiers and isinstance(source, IntegerFormat) and bool(source.signed)
-
-
-@cache
-def _sign_extension(narrow: str, bits: int) -> Operation:
-    """Return the extension of a signed format to `bits` bits."""
-    return operation(f"convert.b{bits}.{narrow}")
 
 
 def _common_not_minus_zero(left: L.Flags, right: L.Flags) -> L.Flags:

@@ -140,7 +140,7 @@ def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
         constant = np.where(inside, words[0] & _LOW, np.uint64(0))
     words = words & _MEMBER_BITS
     if kind.name.endswith("fp32") and L.flags_of_some_lane(value) & L.WIDENED:
-        half = L.nonempty((value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED)
+        half = L.nonempty((value.flags & L.WRAPPERS) == L.WIDENED)
         if half is not False:
             words, constant, flags = _with_half_members(kind, value, half, words, constant, flags)
     known = L.constant_mask(value)

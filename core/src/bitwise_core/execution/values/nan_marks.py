@@ -113,7 +113,8 @@ def _marked(value: SymbolicVector, mark: int) -> Flags:
         if found & L.NUMBER_FORM != L.CONST:
             found |= mark | (L.INTEGER if flags & L.NAN_MARK not in (0, mark) else 0)
         return flags if found == flags else found
-    present, added = L.flags_of_some_lane(value) & L.NAN_MARK, np.uint32(mark)
+    present = L.flags_of_some_lane(value) & L.NAN_MARK
+    added: Array = np.asarray(mark, dtype=np.uint32)
     if present == mark == L.flags_of_every_lane(value) & L.NAN_MARK and not _has_constants(value):
         return flags
     if present not in (0, mark):
@@ -121,7 +122,7 @@ def _marked(value: SymbolicVector, mark: int) -> Flags:
         added = np.where((before == 0) | (before == mark), added, added | np.uint32(L.INTEGER))
     if _has_constants(value):
         added = np.where((flags & np.uint32(L.NUMBER_FORM)) == L.CONST, np.uint32(0), added)
-    return added | L.clear_flags(flags, L.NAN_MARK if present else 0)
+    return L.clear_flags(flags, L.NAN_MARK if present else 0) | added
 
 
 def _canonical_constants(value: SymbolicVector, info: Operation) -> Array:

@@ -21,7 +21,6 @@ from bitwise_core.execution.values.symbolic_vector import (
     LOAD,
     NAN_BITS,
     NAN_MARK,
-    NEGATED,
     NOT_MINUS_ZERO,
     NOT_NEGATIVE,
     PLUS_ZERO,
@@ -29,7 +28,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     STICKY,
     TERM,
     UNSIGNED,
-    WIDENED,
+    WRAPPERS,
     Array,
     LazyIntegers,
     Origin,
@@ -133,7 +132,7 @@ def slices_of(value: Value) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-_CHANGES = PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
+_CHANGES = WRAPPERS | NAN_MARK
 
 
 def exact_lanes(value: SymbolicVector, origin: Origin) -> bool | Array:

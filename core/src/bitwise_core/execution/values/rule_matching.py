@@ -229,7 +229,8 @@ def unwrapped(value: SymbolicVector, flag: int) -> SymbolicVector:
 
 def _plain_lanes(value: SymbolicVector) -> Lanes:
     """Return the lanes in which a value is a result without wrappers."""
-    return L.nonempty((value.flags & (L.NEGATED | L.PLUS_ZERO | L.WIDENED)) == 0)
+    wrapped = L.has_flag(value, L.WRAPPERS)
+    return not wrapped if isinstance(wrapped, bool) else L.nonempty(~wrapped)
 
 
 def same_lanes(left: Value, right: Value, form: Format) -> Lanes:

@@ -76,7 +76,9 @@ STICKY = POISON | NONDETERMINISTIC
 """The flags of a value that is undefined or nondeterministic."""
 INHERITED = STICKY | NAN_BITS | UNSPECIFIED_NAN
 """The flags that a result inherits from each of its operands."""
-NUMBER_FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
+WRAPPERS = PLUS_ZERO | NEGATED | WIDENED
+"""The flags that hold an operation on the payload."""
+NUMBER_FORM = KIND | WRAPPERS
 """The flags that say what the payload is, for operations of the value's own format."""
 FORM = NUMBER_FORM | NAN_MARK
 """The flags that say what the payload is, NaNs included."""
@@ -262,12 +264,14 @@ def width(value: Value) -> int:
 
 def some(mask: Array) -> bool:
     """Return whether an element is set; NumPy's own `any` takes three times as long on the lanes of a block."""
-    return np.count_nonzero(mask) != 0
+    count: int = np.count_nonzero(mask)
+    return count != 0
 
 
 def every(mask: Array) -> bool:
     """Return whether all elements are set; see `some`."""
-    return np.count_nonzero(mask) == mask.size
+    count: int = np.count_nonzero(mask)
+    return count == mask.size
 
 
 def both_words(numbers: Array) -> hashing.Words:
