@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -34,7 +34,10 @@ LANES_PER_BATCH = 8192
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text."""
+    """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text.
+
+    `blocks_interact`: blocks of a cluster may access each other's shared memory or wait for each other.
+    """
 
     module: Module
     kernel: Kernel
@@ -44,6 +47,12 @@ class PreparedLaunch:
     block: tuple[int, int, int]
     clusters: Clusters
     notes: tuple[str, ...] = ()
+    blocks_interact: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        programs = (self.program, *self.program.functions.values())
+        interact = any(info.effects.overlaps(Effect.CLUSTER) for program in programs for info in program.infos)
+        object.__setattr__(self, "blocks_interact", interact)
 
     def __repr__(self) -> str:
         kernel, blocks = f"{self.kernel.name!r} of {self.module.file!r}", self.launch.blocks
@@ -53,12 +62,6 @@ class PreparedLaunch:
     def threads(self) -> int:
         """The number of threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def blocks_interact(self) -> bool:
-        """Whether blocks of a cluster may access each other's shared memory or wait for each other."""
-        programs = (self.program, *self.program.functions.values())
-        return any(info.effects.overlaps(Effect.CLUSTER) for program in programs for info in program.infos)
 
     def batches(self, numbers: Array) -> list[Array]:
         """Return blocks in the batches that run together: whole clusters if their blocks interact."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -532,13 +532,10 @@ def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
     result.cached_hash, result.recorder = value.cached_hash, value.recorder
     if depth > 0:
         result.origins = tuple(
-            Origin(each.name, partial(_operands_to_depth, each, depth - 1), each.lanes) for each in value.origins
+            Origin(each.name, tuple(_to_depth(operand, depth - 1) for operand in each.operands), each.lanes)
+            for each in value.origins
         )
     return result
-
-
-def _operands_to_depth(origin: Origin, depth: int) -> tuple[SymbolicVector, ...]:
-    return tuple(_to_depth(operand, depth) for operand in origin.operands)
 
 
 def _negate(info: Operation, values: Sequence[SymbolicVector], context: TermContext) -> SymbolicVector | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -41,6 +41,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     clear_flags,
     constant_flags,
     constant_vector,
+    has_flag,
     lazy_integers,
     nonempty,
     select_flags,
@@ -78,8 +79,8 @@ def as_symbolic_vector(value: Value) -> SymbolicVector:
     lazy = lazy_integers(value)
     if lazy is not None:
         return lazy.symbolic_vector()
-    if value.joined is None:
-        value.joined = _Joined(_concat_term(value), value)
+    if not isinstance(value.joined, SymbolicVector):
+        value.joined = _Joined(_concat_term(value), value) if value.joined is None else value.joined()
     return value.joined
 
 
@@ -301,20 +302,28 @@ def concat(parts: Sequence[Value]) -> Value:
 
 def _join_sliced_lanes(value: PackedVector) -> PackedVector:
     """Record in which lanes the parts are the slices of one value from end to end."""
-    joined: SymbolicVector | None = None
-    where: Array = np.zeros((1, 1), dtype=bool)
+    found: list[tuple[Array, SymbolicVector]] = []
     for first in slices_of(value.parts[0]):
         if first.low != 0 or first.whole.bits != value.bits:
             continue
         lanes = _contiguous(value.parts, first)
         if lanes is False or not np.any(lanes):
             continue
-        chosen = blend_values(np.asarray(lanes), first.whole, _concat_term(value) if joined is None else joined)
-        assert isinstance(chosen, SymbolicVector)
-        joined, where = chosen, where | np.asarray(lanes)
-    if joined is not None:
-        value.whole, value.joined = where, joined
+        found.append((np.asarray(lanes), first.whole))
+    if found:
+        value.whole = reduce(np.logical_or, [lanes for lanes, _ in found], np.zeros((1, 1), dtype=bool))
+        value.joined = partial(_with_wholes, value.parts, found)
     return value
+
+
+def _with_wholes(
+    parts: tuple[Array | SymbolicVector, ...], wholes: Sequence[tuple[Array, SymbolicVector]]
+) -> SymbolicVector:
+    """Return the term of packed parts, with the value of which they are the slices in the lanes where there is one."""
+    joined = _concat_term(PackedVector(parts))
+    for lanes, whole in wholes:
+        joined = as_symbolic_vector(blend_values(lanes, whole, joined))
+    return joined
 
 
 def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | SymbolicVector]:
@@ -448,8 +457,11 @@ def _canonical_lanes(value: PackedVector) -> bool | Array | None:
     low, high = value.parts
     if isinstance(low, np.ndarray):
         return None if low.any() else False
+    form, poisoned = low.flags & FORM, has_flag(low, POISON)
+    if not np.all((form == TERM) | (form == CONST) | poisoned):
+        return None  # the low half of the canonical NaN is a term or a constant
     zero = ((low.flags & (FORM | STICKY)) == CONST) & (low.words[0] == 0)
-    zero = zero | ((low.flags & POISON) != 0)
+    zero = zero | poisoned
     if zero.all():
         return False
     expected = as_symbolic_vector(low_half_of_canonical(high))
@@ -523,7 +535,7 @@ def take_threads(value: Value, index: Array) -> Value:
         result.origins = tuple(
             Origin(
                 each.name,
-                partial(_taken_operands, each, index),
+                tuple(_taken(operand, index) for operand in each.operands),
                 each.lanes if each.lanes is True else take(each.lanes, index),
             )
             for each in value.origins
@@ -550,10 +562,6 @@ def take_blocks(value: Value, rows: Array) -> Value:
     result = SymbolicVector(value.bits, words, moved)
     result.recorder = value.recorder
     return result
-
-
-def _taken_operands(origin: Origin, index: Array) -> tuple[SymbolicVector, ...]:
-    return tuple(_taken(operand, index) for operand in origin.operands)
 
 
 def _taken(value: SymbolicVector, index: Array) -> SymbolicVector:

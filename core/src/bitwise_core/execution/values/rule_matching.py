@@ -229,8 +229,7 @@ def unwrapped(value: SymbolicVector, flag: int) -> SymbolicVector:
 
 def _plain_lanes(value: SymbolicVector) -> Lanes:
     """Return the lanes in which a value is a result without wrappers."""
-    wrapped = L.has_flag(value, L.WRAPPERS)
-    return not wrapped if isinstance(wrapped, bool) else L.nonempty(~wrapped)
+    return L.nonempty((value.flags & L.WRAPPERS) == 0)
 
 
 def same_lanes(left: Value, right: Value, form: Format) -> Lanes:

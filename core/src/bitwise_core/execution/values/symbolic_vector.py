@@ -13,6 +13,7 @@ Arrays have the shape (blocks, threads).  Either axis has length 1 if all lanes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -101,34 +102,16 @@ class TermRecorder(Protocol):
         """Record that the operation `name` made `result` from `operands`."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Origin:
     """The operation that made a value, in some lanes (True: in all), and its operands.
 
     Which operations are kept, and how deep, follows from the patterns of the rules (`values.rule_plans.kept_depths`).
-    `operands` may be given as a function, which is called when a pattern looks at them.
     """
 
-    __slots__ = ("_operands", "lanes", "name")
-
-    def __init__(
-        self,
-        name: str,
-        operands: tuple[SymbolicVector, ...] | Callable[[], tuple[SymbolicVector, ...]],
-        lanes: Literal[True] | Array = True,
-    ) -> None:
-        self.name, self.lanes = name, lanes
-        self._operands = operands
-
-    @property
-    def operands(self) -> tuple[SymbolicVector, ...]:
-        """The operands of the operation."""
-        if not isinstance(self._operands, tuple):
-            self._operands = self._operands()
-        return self._operands
-
-    def within(self, lanes: Literal[True] | Array) -> Origin:
-        """Return the operation with these lanes."""
-        return Origin(self.name, self._operands, lanes)
+    name: str
+    operands: tuple[SymbolicVector, ...]
+    lanes: Literal[True] | Array = True
 
 
 class SymbolicVector:
@@ -190,7 +173,8 @@ class SymbolicVector:
 class PackedVector:
     """A sequence of narrower values, least significant first.
 
-    `whole` marks the lanes, if any, in which the parts are the slices of a single term; `joined` holds that term.
+    `whole` marks the lanes, if any, in which the parts are the slices of a single term; `joined` holds that term, or a
+    function that returns it.
     """
 
     __slots__ = ("bits", "joined", "parts", "whole")
@@ -198,7 +182,7 @@ class PackedVector:
     def __init__(self, parts: tuple[Array | SymbolicVector, ...]) -> None:
         self.parts = parts
         self.bits = sum(width(part) for part in parts)
-        self.joined: SymbolicVector | None = None
+        self.joined: SymbolicVector | Callable[[], SymbolicVector] | None = None
         self.whole: Array | None = None
 
 
@@ -264,14 +248,12 @@ def width(value: Value) -> int:
 
 def some(mask: Array) -> bool:
     """Return whether an element is set; NumPy's own `any` takes three times as long on the lanes of a block."""
-    count: int = np.count_nonzero(mask)
-    return count != 0
+    return bool(np.count_nonzero(mask))
 
 
 def every(mask: Array) -> bool:
     """Return whether all elements are set; see `some`."""
-    count: int = np.count_nonzero(mask)
-    return count == mask.size
+    return bool(np.count_nonzero(mask) == mask.size)
 
 
 def both_words(numbers: Array) -> hashing.Words:
@@ -449,7 +431,7 @@ def blended_origins(mask: Array, new: tuple[Origin, ...], old: tuple[Origin, ...
         for each in origins:
             lanes = chosen if each.lanes is True else each.lanes & chosen
             if some(lanes):
-                found.append(each.within(lanes))
+                found.append(Origin(each.name, each.operands, lanes))
     return tuple(found)
 
 
