@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 
-from bitwise_core.assembly.module import Kernel, Module, kernel_digest
+from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
@@ -35,7 +35,10 @@ LANES_PER_BATCH = 8192
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text."""
+    """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text.
+
+    `blocks_interact`: blocks of a cluster may access each other's shared memory or wait for each other.
+    """
 
     module: Module
     kernel: Kernel
@@ -45,6 +48,12 @@ class PreparedLaunch:
     block: tuple[int, int, int]
     clusters: Clusters
     notes: tuple[str, ...] = ()
+    blocks_interact: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        programs = (self.program, *self.program.functions.values())
+        interact = any(info.effects.overlaps(Effect.CLUSTER) for program in programs for info in program.infos)
+        object.__setattr__(self, "blocks_interact", interact)
 
     def __repr__(self) -> str:
         kernel, blocks = f"{self.kernel.name!r} of {self.module.file!r}", self.launch.blocks
@@ -54,12 +63,6 @@ class PreparedLaunch:
     def threads(self) -> int:
         """The number of threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def blocks_interact(self) -> bool:
-        """Whether blocks of a cluster may access each other's shared memory or wait for each other."""
-        programs = (self.program, *self.program.functions.values())
-        return any(info.effects.overlaps(Effect.CLUSTER) for program in programs for info in program.infos)
 
     def batches(self, numbers: Array) -> list[Array]:
         """Return blocks in the batches that run together: whole clusters if their blocks interact."""
@@ -125,7 +128,7 @@ def run_blocks(
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
         memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
-        memory.watched, memory.formats, memory.text = watched, formats, kernel_digest(prepared.kernel)
+        memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 

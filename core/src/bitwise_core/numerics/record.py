@@ -45,11 +45,17 @@ class Operation:
     arity: int = field(init=False)
     bits: int = field(init=False)
     plain: bool = field(init=False)
+    is_comparison: bool = field(init=False)
+    """Whether the operation compares two operands of one format."""
+    is_float: bool = field(init=False)
+    """Whether an operand is a floating-point number."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arity", len(self.operands))
         object.__setattr__(self, "bits", self.result.bits)
         object.__setattr__(self, "plain", not _NOT_PLAIN & set(self.modifiers))
+        object.__setattr__(self, "is_comparison", self.verb in _COMPARED)
+        object.__setattr__(self, "is_float", any(isinstance(form, FloatFormat) for form in self.operands))
 
     def __reduce__(self) -> Any:
         raise TypeError("an operation is interned in its process: send its name")
@@ -62,16 +68,6 @@ class Operation:
         """The rounding modifier; None without one."""
         known = (*ROUNDINGS, *INTEGER_ROUNDINGS)
         return next((modifier for modifier in self.modifiers if modifier in known), None)
-
-    @property
-    def is_comparison(self) -> bool:
-        """Whether the operation compares two operands of one format."""
-        return self.verb in _COMPARED
-
-    @property
-    def is_float(self) -> bool:
-        """Whether an operand is a floating-point number."""
-        return any(isinstance(form, FloatFormat) for form in self.operands)
 
     @property
     def sees_nan_patterns(self) -> bool:

@@ -78,8 +78,8 @@ def nvidia_arch(
     )
 
 
-_BYTE_TYPES = ("b8", "u8", "s8", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "prmt")
-_HALFWORD_TYPES = ("b16", "u16", "s16", "f16", "bf16", "f16x2", "bf16x2")
+_BYTE_TYPES = frozenset(["b8", "u8", "s8", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "prmt"])
+_HALFWORD_TYPES = frozenset(["b16", "u16", "s16", "f16", "bf16", "f16x2", "bf16x2"])
 
 
 def granule(kernel: Kernel) -> int:
@@ -87,9 +87,9 @@ def granule(kernel: Kernel) -> int:
     found = 4
     for opcode in {instruction.opcode for instruction in kernel.instructions}:
         parts = opcode.split(".")
-        if any(each in _BYTE_TYPES for each in parts):
+        if not _BYTE_TYPES.isdisjoint(parts):
             return 1
-        if any(each in _HALFWORD_TYPES for each in parts):
+        if not _HALFWORD_TYPES.isdisjoint(parts):
             found = 2
     return found
 

@@ -47,7 +47,7 @@ from bitwise_core.execution.values.rule_plans import (
     WIDENING_BF16,
     Plan,
     RuleSet,
-    has_derived_facts,
+    derivations,
     kept_depths,
     needed_numbers,
     plan_of,
@@ -67,6 +67,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedV
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
 from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.ir.rules.patterns import Term
+from bitwise_core.ir.rules.rule import Instance
 from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 
 Otherwise: TypeAlias = Callable[[], SymbolicVector]
@@ -124,8 +125,7 @@ class TermDomain:
         """Return the result of an operation: rewritten where rules match, elsewhere a term; constants are folded."""
         plan = plan_of(info.name, self.context.finite)
         if plan.redirect is not None:
-            named = zip(plan.redirect.left.operands, operands, strict=True)
-            return self._build(plan.redirect.right, {each.word: value for each, value in named}, info)
+            return self._redirected(plan.redirect, operands, info)
         if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
             for rule in plan.bf16_rules:
                 for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
@@ -138,11 +138,16 @@ class TermDomain:
             return concat([low_half_of_canonical(half), half])
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
-            value.flags = L.uniform_flags(value.flags)
+            L.settle_flags(value)
         result = self._rewritten(plan.rules, values, info, lambda: self._term(info, plan, values, properties))
         if isinstance(result, PackedVector):
             return result
         return fold_constants(info, operands, as_symbolic_vector(result))
+
+    def _redirected(self, instance: Instance, operands: Sequence[Value], info: Operation) -> Value:
+        """Return the right side of a rule that always applies."""
+        named = zip(instance.left.operands, operands, strict=True)
+        return self._build(instance.right, {each.word: value for each, value in named}, info)
 
     def _rewritten(
         self,
@@ -154,7 +159,7 @@ class TermDomain:
         """Return the right sides of the first rules that match, lane by lane, and `otherwise()` where none matches."""
         found: list[tuple[Lanes, Value]] = []
         rest: Lanes = True
-        for rule in rules.admitted([value.flags for value in values]):
+        for rule in rules.admitted(values):
             if not may_match(rule, values):
                 continue
             for matched, bindings in matches(rule, values, self._builder(info), self.context):
@@ -226,8 +231,9 @@ class TermDomain:
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
             facts = self._with_facts(0, plan, values)
             # The extremum of one value is the value itself, whose flags are about the number inside of its wrappers.
-            wrapped = np.asarray((result.flags & _WRAPPERS) != 0)
-            result = L.with_flags(result, L.select_flags(wrapped, 0, facts))
+            wrapped = L.has_flag(result, L.WRAPPERS)
+            if wrapped is not True:
+                result = L.with_flags(result, facts if wrapped is False else L.select_flags(wrapped, 0, facts))
             return self._with_origin(info.name, result, values)
         result = self._hoisted(info, plan, list(values), properties)
         if plan.drops_zero:
@@ -257,10 +263,10 @@ class TermDomain:
                     if hoist.action != "drop":
                         value = magnitude_of_constants(value)
                     value = without_negated_plus_zero(value, self.context)
-                present = value.flags & hoist.flag
                 values[place] = value
-                if not L.any_flag(present):
+                if not L.flags_of_some_lane(value) & hoist.flag:
                     continue
+                present = value.flags & hoist.flag
                 values[place] = L.without_flags(value, hoist.flag)
                 if hoist.action == "switch":
                     switched, target = switched ^ present, hoist.target
@@ -322,16 +328,21 @@ class TermDomain:
     def _with_origin(self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]) -> SymbolicVector:
         depths = kept_depths(self.context.finite).get(name)
         needed = needed_numbers(self.context.finite).get(name)
-        if needed and not any(np.any(L.equals_constant(values[place], number)) for place, number in needed):
+        if needed and all(L.equals_constant(values[place], number) is False for place, number in needed):
             depths = None
-        # A fact without a flag is known of constants, and of what follows from them.
-        derives = depths is None and has_derived_facts(name, self.context.finite)
-        if derives and any(np.any(L.constant_mask(value)) for value in values):
+        if depths is None and self._derives_fact(name, values):
             depths = (0,) * len(values)
         if depths is not None and not any(result is value for value in values):
             kept = tuple(_to_depth(value, depth) for value, depth in zip(values, depths, strict=True))
             result.origins = (Origin(name, kept),)
         return result
+
+    def _derives_fact(self, name: str, values: Sequence[SymbolicVector]) -> bool:
+        """Return whether a result has a fact without a flag, which follows from constants among the operands."""
+        inferences = derivations(name, self.context.finite)
+        if not inferences or all(L.constant_mask(value) is False for value in values):
+            return False
+        return any(inference_lanes(each, values, self.context) is not False for each in inferences)
 
     # -- integers and predicates --------------------------------------------------------------------------------------
 
@@ -343,8 +354,7 @@ class TermDomain:
             return self.floating(operation, operands)
         plan = plan_of(operation.name, self.context.finite)
         if plan.redirect is not None:
-            named = zip(plan.redirect.left.operands, operands, strict=True)
-            return self._build(plan.redirect.right, {each.word: value for each, value in named}, operation)
+            return self._redirected(plan.redirect, operands, operation)
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [
@@ -460,8 +470,7 @@ class TermDomain:
         """
         info = operation(f"add.rn.{form}")
         rules = rules_on_origins(info.name, self.context.finite)
-        zero = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
-        found = as_symbolic_vector(self._rewritten(rules, (value, zero), info, lambda: value))
+        found = as_symbolic_vector(self._rewritten(rules, (value, _ZERO), info, lambda: value))
         if found is not value:
             self.zero_signs.note(value, L.without_flags(found, L.PLUS_ZERO))
 
@@ -483,7 +492,7 @@ class TermDomain:
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""
-        return SymbolicVector(bits, np.broadcast_to(address[None], (2, *address.shape)), L.LOAD)
+        return SymbolicVector(bits, L.both_words(address), L.LOAD)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
@@ -565,12 +574,11 @@ def _moved_flag(read: L.Flags) -> L.Flags:
     return np.where((read == 0) | ((read & np.uint32(L.UNSPECIFIED_NAN)) != 0), np.uint32(L.INTEGER), np.uint32(0))
 
 
-_WRAPPERS = L.PLUS_ZERO | L.NEGATED | L.WIDENED
-
 _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert": _convert, "guard": _guard}
 """Operations whose results are values in another form, or sets, by their verbs."""
 
 _NOT = operation("not.b1")
+_ZERO = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
 
 
 @cache
@@ -596,19 +604,6 @@ def _reads_nan_bits(info: Operation) -> bool:
         return any(form.name == "tf32" for form in (info.result, *info.operands))
     rounds = info.rounding in ("rn", "rz") or (not info.modifiers and info.result.name.startswith("fp"))
     return not rounds or "tf32" in (info.result.name, info.operands[0].name)
-
-
-@cache
-def _is_sign_extension(info: Operation) -> bool:
-    """Return whether an operation extends an integer by its sign."""
-    source = info.operands[0]
-    return info.verb == "convert" and not info.modifiers and isinstance(source, IntegerFormat) and bool(source.signed)
-
-
-@cache
-def _sign_extension(narrow: str, bits: int) -> Operation:
-    """Return the extension of a signed format to `bits` bits."""
-    return operation(f"convert.b{bits}.{narrow}")
 
 
 def _common_not_minus_zero(left: L.Flags, right: L.Flags) -> L.Flags:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
@@ -213,8 +214,8 @@ class GlobalMemory:
         self.scattered: list[ScatteredAtomics] = []
         self.loaded_buffers: set[int] = set()
         self.formats: Mapping[int, FloatFormat] = {}
-        self.text = ""  # a digest of the kernel's instructions
         """The floating-point format of the elements of each buffer that has one."""
+        self.kernel: Kernel | None = None
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""

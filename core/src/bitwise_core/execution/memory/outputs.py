@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.memory.global_memory import (
     Access,
@@ -203,7 +204,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             last = _last_stores(memory, buffer, whole)
             stored = _StoredRows.of(_split_elements(_select_elements(events, whole.order[last])))
         last = _last_stores(memory, buffer, stored)
-        result[buffer] = _with_unspecified_nans(_of_format(stored.rows(last), form), memory.text)
+        result[buffer] = _with_unspecified_nans(_of_format(stored.rows(last), form), memory.kernel)
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(
@@ -220,8 +221,8 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
     return result
 
 
-def _with_unspecified_nans(output: Output, text: str) -> Output:
-    """Return stored elements, with a hash of the text where they depend on bits of a NaN that no document specifies.
+def _with_unspecified_nans(output: Output, kernel: Kernel | None) -> Output:
+    """Return stored elements, with a hash of the kernel where they depend on bits of a NaN that no document specifies.
 
     Such an element is equal to that of the same store of the same instructions only, which an assembler translates in
     the same way.
@@ -229,6 +230,7 @@ def _with_unspecified_nans(output: Output, text: str) -> Output:
     chosen = unspecified_nans(output.flags, output.size * np.uint64(8))
     if not chosen.any():
         return output
+    text = "" if kernel is None else kernel_digest(kernel)
     return replace(output, words=with_unspecified_nans(output.words, chosen, text, output.line))
 
 

@@ -35,10 +35,11 @@ class RaceDetector:
         self.clock = np.zeros((total, total), dtype=np.int32)
         np.fill_diagonal(self.clock, 1)
         self.lockstep = np.zeros(total, dtype=np.int32)
-        self.writer: Array = np.full(cells, -1, dtype=np.int32)
+        self.warp_of: Array = np.arange(total * warp) // warp
+        self.writer: Array = np.full(cells, -1, dtype=np.int64)  # an index of other arrays, as the next
         self.written: Array = np.zeros(cells, dtype=np.int32)
         self.written_step: Array = np.zeros(cells, dtype=np.int32)
-        self.reader: Array = np.full(cells, -1, dtype=np.int32)
+        self.reader: Array = np.full(cells, -1, dtype=np.int64)
         self.read: Array = np.zeros(cells, dtype=np.int32)
         self.read_step: Array = np.zeros(cells, dtype=np.int32)
         self.reads_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
@@ -102,8 +103,8 @@ class RaceDetector:
         self.lockstep[warps] += 1
 
     def _ordered(self, actor: Array, other: Array, time: Array, step: Array) -> Array:
-        warp, other_warp = actor // self.warp, other // self.warp
-        seen = self.clock[warp, other_warp] >= time
+        warp, other_warp = self.warp_of[actor], self.warp_of[other]  # that of no thread, -1, is not used
+        seen = self.clock.reshape(-1)[warp * len(self.clock) + other_warp] >= time
         same_warp = warp == other_warp
         in_step = np.where(same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen)
         ordered: Array = (other < 0) | ((actor == other) & (time != PENDING)) | in_step
@@ -115,33 +116,38 @@ class RaceDetector:
             self._resize(int(cells.max()) + 64)
         if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
             raise Unsupported(f"a thread {what} shared memory that another wrote with no barrier between (a race)")
-        warp = actor // self.warp
+        warp = self.warp_of[actor]
+        time, step = self.clock.diagonal()[warp], self.lockstep[warp]
         self.reader[cells] = actor
-        self.read[cells] = self.clock[warp, warp]
-        self.read_step[cells] = self.lockstep[warp]
-        self.reads_by_warp[warp, cells] = self.clock[warp, warp]
-        self._record_lanes(warp, cells, actor)
+        self.read[cells] = time
+        self.read_step[cells] = step
+        place = warp * self.writer.size + cells  # in the flat array of all warps
+        self.reads_by_warp.reshape(-1)[place] = time
+        self._record_lanes(place, step, actor)
 
-    def _record_lanes(self, warp: Array, cells: Array, actor: Array) -> None:
+    def _record_lanes(self, place: Array, step: Array, actor: Array) -> None:
         """Record which lane of each warp has read a cell since the last barrier of the warp."""
-        before, step = self.lane_by_warp[warp, cells], self.lockstep[warp]
-        since = (self.step_by_warp[warp, cells] == step) & (before != -1) & (before != actor)
-        self.lane_by_warp[warp, cells] = actor
-        several = since | (self.lane_by_warp[warp, cells] != actor)
+        lanes, steps = self.lane_by_warp.reshape(-1), self.step_by_warp.reshape(-1)
+        before = lanes[place]
+        since = (steps[place] == step) & (before != -1) & (before != actor)
+        lanes[place] = actor
+        several = since | (lanes[place] != actor)
         if several.any():
-            self.lane_by_warp[warp[several], cells[several]] = SEVERAL
-        self.step_by_warp[warp, cells] = step
+            lanes[place[several]] = SEVERAL
+        steps[place] = step
 
     def _read_by_other_lane(self, cells: Array, actor: Array) -> Array:
         """Return whether another lane of the warp of `actor` has read a cell since the last barrier of the warp."""
-        warp = actor // self.warp
-        lane = self.lane_by_warp[warp, cells]
-        found: Array = (self.step_by_warp[warp, cells] == self.lockstep[warp]) & (lane != -1) & (lane != actor)
+        warp = self.warp_of[actor]
+        place = warp * self.writer.size + cells
+        lane = self.lane_by_warp.reshape(-1)[place]
+        current = self.step_by_warp.reshape(-1)[place] == self.lockstep[warp]
+        found: Array = current & (lane != -1) & (lane != actor)
         return found
 
     def _read_before(self, cells: Array, actor: Array) -> Array:
         """Return whether the reads of all other warps are ordered before the current access of `actor`."""
-        warp = actor // self.warp
+        warp = self.warp_of[actor]
         times = self.reads_by_warp[:, cells]
         seen = times <= self.clock[warp, : self.warps].T
         own = np.arange(self.warps)[:, None] == warp[None]
@@ -199,9 +205,9 @@ class RaceDetector:
             self._publish(barrier, self.clock[engine])
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
-        warp = actor // self.warp
+        warp = self.warp_of[actor]
         self.writer[cells] = actor
-        self.written[cells] = PENDING if pending else self.clock[warp, warp]
+        self.written[cells] = PENDING if pending else self.clock.diagonal()[warp]
         self.written_step[cells] = self.lockstep[warp]
 
     def pending_reads(self, cells: Array, actor: int) -> None:

@@ -74,10 +74,9 @@ def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, con
     result = context.note(name, SymbolicVector(bits, words, flags), [left, right], commutes=True)
     verb = name.split(".")[0]
     if verb in _IDEMPOTENT:
-        twice = L.nonempty(
-            (left_words == right_words).all(axis=0) & np.asarray((left_flags ^ right_flags) & L.VALUE == 0)
-        )
-        result = L.blend(twice, left, result)
+        same = hashing.same_lanes(left_words, right_words)
+        if same is not False:
+            result = L.blend(L.nonempty(same & ((left_flags ^ right_flags) & L.VALUE == 0)), left, result)
     if verb in _IDENTITY:
         neutral = _IDENTITY[verb] & ((1 << bits) - 1)
         result = L.blend(

@@ -20,7 +20,7 @@ _NARROW, _WIDEN = operation("convert.rn.fp16.fp32"), operation(WIDENING)
 
 def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicVector) -> Value:
     """Return the result with constants in the lanes where every operand is constant."""
-    result.flags = L.uniform_flags(result.flags)
+    L.settle_flags(result)
     if info.function is None:
         return result
     known: bool | Array = True
@@ -31,7 +31,7 @@ def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicV
         if isinstance(lanes.flags, int) and lanes.flags & L.KIND != L.CONST:
             return result
         known = known & L.constant_mask(lanes)
-    if known is False or (known is not True and not known.any()):
+    if known is False or (known is not True and not L.some(known)):
         return result
     numbers = [
         operand if isinstance(operand, np.ndarray) else L.constants_of(as_symbolic_vector(operand))
@@ -76,20 +76,13 @@ def evaluate_constants(info: Operation, numbers: Sequence[Array], where: bool | 
     assert info.function is not None
     if isinstance(where, bool):
         return info.function(*numbers)
-    uniform = [uniform_constant(each, where) for each in numbers]
-    if any(each is None for each in uniform):
-        return info.function(*numbers)
-    numbers_of_lanes = [each for each in uniform if each is not None]
-    return _evaluate_cached(info, *((each.item(), each.dtype) for each in numbers_of_lanes))
-
-
-def uniform_constant(numbers: Array, where: Array) -> Array | None:
-    """Return the one number in all lanes of `where`, shape (1, 1), else None.  At least one lane must be set."""
-    if numbers.size == 1:
-        return numbers.reshape(1, 1)
-    shape_of = np.broadcast_shapes(numbers.shape, where.shape)
-    first = np.broadcast_to(numbers, shape_of).flat[int(np.broadcast_to(where, shape_of).argmax())]
-    return first.reshape(1, 1) if bool(((numbers == first) | ~where).all()) else None
+    found: list[tuple[int, np.dtype[Any]]] = []
+    for each in numbers:
+        number = L.common_number(each, where)
+        if number is None:
+            return info.function(*numbers)
+        found.append((number, each.dtype))
+    return _evaluate_cached(info, *found)
 
 
 @lru_cache(maxsize=1 << 12)

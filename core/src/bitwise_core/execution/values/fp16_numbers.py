@@ -11,7 +11,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 
 def fits_fp16(value: SymbolicVector) -> bool | Array:
     """Return the lanes that `narrowed` supports: widened from fp16 and unchanged since, or constants that fit fp16."""
-    plain = (value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED
+    plain = (value.flags & L.WRAPPERS) == L.WIDENED
     known = L.constant_mask(value)
     return plain if known is False else plain | (known & _known_fp16(value, known)[1])
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import blake2b
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,9 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 """Hash words: shape (2, blocks, threads), or a shape that broadcasts to it."""
 
-_SHIFT_HIGH = np.uint64(32)
-_SHIFT_LOW = np.uint64(29)
+# Arrays, since NumPy converts a scalar in every operation.
+_SHIFT_HIGH = np.array(32, dtype=np.uint64)
+_SHIFT_LOW = np.array(29, dtype=np.uint64)
 
 
 @cache
@@ -79,6 +81,15 @@ def sum_of_members(left: Words, right: Words, carried: Words | np.uint64 = _CARR
     total = left + right
     total += (total < left) * carried
     return total
+
+
+def same_lanes(left: Words, right: Words) -> npt.NDArray[np.bool_] | Literal[False]:
+    """Return the lanes in which two hashes are equal, False if there are none."""
+    first = left[0] == right[0]
+    if not np.count_nonzero(first):
+        return False
+    both = first & (left[1] == right[1])
+    return both if np.count_nonzero(both) else False
 
 
 def shaped(words: Words, dimensions: int) -> Words:

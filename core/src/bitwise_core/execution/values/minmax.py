@@ -95,9 +95,9 @@ def extremum(
     """
     kind = _extremum_named(name)
     one, other = _members_of(kind, left), _members_of(kind, right)
-    same = (one.words[0] == other.words[0]) & (one.words[1] == other.words[1])
+    same = hashing.same_lanes(one.words, other.words)
     words = hashing.sum_of_members(one.words, other.words, _CARRIED)
-    if same.any():
+    if same is not False:
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags
     if not keeps_identity:
@@ -109,8 +109,9 @@ def extremum(
         flags = L.clear_flags_where(flags, L.WITH_IDENTITY, L.WITH_CONSTANT)
     result = SymbolicVector(bits, words, flags | L.AC_TERMS | kind.index << L.OPERATION_SHIFT)
     context.note(name, result, [left, right], commutes=True)
-    alike = L.nonempty(same & (one.constant == other.constant) & np.asarray((one.flags ^ other.flags) & L.VALUE == 0))
-    result = L.blend(alike, left, result)
+    if same is not False:
+        alike = same & (one.constant == other.constant) & ((one.flags ^ other.flags) & L.VALUE == 0)
+        result = L.blend(L.nonempty(alike), left, result)
     if kind.identity is not None and not keeps_identity:
         for empty, value in ((left, right), (right, left)):
             result = L.blend(L.equals_constant(empty, kind.identity), value, result)
@@ -119,8 +120,8 @@ def extremum(
 
 def _union_constant(kind: _Extremum, one: _Members, other: _Members) -> Array:
     """Return the constant field of the union of two sets."""
-    both = (one.flags & other.flags & L.WITH_CONSTANT) != 0
-    if not np.any(both):
+    both = L.nonempty((one.flags & other.flags & L.WITH_CONSTANT) != 0)
+    if both is False:
         return one.constant | other.constant
     storage = L.UNSIGNED[kind.bits]
     shift = np.uint64(32) if kind.bits == 64 else np.uint64(0)
@@ -133,11 +134,13 @@ def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
     words, flags = member_hashes(kind.name, kind.index, value)
     own = L.AC_TERMS | kind.index << L.OPERATION_SHIFT
     form = L.FORM if kind.identity is None else L.NUMBER_FORM
-    inside = (value.flags & (form | 255 << L.OPERATION_SHIFT)) == own
-    constant: Array = np.where(inside, words[0] & _LOW, np.uint64(0))
+    constant: Array = np.zeros((1, 1), dtype=np.uint64)
+    if L.flags_of_some_lane(value) & L.WITH_CONSTANT:
+        inside = (value.flags & (form | 255 << L.OPERATION_SHIFT)) == own
+        constant = np.where(inside, words[0] & _LOW, np.uint64(0))
     words = words & _MEMBER_BITS
-    if kind.name.endswith("fp32"):
-        half = L.nonempty((value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED)
+    if kind.name.endswith("fp32") and L.flags_of_some_lane(value) & L.WIDENED:
+        half = L.nonempty((value.flags & L.WRAPPERS) == L.WIDENED)
         if half is not False:
             words, constant, flags = _with_half_members(kind, value, half, words, constant, flags)
     known = L.constant_mask(value)

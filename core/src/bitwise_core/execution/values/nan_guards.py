@@ -25,6 +25,7 @@ from bitwise_core.execution.values.term_hash import base_hash, full_hash
 _KIND = np.uint32(L.KIND | 255 << L.OPERATION_SHIFT)
 _PLAIN = np.uint32(L.KIND | 255 << L.OPERATION_SHIFT | L.NEGATED | L.PLUS_ZERO)
 _TERM, _NUMBER = (L.AC_TERMS | index << L.OPERATION_SHIFT for index in (L.GUARDED, L.GUARDED_CONSTANT))
+_COMMON = _TERM & _NUMBER
 _KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NAN_MARK | L.INHERITED
 
 
@@ -37,14 +38,11 @@ def guarded_where(value: SymbolicVector) -> Array | None:
     """Return which lanes are guarded, None if none is."""
     if isinstance(value.flags, int):
         return np.ones((1, 1), dtype=bool) if is_guarded(value.flags) else None
-    found = guarded_lanes(value.flags)
-    return found if found.any() else None
-
-
-def guarded_lanes(flags: Array) -> Array:
-    """Return which lanes have the flags of a guarded value."""
+    flags = value.flags
+    if L.flags_of_some_lane(value) & _COMMON != _COMMON:
+        return None
     found: Array = ((flags & _KIND) == _TERM) | ((flags & _PLAIN) == _NUMBER)
-    return found
+    return found if L.some(found) else None
 
 
 def parts_of_guarded(value: SymbolicVector, where: Array) -> tuple[SymbolicVector, SymbolicVector]:

@@ -64,13 +64,13 @@ def accumulator_operand(value: SymbolicVector, context: TermContext) -> Symbolic
 
 def with_ieee_nans(value: SymbolicVector) -> SymbolicVector:
     """Return a value of fp16, fp32 or fp64, by its width, with the canonical NaN for every NaN."""
-    flags = _marked(value.flags, L.CANONICAL_NAN)
+    flags = _marked(value, L.CANONICAL_NAN)
     return value if flags is value.flags else _with_flags(value, flags)
 
 
 def with_bf16_nans(value: SymbolicVector) -> SymbolicVector:
     """Return a value of bf16 with the canonical NaN for every NaN; constants are unchanged."""
-    flags = _marked(value.flags, L.CANONICAL_BF16_NAN)
+    flags = _marked(value, L.CANONICAL_BF16_NAN)
     return value if flags is value.flags else _with_flags(value, flags)
 
 
@@ -82,11 +82,11 @@ def with_result_nans(result: Value, info: Operation) -> Value:
     mark = _MARKS.get(info.result.name)
     if mark is None or not isinstance(result, SymbolicVector):
         return result
-    flags = _marked(result.flags, mark)
+    flags = _marked(result, mark)
     if flags is result.flags:
         return result
     found = _with_flags(result, flags)
-    if not isinstance(flags, int) and info.function is not None:
+    if info.function is not None and not isinstance(flags, int) and _has_constants(result):
         found.words = _canonical_constants(result, info)
     return found
 
@@ -97,22 +97,32 @@ def _with_flags(value: SymbolicVector, flags: Flags) -> SymbolicVector:
     return found
 
 
-def _marked(flags: Flags, mark: int) -> Flags:
+def _has_constants(value: SymbolicVector) -> bool:
+    """Return whether some lane may hold a constant: the flags of all lanes together have no other kind."""
+    return not L.flags_of_every_lane(value) & L.KIND
+
+
+def _marked(value: SymbolicVector, mark: int) -> Flags:
     """Return the flags with exactly this mark, except for constants, which have none; the same object if unchanged.
 
     A value that had another mark has bits of a NaN that no document specifies (`INTEGER` with a mark).
     """
+    flags = value.flags
     if isinstance(flags, int):
         found = flags & ~L.NAN_MARK
         if found & L.NUMBER_FORM != L.CONST:
             found |= mark | (L.INTEGER if flags & L.NAN_MARK not in (0, mark) else 0)
         return flags if found == flags else found
-    known = (flags & np.uint32(L.NUMBER_FORM)) == L.CONST
-    before = flags & np.uint32(L.NAN_MARK)
-    changed = np.where((before != 0) & (before != mark), np.uint32(L.INTEGER), np.uint32(0))
-    added = np.where(known, np.uint32(0), np.uint32(mark) | changed)
-    marked: Array = added | (flags & np.uint32(~L.NAN_MARK & 0xFFFFFFFF))
-    return marked
+    present = L.flags_of_some_lane(value) & L.NAN_MARK
+    added: Array = np.asarray(mark, dtype=np.uint32)
+    if present == mark == L.flags_of_every_lane(value) & L.NAN_MARK and not _has_constants(value):
+        return flags
+    if present not in (0, mark):
+        before = flags & np.uint32(L.NAN_MARK)
+        added = np.where((before == 0) | (before == mark), added, added | np.uint32(L.INTEGER))
+    if _has_constants(value):
+        added = np.where((flags & np.uint32(L.NUMBER_FORM)) == L.CONST, np.uint32(0), added)
+    return L.clear_flags(flags, L.NAN_MARK if present else 0) | added
 
 
 def _canonical_constants(value: SymbolicVector, info: Operation) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,6 @@ from bitwise_core.execution.values.symbolic_vector import (
     LOAD,
     NAN_BITS,
     NAN_MARK,
-    NEGATED,
     NOT_MINUS_ZERO,
     NOT_NEGATIVE,
     PLUS_ZERO,
@@ -28,7 +28,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     STICKY,
     TERM,
     UNSIGNED,
-    WIDENED,
+    WRAPPERS,
     Array,
     LazyIntegers,
     Origin,
@@ -37,9 +37,11 @@ from bitwise_core.execution.values.symbolic_vector import (
     TermRecorder,
     Value,
     blended_origins,
+    both_words,
     clear_flags,
     constant_flags,
     constant_vector,
+    has_flag,
     lazy_integers,
     nonempty,
     select_flags,
@@ -77,8 +79,8 @@ def as_symbolic_vector(value: Value) -> SymbolicVector:
     lazy = lazy_integers(value)
     if lazy is not None:
         return lazy.symbolic_vector()
-    if value.joined is None:
-        value.joined = _Joined(_concat_term(value), value)
+    if not isinstance(value.joined, SymbolicVector):
+        value.joined = _Joined(_concat_term(value), value) if value.joined is None else value.joined()
     return value.joined
 
 
@@ -131,7 +133,7 @@ def slices_of(value: Value) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-_CHANGES = PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
+_CHANGES = WRAPPERS | NAN_MARK
 
 
 def exact_lanes(value: SymbolicVector, origin: Origin) -> bool | Array:
@@ -279,7 +281,7 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
 def _extract_constants(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
     numbers = (value.words[0] >> np.uint64(low)) & np.uint64((1 << bits) - 1)
     flags = constant_flags(numbers, bits)
-    return SymbolicVector(bits, np.broadcast_to(numbers[None], (2, *numbers.shape)), flags | (value.flags & STICKY))
+    return SymbolicVector(bits, both_words(numbers), flags | (value.flags & STICKY))
 
 
 def concat(parts: Sequence[Value]) -> Value:
@@ -300,20 +302,28 @@ def concat(parts: Sequence[Value]) -> Value:
 
 def _join_sliced_lanes(value: PackedVector) -> PackedVector:
     """Record in which lanes the parts are the slices of one value from end to end."""
-    joined: SymbolicVector | None = None
-    where: Array = np.zeros((1, 1), dtype=bool)
+    found: list[tuple[Array, SymbolicVector]] = []
     for first in slices_of(value.parts[0]):
         if first.low != 0 or first.whole.bits != value.bits:
             continue
         lanes = _contiguous(value.parts, first)
         if lanes is False or not np.any(lanes):
             continue
-        chosen = blend_values(np.asarray(lanes), first.whole, _concat_term(value) if joined is None else joined)
-        assert isinstance(chosen, SymbolicVector)
-        joined, where = chosen, where | np.asarray(lanes)
-    if joined is not None:
-        value.whole, value.joined = where, joined
+        found.append((np.asarray(lanes), first.whole))
+    if found:
+        value.whole = reduce(np.logical_or, [lanes for lanes, _ in found], np.zeros((1, 1), dtype=bool))
+        value.joined = partial(_with_wholes, value.parts, found)
     return value
+
+
+def _with_wholes(
+    parts: tuple[Array | SymbolicVector, ...], wholes: Sequence[tuple[Array, SymbolicVector]]
+) -> SymbolicVector:
+    """Return the term of packed parts, with the value of which they are the slices in the lanes where there is one."""
+    joined = _concat_term(PackedVector(parts))
+    for lanes, whole in wholes:
+        joined = as_symbolic_vector(blend_values(lanes, whole, joined))
+    return joined
 
 
 def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | SymbolicVector]:
@@ -447,8 +457,11 @@ def _canonical_lanes(value: PackedVector) -> bool | Array | None:
     low, high = value.parts
     if isinstance(low, np.ndarray):
         return None if low.any() else False
+    form, poisoned = low.flags & FORM, has_flag(low, POISON)
+    if not np.all((form == TERM) | (form == CONST) | poisoned):
+        return None  # the low half of the canonical NaN is a term or a constant
     zero = ((low.flags & (FORM | STICKY)) == CONST) & (low.words[0] == 0)
-    zero = zero | ((low.flags & POISON) != 0)
+    zero = zero | poisoned
     if zero.all():
         return False
     expected = as_symbolic_vector(low_half_of_canonical(high))
@@ -492,9 +505,8 @@ def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: Symbolic
     inherited = sticky_flags(*parts)
     for mask, words, flags in ((load, first, LOAD), (known, number, constant_flags(number, bits))):
         if np.any(mask):
-            both = np.broadcast_to(words[None], (2, *words.shape))
             meta = uniform_flags(select_flags(mask, flags | inherited, joined.flags))
-            joined = SymbolicVector(bits, np.where(mask, both, joined.words), meta)
+            joined = SymbolicVector(bits, np.where(mask, words, joined.words), meta)
     return joined
 
 
@@ -516,19 +528,26 @@ def take_threads(value: Value, index: Array) -> Value:
     if lazy is not None:
         return lazy.take_threads(index)
     flags = value.flags
-    words = np.stack([take(value.words[0], index), take(value.words[1], index)])
+    words = _words_of_threads(value.words, index)
     result = SymbolicVector(value.bits, words, flags if isinstance(flags, int) else uniform_flags(take(flags, index)))
     result.recorder = value.recorder
     if value.origins:
         result.origins = tuple(
-            replace(
-                each,
-                operands=tuple(_taken(operand, index) for operand in each.operands),
-                lanes=each.lanes if each.lanes is True else take(each.lanes, index),
+            Origin(
+                each.name,
+                tuple(_taken(operand, index) for operand in each.operands),
+                each.lanes if each.lanes is True else take(each.lanes, index),
             )
             for each in value.origins
         )
     return result
+
+
+def _words_of_threads(words: hashing.Words, index: Array) -> hashing.Words:
+    """See `take_threads`: for the words of a value."""
+    if words.shape[2] == 1:
+        return words
+    return words[:, :, index[0]] if index.shape[0] == 1 else np.stack([take(each, index) for each in words])
 
 
 def take_blocks(value: Value, rows: Array) -> Value:

@@ -14,10 +14,9 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.execution.term_recorder import TermContext
-from bitwise_core.execution.values import nan_guards, nan_marks
+from bitwise_core.execution.values import hashing, nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.constant_folding import uniform_constant
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.minmax import is_number_set
 from bitwise_core.execution.values.packing import as_symbolic_vector, exact_lanes, high_half
@@ -25,6 +24,7 @@ from bitwise_core.execution.values.rule_plans import (
     FLAGS_OF_CONSTANTS,
     READ_FLAGS,
     WIDENING_BF16,
+    OriginTest,
     PlannedInference,
     PlannedRule,
     derived_facts,
@@ -37,8 +37,8 @@ from bitwise_core.execution.values.rule_plans import (
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
 from bitwise_core.ir.rules.facts import fact
-from bitwise_core.ir.rules.patterns import Term, evaluate, variables
-from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, Format
+from bitwise_core.ir.rules.patterns import Term, evaluate
+from bitwise_core.numerics import FLOAT_FORMATS, FORMATS, FloatFormat, Format
 
 Lanes: TypeAlias = bool | Array
 """The lanes in which something holds; True for all."""
@@ -48,9 +48,10 @@ Build: TypeAlias = Callable[[Term, Bindings], Value]
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How a pattern is built, to be compared with a value, and the context of the domain."""
+    """How a pattern is built, to be compared with a value, what the rule requires of variables, and the context."""
 
     build: Build
+    conditions: Mapping[str, tuple[tuple[str, Format], ...]]
     context: TermContext
 
 
@@ -67,15 +68,23 @@ def both(left: Lanes, right: Lanes) -> Lanes:
 
 def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
     """Return whether the operands pass the tests of a rule that `RuleSet.admitted` does not decide from their flags."""
+    for place, test in rule.origins:
+        if not _passes(values[place], test):
+            return False
     for place, kind, wanted in rule.tests:
-        if kind == "origin":
-            if not any(each.name == wanted for each in values[place].origins):
-                return False
-        elif kind == "constant":
+        if kind == "constant":
             numbers = L.constant_numbers(values[place])
             if numbers is not None and wanted not in numbers:
                 return False
     return True
+
+
+def _passes(value: SymbolicVector, test: OriginTest) -> bool:
+    """Return whether an operation that made a value passes a test."""
+    for origin in value.origins:
+        if origin.name == test.name and all(_passes(origin.operands[place], each) for place, each in test.below):
+            return True
+    return False
 
 
 def matches(
@@ -83,15 +92,8 @@ def matches(
 ) -> Iterator[tuple[Lanes, Bindings]]:
     """Yield the lanes in which a rule matches, with its variables' values; the lanes of two results may overlap."""
     steps = tuple((term, operands[place]) for place, term in rule.steps)
-    for lanes, bindings in _all(steps, True, {}, Matching(build, context)):
-        for condition, form in rule.conditions:
-            lanes = both(
-                lanes,
-                fact_lanes(condition.fact, as_symbolic_vector(bindings[condition.variable]), form, context),
-            )
-            if lanes is False:
-                break
-        if lanes is not False and rule.instance.rule.assumes == "finite":
+    for lanes, bindings in _all(steps, True, {}, Matching(build, rule.conditions, context)):
+        if rule.instance.rule.assumes == "finite":
             for name, form in rule.instance.formats.items():
                 lanes = both(lanes, _finite_lanes(as_symbolic_vector(bindings[name]), form, context))
         if lanes is not False:
@@ -103,11 +105,9 @@ def _finite_lanes(value: SymbolicVector, form: Format, context: TermContext) -> 
     if not isinstance(form, FloatFormat):
         return True
     found = assumed_finite(value, form, context.formats)
-    known = L.constant_mask(value)
-    if found is True or known is False:
+    if found is True or L.constant_mask(value) is False:
         return found
-    constants = known & np.asarray(_constants_with("finite", value.words[0], np.asarray(known), form))
-    return _lanes(np.asarray(found | constants))
+    return _lanes(np.asarray(found | _constants_with("finite", value, form)))
 
 
 def _lanes(found: Array) -> Lanes:
@@ -132,7 +132,10 @@ def _one(
     if term.kind == "variable":
         known = bindings.get(term.word)
         if known is None:
-            yield lanes, {**bindings, term.word: value}
+            for required, form in matching.conditions.get(term.word, ()):
+                lanes = both(lanes, fact_lanes(required, as_symbolic_vector(value), form, matching.context))
+            if lanes is not False:
+                yield lanes, {**bindings, term.word: value}
             return
         found = both(lanes, same_lanes(known, value, term.format))
         if found is not False:
@@ -152,7 +155,7 @@ def _one(
             yield found, bindings
         return
     flag = wrapper_of(term)
-    if not flag and variables(term).keys() <= bindings.keys():
+    if not flag and term.names <= bindings.keys():
         found = both(lanes, same_lanes(matching.build(term, bindings), value, term.format))
         if found is not False:
             yield found, bindings
@@ -177,7 +180,7 @@ def _one(
         if term.kind == "operation" and term.operation.commutative:
             orders.append((origin.operands[1], origin.operands[0], *origin.operands[2:]))
         for operands in orders:
-            placed = ordered(list(enumerate(term.operands)), frozenset(bindings))
+            placed = ordered(tuple(enumerate(term.operands)), frozenset(bindings))
             yield from _all(tuple((each, operands[place]) for place, each in placed), found, bindings, matching)
 
 
@@ -228,7 +231,7 @@ def unwrapped(value: SymbolicVector, flag: int) -> SymbolicVector:
 
 def _plain_lanes(value: SymbolicVector) -> Lanes:
     """Return the lanes in which a value is a result without wrappers."""
-    return L.nonempty((value.flags & (L.NEGATED | L.PLUS_ZERO | L.WIDENED)) == 0)
+    return L.nonempty((value.flags & L.WRAPPERS) == 0)
 
 
 def same_lanes(left: Value, right: Value, form: Format) -> Lanes:
@@ -238,9 +241,7 @@ def same_lanes(left: Value, right: Value, form: Format) -> Lanes:
     if L.width(left) != L.width(right):
         return False
     hash_of = full_hash if isinstance(form, FloatFormat) else exact_hash
-    one, other = as_symbolic_vector(left), as_symbolic_vector(right)
-    found: Array = (hash_of(one) == hash_of(other)).all(axis=0)
-    return L.nonempty(found)
+    return hashing.same_lanes(hash_of(as_symbolic_vector(left)), hash_of(as_symbolic_vector(right)))
 
 
 def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermContext) -> Lanes:
@@ -261,9 +262,7 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermCont
                 found = np.logical_or(found, np.logical_and(inner, origin.lanes))
         if context.finite:
             found = np.logical_or(found, assumed_finite(value, form, context.formats))
-    known = L.constant_mask(value)
-    if known is not False and np.any(known):
-        found = found | (known & _constants_with(name, value.words[0], np.asarray(known), form))
+    found = found | _constants_with(name, value, form)
     if name in derived_facts() and found is not True and value.origins:
         found = np.logical_or(found, _derived_lanes(name, value, context))
     lanes = np.asarray(found)
@@ -310,16 +309,16 @@ def same_operands(values: Sequence[SymbolicVector]) -> bool:
     return np.array_equal(np.bitwise_and(left.flags, L.VALUE), np.bitwise_and(right.flags, L.VALUE))
 
 
-def _constants_with(name: str, numbers: Array, known: Array, form: Format) -> bool | Array:
-    """Return which constants have a fact, in the lanes of `known`."""
-    number = uniform_constant(numbers, known)
-    if number is not None:
-        return _number_has(name, int(number.reshape(())[()]), form)
-    found: Array = evaluate(fact(name, form), {"x": numbers.astype(L.UNSIGNED[form.bits])})
-    return found
+def _constants_with(name: str, value: SymbolicVector, form: Format) -> Lanes:
+    """Return which lanes hold a constant with a fact."""
+    known, numbers = L.constant_mask(value), L.constant_numbers(value)
+    if numbers is not None:
+        return known if any(_number_has(name, number, form.name) for number in numbers) else False
+    found: Array = evaluate(fact(name, form), {"x": value.words[0].astype(L.UNSIGNED[form.bits])})
+    return known & found
 
 
 @lru_cache(maxsize=1 << 14)
-def _number_has(name: str, number: int, form: Format) -> bool:
-    patterns = np.full(1, number, dtype=np.uint64).astype(L.UNSIGNED[form.bits])
-    return bool(evaluate(fact(name, form), {"x": patterns})[0])
+def _number_has(name: str, number: int, form: str) -> bool:
+    patterns = np.full(1, number, dtype=np.uint64).astype(L.UNSIGNED[FORMATS[form].bits])
+    return bool(evaluate(fact(name, FORMATS[form]), {"x": patterns})[0])

@@ -7,19 +7,17 @@ rule is matched against the operands and replaces the result in the lanes where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from bitwise_core.execution.values import argminmax, nan_guards
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.ir.rules import table
-from bitwise_core.ir.rules.patterns import Term, subterms, variables
-from bitwise_core.ir.rules.rule import Condition, InferenceInstance, Instance
+from bitwise_core.ir.rules.patterns import Term, subterms
+from bitwise_core.ir.rules.rule import InferenceInstance, Instance
 from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 
 FLAG_OF_FACT = {
@@ -44,6 +42,7 @@ WIDENING = "convert.fp32.fp16"
 WIDENING_BF16 = "convert.fp32.bf16"
 
 
+@cache
 def wrapper_of(term: Term) -> int:
     """Return the flag that holds the operation at the root of a pattern, 0 where the operation is no wrapper."""
     if term.kind != "operation":
@@ -63,7 +62,15 @@ def inner_of(term: Term) -> Term:
     return next(each for each in term.operands if each.kind != "number")
 
 
-TestKind: TypeAlias = Literal["constant", "flag", "fact", "origin", "guard", "bf16"]
+TestKind: TypeAlias = Literal["constant", "flag", "fact", "guard", "bf16"]
+
+
+@dataclass(frozen=True, slots=True)
+class OriginTest:
+    """An operation that must have made an operand, and tests of its own operands, by place."""
+
+    name: str
+    below: tuple[tuple[int, OriginTest], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +90,15 @@ class Hoist:
 class PlannedRule:
     """A rule whose left side is matched: the patterns of the operands in the order in which they are matched.
 
-    `tests` are necessary conditions on the operands' flags, or on the operations that made them, which are checked
-    before anything else.  `swapped` says that the pattern's first two operands are matched in exchanged places.
+    `tests` are necessary conditions on the operands' flags and `origins` on the operations that made them, which are
+    checked before anything else.  `conditions` holds the facts that are required of each variable, and its format.
     """
 
     instance: Instance
     steps: tuple[tuple[int, Term], ...]
-    tests: tuple[tuple[int, TestKind, int | str], ...]
-    conditions: tuple[tuple[Condition, Format], ...]
-    repeated: bool
+    tests: tuple[tuple[int, TestKind, int], ...]
+    origins: tuple[tuple[int, OriginTest], ...]
+    conditions: Mapping[str, tuple[tuple[str, Format], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +121,11 @@ class PlannedInference:
 class Plan:
     """What the table says of one operation.
 
-    `redirect` is the term that always replaces it, over its variables, which `names` lists by operand.  `drops_zero`: a
-    sum with +0 of its first operand is dropped.  `squares`: an inference requires that both operands are equal.
+    `redirect` is the rule whose right side always replaces it.  `drops_zero`: a sum with +0 of its first operand is
+    dropped.  `squares`: an inference requires that both operands are equal.
     `facts` holds the facts of results that have been derived from flags alone, by these flags.
     """
 
-    operation: Operation
     hoists: tuple[tuple[Hoist, ...], ...]
     rules: RuleSet
     inferences: tuple[PlannedInference, ...]
@@ -137,9 +143,13 @@ class RuleSet:
         self.rules = rules
         self._admitted: dict[tuple[int, ...], tuple[PlannedRule, ...]] = {}
 
-    def admitted(self, flags: Iterable[L.Flags]) -> tuple[PlannedRule, ...]:
-        """Return the rules whose tests of flags pass for operands with these flags."""
-        key = tuple([_of_all_lanes(each) if isinstance(each, int) else _of_some_lane(each) for each in flags])
+    def admitted(self, values: Sequence[SymbolicVector]) -> tuple[PlannedRule, ...]:
+        """Return the rules whose tests of flags pass for these operands."""
+        if not self.rules:
+            return ()
+        key = tuple(
+            [_of_all_lanes(each.flags) if isinstance(each.flags, int) else _of_some_lane(each) for each in values]
+        )
         found = self._admitted.get(key)
         if found is None:
             found = self._admitted[key] = tuple(rule for rule in self.rules if _admits(rule, key))
@@ -162,12 +172,12 @@ def _of_all_lanes(flags: int) -> int:
     return found | (_GUARDED if nan_guards.is_guarded(flags) else 0)
 
 
-def _of_some_lane(flags: Array) -> int:
+def _of_some_lane(value: SymbolicVector) -> int:
     """Return the summary of flags that differ by lane: the flags that some lane has."""
-    found = int(np.bitwise_or.reduce(flags, axis=None)) & _TESTED
-    if ((flags & np.uint32(L.KIND)) == L.CONST).any():
+    found = L.flags_of_some_lane(value) & _TESTED
+    if L.constant_mask(value) is not False:
         found |= _CONSTANT
-    return found | (_GUARDED if nan_guards.guarded_lanes(flags).any() else 0)
+    return found | (_GUARDED if nan_guards.guarded_where(value) is not None else 0)
 
 
 def _admits(rule: PlannedRule, summaries: tuple[int, ...]) -> bool:
@@ -176,10 +186,8 @@ def _admits(rule: PlannedRule, summaries: tuple[int, ...]) -> bool:
         if kind == "constant":
             passed = found & _CONSTANT
         elif kind == "flag":
-            assert isinstance(wanted, int)
             passed = found & wanted
         elif kind == "fact":
-            assert isinstance(wanted, int)
             passed = found & (wanted | _CONSTANT)
         else:
             passed = kind != "guard" or found & _GUARDED
@@ -241,11 +249,9 @@ def plan_of(name: str, finite: bool) -> Plan:
         for place in range(arity)
     )
     inferences = tuple(each for each in inferences_of(name, finite) if each.flag)
-    assert meaning is not None or name == "select"
     of_bf16 = tuple(each for each in rules if any(kind == "bf16" for _, kind, _ in each.tests))
     others = tuple(each for each in rules if each not in of_bf16)
     return Plan(
-        meaning or operation("and.b1"),
         by_place,
         RuleSet(others),
         inferences,
@@ -277,16 +283,16 @@ def derived_facts() -> frozenset[str]:
 
 
 @cache
-def has_derived_facts(name: str, finite: bool) -> bool:
-    """Return whether results of an operation may have facts without a flag: the operation is kept beside them."""
-    return any(each.fact in derived_facts() for each in inferences_of(name, finite))
+def derivations(name: str, finite: bool) -> tuple[PlannedInference, ...]:
+    """Return the facts without a flag of an operation's results: the operation is kept beside those that have one."""
+    return tuple(each for each in inferences_of(name, finite) if each.fact in derived_facts())
 
 
 @cache
 def rules_on_origins(name: str, finite: bool) -> RuleSet:
     """Return the rules of an operation that are matched by the operation that made an operand."""
     rules = plan_of(name, finite).rules.rules
-    return RuleSet(tuple(rule for rule in rules if any(kind == "origin" for _, kind, _ in rule.tests)))
+    return RuleSet(tuple(rule for rule in rules if rule.origins))
 
 
 @cache
@@ -351,29 +357,34 @@ def _planned(instance: Instance) -> Iterable[PlannedRule]:
     commutes = left.kind == "operation" and left.operation.commutative
     if commutes and left.operands[0] != left.operands[1]:
         orders.append((1, 0, *orders[0][2:]))
-    conditions = tuple((each, instance.formats[each.variable]) for each in instance.rule.conditions)
+    conditions: dict[str, tuple[tuple[str, Format], ...]] = {}
+    for each in instance.rule.conditions:
+        required = (each.fact, instance.formats[each.variable])
+        conditions[each.variable] = (*conditions.get(each.variable, ()), required)
     for order in orders:
-        placed = [(order[index], term) for index, term in enumerate(left.operands)]
-        yield PlannedRule(instance, ordered(placed, frozenset()), _tests(placed, instance), conditions, _repeats(left))
+        placed = tuple((order[index], term) for index, term in enumerate(left.operands))
+        steps = ordered(placed, frozenset())
+        yield PlannedRule(instance, steps, _tests(steps, instance), _origin_tests(steps, frozenset()), conditions)
 
 
-def ordered(placed: list[tuple[int, Term]], bound: frozenset[str]) -> tuple[tuple[int, Term], ...]:
+@cache
+def ordered(placed: tuple[tuple[int, Term], ...], bound: frozenset[str]) -> tuple[tuple[int, Term], ...]:
     """Return the operands in the order in which matching them rejects or binds most."""
-    rest, result, known = list(placed), [], set(bound)
+    rest, result, known = list(placed), [], bound
     while rest:
         best = min(range(len(rest)), key=lambda index: (_rank(rest[index][1], known), index))
         chosen = rest.pop(best)
         result.append(chosen)
-        known |= set(variables(chosen[1]))
+        known |= chosen[1].names
     return tuple(result)
 
 
-def _rank(term: Term, known: set[str]) -> int:
+def _rank(term: Term, known: frozenset[str]) -> int:
     if term.kind == "number":
         return 0
     if term.kind == "variable":
         return 1 if term.word in known else 4
-    if set(variables(term)) <= known:
+    if term.names <= known:
         return 5  # verified by building it
     if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16:
         return 2
@@ -392,12 +403,12 @@ def has_origin_pattern(term: Term) -> bool:
     return meaning.is_comparison or meaning.bits == 1 or meaning.verb in ("max", "min", "convert")
 
 
-def _tests(placed: list[tuple[int, Term]], instance: Instance) -> tuple[tuple[int, TestKind, int | str], ...]:
-    found: list[tuple[int, TestKind, int | str]] = []
-    bound: set[str] = set()
-    for place, term in ordered(placed, frozenset()):
-        verified = term.kind not in ("number", "variable") and set(variables(term)) <= bound
-        bound |= set(variables(term))
+def _tests(steps: tuple[tuple[int, Term], ...], instance: Instance) -> tuple[tuple[int, TestKind, int], ...]:
+    found: list[tuple[int, TestKind, int]] = []
+    bound: frozenset[str] = frozenset()
+    for place, term in steps:
+        verified = term.kind not in ("number", "variable") and term.names <= bound
+        bound |= term.names
         if term.kind == "number":
             found.append((place, "constant", term.number))
         elif term.kind == "variable" and not isinstance(term.format, IntegerFormat):
@@ -414,8 +425,21 @@ def _tests(placed: list[tuple[int, Term]], instance: Instance) -> tuple[tuple[in
             found.append((place, "guard", 0))
         elif term.word == WIDENING_BF16:
             found.append((place, "bf16", 0))
-        else:
-            found.append((place, "origin", origin_name(term)))
+    return tuple(found)
+
+
+def _origin_tests(steps: Iterable[tuple[int, Term]], bound: frozenset[str]) -> tuple[tuple[int, OriginTest], ...]:
+    """Return the tests of the patterns that are matched by the operation that made a value, as `_one` matches them."""
+    found = []
+    for place, term in steps:
+        built = term.names <= bound
+        other = wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16
+        if term.kind not in ("number", "variable") and not built and not other:
+            below = _origin_tests(ordered(tuple(enumerate(term.operands)), bound), bound)
+            if term.kind == "operation" and term.operation.commutative:
+                below = tuple(each for each in below if each[0] > 1)  # the first two may be exchanged
+            found.append((place, OriginTest(origin_name(term), below)))
+        bound |= term.names
     return tuple(found)
 
 
@@ -490,13 +514,13 @@ def _depths(
     """
     if term.kind in ("number", "variable"):
         return 1 if term.kind == "variable" and term.word in derived else 0
-    if not root and set(variables(term)) <= bound:
+    if not root and term.names <= bound:
         return 0
-    known = set(bound)
+    known = bound
     below = [0] * len(term.operands)
-    for place, operand in ordered(list(enumerate(term.operands)), bound):
-        below[place] = _depths(operand, frozenset(known), found, derived, matched)
-        known |= set(variables(operand))
+    for place, operand in ordered(tuple(enumerate(term.operands)), bound):
+        below[place] = _depths(operand, known, found, derived, matched)
+        known |= operand.names
     if root:
         return 0
     if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16 or term.kind == "concat":
@@ -550,7 +574,7 @@ def _forget() -> None:
         rules_on_origins,
         kept_depths,
         inferences_of,
-        has_derived_facts,
+        derivations,
         derived_facts,
         needed_numbers,
         _kept,

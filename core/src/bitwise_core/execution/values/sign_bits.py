@@ -31,7 +31,7 @@ def negated(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     result = SymbolicVector(value.bits, value.words, cleared ^ L.NEGATED)
     result.origins, result.recorder, result.cached_hash = value.origins, value.recorder, value.cached_hash
     known = L.constant_mask(value)
-    if known is not False and np.any(known):
+    if known is not False:
         sign = L.UNSIGNED[value.bits](1 << (value.bits - 1))
         result = L.blend(known, L.constant_vector(L.constants_of(value) ^ sign), result)
     return result
@@ -79,17 +79,19 @@ def widened(value: SymbolicVector, context: TermContext) -> SymbolicVector:
 def without_negated_plus_zero(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     """Return the value with no lane both NEGATED and PLUS_ZERO: (-x) + 0 is not the negation of x + 0."""
     both = L.PLUS_ZERO | L.NEGATED
+    if L.flags_of_some_lane(value) & both != both:
+        return value
     mask = L.nonempty((value.flags & both) == both)
     return value if mask is False else L.blend(mask, closed(value, context, L.NOT_MINUS_ZERO), value)
 
 
 def magnitude_of_constants(value: SymbolicVector) -> SymbolicVector:
     """Return constant negative numbers as negations of their magnitudes, so that a product's sign is a flag."""
-    known = L.constant_mask(value)
-    if known is False:
-        return value
+    numbers = L.constant_numbers(value)
     sign = 1 << (value.bits - 1)
-    negative = L.nonempty(((value.words[0] & np.uint64(sign)) != 0) & known)
+    if numbers is not None and not any(number & sign for number in numbers):
+        return value
+    negative = L.nonempty(((value.words[0] & np.uint64(sign)) != 0) & L.constant_mask(value))
     if negative is False:
         return value
     positive = L.constant_vector(L.constants_of(value) & L.UNSIGNED[value.bits](sign - 1))

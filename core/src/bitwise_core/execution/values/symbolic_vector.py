@@ -13,7 +13,7 @@ Arrays have the shape (blocks, threads).  Either axis has length 1 if all lanes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -77,7 +77,9 @@ STICKY = POISON | NONDETERMINISTIC
 """The flags of a value that is undefined or nondeterministic."""
 INHERITED = STICKY | NAN_BITS | UNSPECIFIED_NAN
 """The flags that a result inherits from each of its operands."""
-NUMBER_FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
+WRAPPERS = PLUS_ZERO | NEGATED | WIDENED
+"""The flags that hold an operation on the payload."""
+NUMBER_FORM = KIND | WRAPPERS
 """The flags that say what the payload is, for operations of the value's own format."""
 FORM = NUMBER_FORM | NAN_MARK
 """The flags that say what the payload is, NaNs included."""
@@ -125,6 +127,9 @@ class SymbolicVector:
     - `bundle`: a whole value of which this one is an element, and the index of the element.
     - `last_take`: the last permutation of this value's threads and its result.
     - `cached_numbers`: the numbers of the constant lanes, once they have been looked up (`constant_numbers`).
+    - `cached_constants`: which lanes are constant, once that has been computed (`constant_mask`).
+    - `cached_union`, `cached_intersection`: the flags that some lane has, and those that every lane has, once they have
+      been computed (`flags_of_some_lane`, `flags_of_every_lane`).
     - `cached_hash`: the hash of the payload, once it has been computed.
     - `recorder`: the recorder of the recorded run in which the value was made, else None.
     """
@@ -132,8 +137,11 @@ class SymbolicVector:
     __slots__ = (
         "bits",
         "bundle",
+        "cached_constants",
         "cached_hash",
+        "cached_intersection",
         "cached_numbers",
+        "cached_union",
         "flags",
         "last_take",
         "origins",
@@ -149,6 +157,9 @@ class SymbolicVector:
         self.recorder: TermRecorder | None = None
         self.origins: tuple[Origin, ...] = ()
         self.cached_numbers: frozenset[int] | Literal[False] | None = False
+        self.cached_constants: bool | Array | None = None
+        self.cached_union: int | None = None
+        self.cached_intersection: int | None = None
 
     def __deepcopy__(self, memo: object) -> SymbolicVector:
         """Return the value itself: values are never changed."""
@@ -162,7 +173,8 @@ class SymbolicVector:
 class PackedVector:
     """A sequence of narrower values, least significant first.
 
-    `whole` marks the lanes, if any, in which the parts are the slices of a single term; `joined` holds that term.
+    `whole` marks the lanes, if any, in which the parts are the slices of a single term; `joined` holds that term, or a
+    function that returns it.
     """
 
     __slots__ = ("bits", "joined", "parts", "whole")
@@ -170,7 +182,7 @@ class PackedVector:
     def __init__(self, parts: tuple[Array | SymbolicVector, ...]) -> None:
         self.parts = parts
         self.bits = sum(width(part) for part in parts)
-        self.joined: SymbolicVector | None = None
+        self.joined: SymbolicVector | Callable[[], SymbolicVector] | None = None
         self.whole: Array | None = None
 
 
@@ -237,6 +249,22 @@ def width(value: Value) -> int:
     return value.bits
 
 
+def some(mask: Array) -> bool:
+    """Return whether an element is set; NumPy's own `any` takes three times as long on the lanes of a block."""
+    return bool(np.count_nonzero(mask))
+
+
+def every(mask: Array) -> bool:
+    """Return whether all elements are set; see `some`."""
+    return bool(np.count_nonzero(mask) == mask.size)
+
+
+def both_words(numbers: Array) -> hashing.Words:
+    """Return the payload of constants or loads: these numbers in both words."""
+    found: hashing.Words = numbers.astype(np.uint64, copy=False)[None].repeat(2, axis=0)
+    return found
+
+
 def constant_flags(numbers: Array, bits: int) -> Flags:
     """Return the flags of constants interpreted as floating-point patterns of `bits` bits."""
     if bits == 1:
@@ -254,8 +282,7 @@ def constant_flags(numbers: Array, bits: int) -> Flags:
 def constant_vector(numbers: Array) -> SymbolicVector:
     """Return constants as a symbolic vector."""
     bits = width(numbers)
-    wide = numbers.astype(np.uint64, copy=False)
-    return SymbolicVector(bits, np.broadcast_to(wide[None], (2, *wide.shape)), constant_flags(numbers, bits))
+    return SymbolicVector(bits, both_words(numbers), constant_flags(numbers, bits))
 
 
 def constants_of(lanes: SymbolicVector) -> Array:
@@ -268,48 +295,64 @@ def as_array_if_constant(value: Value) -> Value:
     """Return a plain array if every lane is constant, else the value itself."""
     if isinstance(value, SymbolicVector) and value.bits in UNSIGNED:
         flags = value.flags
-        known = flags & (FORM | STICKY) == CONST if isinstance(flags, int) else not (flags & (FORM | STICKY)).any()
-        if known:
+        found = flags if isinstance(flags, int) else flags_of_some_lane(value)
+        if found & (FORM | STICKY) == CONST:
             return constants_of(value)
     return value
 
 
+def flags_of_some_lane(lanes: SymbolicVector) -> int:
+    """Return the flags that some lane has."""
+    if lanes.cached_union is None:
+        flags = lanes.flags
+        lanes.cached_union = flags if isinstance(flags, int) else int(np.bitwise_or.reduce(flags, axis=None))
+    return lanes.cached_union
+
+
+def flags_of_every_lane(lanes: SymbolicVector) -> int:
+    """Return the flags that every lane has."""
+    if lanes.cached_intersection is None:
+        flags = lanes.flags
+        lanes.cached_intersection = flags if isinstance(flags, int) else int(np.bitwise_and.reduce(flags, axis=None))
+    return lanes.cached_intersection
+
+
 def constant_mask(lanes: SymbolicVector) -> bool | Array:
-    """Return which lanes hold a constant."""
+    """Return which lanes hold a constant; False if none does."""
     flags = lanes.flags
     if isinstance(flags, int):
         return flags & (FORM | STICKY) == CONST
-    known: Array = (flags & np.uint32(FORM | STICKY)) == CONST
-    return known
+    if lanes.cached_constants is None:
+        lanes.cached_constants = nonempty((flags & np.uint32(FORM | STICKY)) == CONST)
+    return lanes.cached_constants
 
 
 def constant_numbers(lanes: SymbolicVector) -> frozenset[int] | None:
     """Return the numbers of the lanes that hold a constant, None if there are several different ones."""
     if lanes.cached_numbers is False:
-        lanes.cached_numbers = _constant_numbers(lanes)
+        known = constant_mask(lanes)
+        number = None if known is False else common_number(lanes.words[0], known)
+        lanes.cached_numbers = frozenset() if known is False else None if number is None else frozenset([number])
     return lanes.cached_numbers
 
 
-def _constant_numbers(lanes: SymbolicVector) -> frozenset[int] | None:
-    known = constant_mask(lanes)
-    if known is False:
-        return frozenset()
-    numbers = lanes.words[0]
-    if known is not True:
-        numbers = np.broadcast_to(numbers, np.broadcast_shapes(numbers.shape, known.shape))[
-            np.broadcast_to(known, np.broadcast_shapes(numbers.shape, known.shape))
-        ]
-    if not numbers.size:
-        return frozenset()
-    first = numbers.flat[0]
-    return frozenset([int(first)]) if (numbers == first).all() else None
+def common_number(numbers: Array, where: bool | Array) -> int | None:
+    """Return the one number in all lanes of `where`, None if there are several.  At least one lane must be set."""
+    if numbers.size == 1 or isinstance(where, bool):
+        first: int = numbers.item(0)
+        return first if numbers.size == 1 or every(numbers == first) else None
+    if numbers.shape != where.shape:
+        numbers, where = np.broadcast_arrays(numbers, where)
+    first = numbers.item(int(where.argmax()))
+    return first if every((numbers == first) | ~where) else None
 
 
 def sticky_flags(*lanes: SymbolicVector) -> Flags:
     """Return the flags that every result inherits."""
     result: Flags = 0
     for each in lanes:
-        result = result | (each.flags & INHERITED)
+        if flags_of_some_lane(each) & INHERITED:
+            result = result | (each.flags & INHERITED)
     return result
 
 
@@ -331,41 +374,50 @@ def uniform_flags(flags: Flags) -> Flags:
     """Return one int if all lanes share their flags."""
     if isinstance(flags, int):
         return flags
-    first = flags.flat[0]
-    return int(first) if (flags == first).all() else flags
+    first: int = flags.item(0)
+    return first if every(flags == first) else flags
+
+
+def settle_flags(lanes: SymbolicVector) -> None:
+    """Hold the flags as one int if all lanes share them."""
+    if not isinstance(lanes.flags, int) and flags_of_some_lane(lanes) == flags_of_every_lane(lanes):
+        lanes.flags = flags_of_some_lane(lanes)
 
 
 def equals_constant(lanes: SymbolicVector, number: int) -> Array | Literal[False]:
     """Return which lanes hold the constant `number`; False if none does."""
-    known = constant_mask(lanes)
-    if known is False:
+    numbers = constant_numbers(lanes)
+    if numbers is not None and number not in numbers:
         return False
-    equal = lanes.words[0] == np.uint64(number)
-    found = equal if known is True else equal & known
-    return found if found.any() else False
+    known = constant_mask(lanes)
+    if numbers is not None:
+        return known if isinstance(known, np.ndarray) else np.ones((1,) * (lanes.words.ndim - 1), dtype=bool)
+    found: Array = (lanes.words[0] == np.uint64(number)) & known
+    return found if some(found) else False
 
 
 def has_flag(lanes: SymbolicVector, flag: int) -> bool | Array:
-    """Return which lanes have one of these flags."""
-    found = lanes.flags & flag
-    return found != 0
+    """Return which lanes have one of these flags; False if none does."""
+    if not flags_of_some_lane(lanes) & flag:
+        return False
+    return True if flags_of_every_lane(lanes) & flag else np.not_equal(lanes.flags & np.uint32(flag), 0)
 
 
 def any_flag(flags: Flags) -> bool:
     """Return whether some lane has a flag."""
-    return flags != 0 if isinstance(flags, int) else bool(flags.any())
+    return flags != 0 if isinstance(flags, int) else some(flags)
 
 
 def nonempty(mask: bool | Array) -> bool | Array:
     """Return the mask, or False if it is set in no lane."""
-    return mask if isinstance(mask, bool) or mask.any() else False
+    return mask if isinstance(mask, bool) or some(mask) else False
 
 
 def blend(mask: bool | Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
     """Select per lane: `new` where the mask is set, else `old`; the width is that of `old`."""
     if isinstance(mask, bool):
         return new if mask else old
-    if mask.all():
+    if every(mask):
         return new
     flags = uniform_flags(select_flags(mask, new.flags, old.flags))
     result = SymbolicVector(old.bits, np.where(mask, new.words, old.words), flags)
@@ -381,8 +433,8 @@ def blended_origins(mask: Array, new: tuple[Origin, ...], old: tuple[Origin, ...
     for origins, chosen in ((new, mask), (old, ~mask)):
         for each in origins:
             lanes = chosen if each.lanes is True else each.lanes & chosen
-            if lanes.any():
-                found.append(replace(each, lanes=lanes))
+            if some(lanes):
+                found.append(Origin(each.name, each.operands, lanes))
     return tuple(found)
 
 

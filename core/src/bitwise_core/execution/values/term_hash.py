@@ -35,6 +35,10 @@ from bitwise_core.execution.values.symbolic_vector import (
     Flags,
     SymbolicVector,
     TermRecorder,
+    every,
+    flags_of_some_lane,
+    has_flag,
+    some,
     sticky_flags,
 )
 
@@ -65,12 +69,13 @@ def base_hash(lanes: SymbolicVector) -> hashing.Words:
         words = _base_hash_uniform(lanes.words, flags, lanes.bits)
     else:
         kinds = flags & np.uint32(KIND | WIDENED | ABSORBED | (255 << OPERATION_SHIFT))
-        words = _base_hash_uniform(lanes.words, int(kinds.flat[0]), lanes.bits)
-        others = kinds != kinds.flat[0]
-        while others.any():  # there are few kinds, and selecting each costs less than sorting
-            kind = kinds.flat[int(others.argmax())]
+        kind = kinds.item(0)
+        words = _base_hash_uniform(lanes.words, kind, lanes.bits)
+        others = kinds != kind
+        while some(others):  # there are few kinds, and selecting each costs less than sorting
+            kind = kinds.item(int(others.argmax()))
             here = kinds == kind
-            words = np.where(here, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
+            words = np.where(here, _base_hash_uniform(lanes.words, kind, lanes.bits), words)
             others &= ~here
     lanes.cached_hash = words
     return words
@@ -102,19 +107,18 @@ def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.W
     return hashed
 
 
-def signed_hash(lanes: SymbolicVector) -> hashing.Words:
-    """Return the hash with NEGATED and without PLUS_ZERO: the operand of an addition."""
-    return _changed_where(base_hash(lanes), lanes.flags, NEGATED, NEGATED_WORDS)
-
-
 def unsigned_hash(lanes: SymbolicVector) -> hashing.Words:
     """Return the hash with PLUS_ZERO and without NEGATED: the factor of a product."""
-    return _changed_where(base_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+    return _changed_where(base_hash(lanes), lanes, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def full_hash(lanes: SymbolicVector) -> hashing.Words:
     """Return the hash of the value itself."""
-    return _changed_where(signed_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+    words = base_hash(lanes)
+    if flags_of_some_lane(lanes) & (NEGATED | PLUS_ZERO):
+        words = _changed_where(words, lanes, NEGATED, NEGATED_WORDS)
+        words = _changed_where(words, lanes, PLUS_ZERO, PLUS_ZERO_WORDS)
+    return words
 
 
 def exact_hash(lanes: SymbolicVector) -> hashing.Words:
@@ -122,20 +126,16 @@ def exact_hash(lanes: SymbolicVector) -> hashing.Words:
 
     The operation's result has the operand's `nan_bits`.
     """
-    return _with_nan_marks(full_hash(lanes), lanes.flags)
-
-
-def _with_nan_marks(words: hashing.Words, flags: Flags) -> hashing.Words:
-    """Return the hashes, each changed by the mark of its lane."""
-    if isinstance(flags, int):
-        mark = flags & NAN_MARK
-        return _changed(words, MARK_WORDS[mark]) if mark else words
-    marks = flags & np.uint32(NAN_MARK)
+    words, present = full_hash(lanes), flags_of_some_lane(lanes) & NAN_MARK
+    if isinstance(lanes.flags, int) or not present:
+        return _changed(words, MARK_WORDS[present]) if present else words
+    marks = lanes.flags & np.uint32(NAN_MARK)
     result = words
     for mark, change in MARK_WORDS.items():
-        chosen = marks == np.uint32(mark)
-        if chosen.any():
-            result = np.where(chosen, _changed(words, change), result)
+        if not mark & ~present:
+            chosen = marks == np.uint32(mark)
+            if some(chosen):
+                result = np.where(chosen, _changed(words, change), result)
     return result
 
 
@@ -152,9 +152,11 @@ def nan_bits(lanes: SymbolicVector) -> Flags:
             return 0
         return NAN_BITS | UNSPECIFIED_NAN if _unspecified(flags, lanes.bits) else NAN_BITS
     shared = _architecture_independent_by_lane(flags)
-    if shared.all():
+    if every(shared):
         return 0
     found = np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
+    if not flags_of_some_lane(lanes) & NAN_MARK:
+        return found
     return found | np.where(_unspecified(flags, lanes.bits), np.uint32(UNSPECIFIED_NAN), np.uint32(0))
 
 
@@ -216,12 +218,12 @@ def _architecture_independent_by_lane(flags: Array) -> Array:
     return found
 
 
-def _changed_where(words: hashing.Words, flags: Flags, flag: int, change: hashing.Words) -> hashing.Words:
-    """Return the hashes, changed where the flag is set."""
-    if isinstance(flags, int):
-        return _changed(words, change) if flags & flag else words
-    chosen = (flags & np.uint32(flag)) != 0
-    return np.where(chosen, _changed(words, change), words) if chosen.any() else words
+def _changed_where(words: hashing.Words, lanes: SymbolicVector, flag: int, change: hashing.Words) -> hashing.Words:
+    """Return the hashes of lanes, changed where the flag is set."""
+    chosen = has_flag(lanes, flag)
+    if isinstance(chosen, bool):
+        return _changed(words, change) if chosen else words
+    return np.where(chosen, _changed(words, change), words)
 
 
 def _changed(words: hashing.Words, change: hashing.Words) -> hashing.Words:

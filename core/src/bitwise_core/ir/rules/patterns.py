@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -37,7 +37,7 @@ class Term:
     """One place of a pattern: a value of `format`.
 
     `word` is the name of a variable or of an operation; `number` the bit pattern of a number; `low` the first bit of a
-    slice.
+    slice; `names` are the variables.
     """
 
     kind: Kind
@@ -46,6 +46,17 @@ class Term:
     operands: tuple[Term, ...] = ()
     number: int = 0
     low: int = 0
+    names: frozenset[str] = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        own = {self.word} if self.kind == "variable" else ()
+        object.__setattr__(self, "names", frozenset(own).union(*(each.names for each in self.operands)))
+        fields = (self.kind, self.word, self.format, self.operands, self.number, self.low)
+        object.__setattr__(self, "_hash", hash(fields))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def bits(self) -> int:
