@@ -40,7 +40,7 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
         self.flags = L.TERM
         self.bundle = self.last_take = self.recorder = None
         self.origins, self.cached_numbers = (), False
-        self.cached_hash = None
+        self.cached_hash = self.cached_constants = self.cached_union = self.cached_intersection = None
         self._words: hashing.Words | None = None
 
     @property
