@@ -158,7 +158,11 @@ def _extremum_of_magnitudes(instruction: Instruction, name: str) -> Step:
 
     def step(machine: Machine) -> None:
         left, right = (machine.read_bits(each, 32) for each in sources)
-        magnitudes = [machine.domain.floating(magnitude, [each]) for each in (left, right)]
+        # The assembler evaluates an instruction on literals as a whole: no sign of a NaN is seen in between.
+        magnitudes = [
+            each & ~np.uint32(1 << 31) if isinstance(each, np.ndarray) else machine.domain.floating(magnitude, [each])
+            for each in (left, right)
+        ]
         found = machine.domain.floating(extreme, magnitudes)
         sign = combine(machine, "and", combine(machine, "xor", left, right, 32), literal(1 << 31, 32), 32)
         signed = combine(machine, "or", found, sign, 32)
