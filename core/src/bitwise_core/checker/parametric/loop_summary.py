@@ -11,7 +11,6 @@ beyond the bound, and no iteration.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
@@ -32,6 +31,8 @@ from bitwise_core.checker.parametric.loop_state import (
     hash_of,
     merged_copies,
     merged_reads,
+    queue_of_copies,
+    reads_in_flight,
 )
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
@@ -125,6 +126,35 @@ class RecordedMatrixStep:
 def accumulator_symbol(bits: int, flags: int) -> SymbolicVector:
     """The symbol of an accumulator's value before an iteration, with the properties that every iteration preserves."""
     return SymbolicVector(bits, hashing.constant("accumulator of a fold"), L.TERM | flags)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedState:
+    """The state of a machine before a recorded period of a loop."""
+
+    registers: Mapping[str, Value]
+    shared: LiveInSharedMemory
+    races: SymbolicRaces
+    reads: Mapping[str, AsynchronousReads]
+    copies: Any
+
+    @staticmethod
+    def of(machine: Machine, shared: LiveInSharedMemory) -> CarriedState:
+        """The current state, independent of the machine, whose shared memory is `shared`."""
+        assert isinstance(machine.races, SymbolicRaces)
+        reads, copies = reads_in_flight(machine.asynchronous_reads), queue_of_copies(machine.extra.get("copies"))
+        return CarriedState(dict(machine.registers), shared.duplicate(), machine.races.copy(), reads, copies)
+
+    def restore(self, machine: Machine) -> LiveInSharedMemory:
+        """Set the machine to this state; its shared memory."""
+        shared = machine.shared = self.shared.duplicate()
+        machine.registers, machine.races = dict(self.registers), self.races.copy()
+        machine.asynchronous_reads = reads_in_flight(self.reads)
+        machine.extra.pop("tiles", None)
+        machine.extra.pop("copies", None)
+        if self.copies is not None:
+            machine.extra["copies"] = queue_of_copies(self.copies)
+        return shared
 
 
 class NotPreserved(Exception):
@@ -274,7 +304,9 @@ class History:
         """The current state of the machine."""
         assert isinstance(machine.races, SymbolicRaces)
         return History(
-            machine.races.copy(), deepcopy(machine.asynchronous_reads), deepcopy(machine.extra.get("copies"))
+            machine.races.copy(),
+            reads_in_flight(machine.asynchronous_reads),
+            queue_of_copies(machine.extra.get("copies")),
         )
 
     def is_unchanged(self, other: History) -> bool:
@@ -293,6 +325,7 @@ class LoopSummary:
         self.rows = [self.integers.coordinates.loop_rows + index for index in range(INSTANCES)]
         self.row_count = self.integers.coordinates.rows
         self.not_preserved: set[tuple[str, int]] = set()
+        """Properties of accumulators that iterations do not preserve."""
         self.whole_history = False
 
     def summarise(self) -> Polynomial | None:
@@ -307,15 +340,12 @@ class LoopSummary:
         while True:
             try:
                 return self._summarise()
-            except (NotPreserved, Unsupported) as error:
+            except Unsupported:
                 machine.shared, machine.races, machine.extra = shared, races, dict(extra)
                 machine.registers, machine.asynchronous_reads = dict(registers), reading
-                if isinstance(error, NotPreserved):
-                    self.not_preserved.update(error.properties)
-                elif self.whole_history or not self._has_reset_counter():
+                if self.whole_history or not self._has_reset_counter():
                     raise
-                else:
-                    self.whole_history = True
+                self.whole_history = True
 
     def _has_reset_counter(self) -> bool:
         """Whether integers that look linear over a few iterations are reset later."""
@@ -384,9 +414,10 @@ class LoopSummary:
         found = [History.of(machine)]
         machine.registers, machine.shared = dict(entry.registers), shared.copy()
         machine.races = found[0].races.copy()
-        machine.asynchronous_reads = deepcopy(reads)
-        machine.extra = {key: deepcopy(value) if key == "copies" else value for key, value in extra.items()}
+        machine.asynchronous_reads, machine.extra = reads_in_flight(reads), dict(extra)
         machine.extra.pop("tiles", None)
+        if "copies" in extra:
+            machine.extra["copies"] = queue_of_copies(extra["copies"])
         try:
             for _ in range(3 * variables.period + (1 if variables.late else 0)):
                 self.body.run(self.loop.body)
@@ -522,8 +553,8 @@ class LoopSummary:
     ) -> Polynomial | None:
         machine, loop = self.machine, self.loop
         data = [name for name in loop.carried if name not in variables.start]
-        before = machine.shared
         memory = self._define_carried_state(variables, position, data)
+        carried = CarriedState.of(machine, memory)
         accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
         found = analyse_accumulators(self.instructions, self.program.infos, loop, accumulators)
         steady = LoopState.of(machine)
@@ -536,14 +567,20 @@ class LoopSummary:
         overwritten = [name for name in defined if not entry.agrees_on_register(0, steady, self.rows[ENTRY], name)]
         for level_index, level in enumerate(found.levels):
             if level_index:
-                machine.shared, machine.registers = before, dict(entry.registers)
-                memory = self._define_carried_state(variables, position, data)
-            memory.start_recording()
+                memory = carried.restore(machine)
             starts = {
                 name: names_by_accumulator.get(name) or poison(self._width(name))
                 for name in (*accumulators, *overwritten)
             }
-            recorded = self._period(variables, found, level, starts, entry, others)
+            while True:
+                memory.start_recording()
+                try:
+                    recorded = self._period(variables, found, level, starts, entry, others)
+                except NotPreserved as error:
+                    self.not_preserved.update(error.properties)
+                    memory = carried.restore(machine)
+                    continue
+                break
             if level_index == 0:
                 self._check_state(
                     entry, steady, [name for name in defined if name not in overwritten], memory.live_in()

@@ -9,7 +9,7 @@ iterations with other accesses is ordered as that of the last iterations before 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
+from copy import copy
 
 import numpy as np
 
@@ -50,12 +50,14 @@ class SymbolicRaces(RaceDetectors):
 
     def copy(self) -> SymbolicRaces:
         """An independent copy."""
-        return deepcopy(self)
+        found = copy(self)
+        found.detectors = [each.copy() for each in self.detectors]
+        return found
 
     def with_histories(self, others: Iterable[SymbolicRaces]) -> SymbolicRaces:
-        """The histories of this object and of others.  Raises Unsupported for too many."""
-        found = self.copy()
-        found.detectors.extend(each for other in others for each in other.copy().detectors)
+        """The histories of this object and of others, which lose theirs.  Raises Unsupported for too many."""
+        found = copy(self)
+        found.detectors = [*self.detectors, *(each for other in others for each in other.detectors)]
         found.compact()
         return found
 

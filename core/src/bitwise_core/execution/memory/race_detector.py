@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -47,6 +47,15 @@ class RaceDetector:
         self.generic: Array = np.zeros(cells, dtype=bool)
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
+
+    def copy(self) -> RaceDetector:
+        """Return an independent copy."""
+        found = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(found, name, value.copy())
+        found.arrived_at, found.phases = dict(self.arrived_at), dict(self.phases)
+        return found
 
     def _resize(self, cells: int) -> None:
         more = cells - self.writer.size
@@ -196,7 +205,7 @@ class RaceDetector:
         self.written[cells] = self.clock[engine, engine]
         self.generic[cells] = False
         for barrier in barriers:
-            self._publish(barrier, self.clock[engine])
+            self._publish(barrier, self.clock[engine].copy())
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = actor // self.warp
@@ -402,6 +411,6 @@ class RaceDetectors:
             history.blocks = blocks if blocks.sum() > rest.sum() else rest
             return None
         history.blocks = rest
-        part = History(blocks, deepcopy(history.detector))
+        part = History(blocks, history.detector.copy())
         self._histories.append(part)
         return part
