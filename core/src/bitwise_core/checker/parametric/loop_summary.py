@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.accesses import accesses_only
 from bitwise_core.checker.parametric.coordinates import Coordinate, Substitution
 from bitwise_core.checker.parametric.induction_variables import InductionVariables, LoopBody
 from bitwise_core.checker.parametric.integers import implies, tighten
@@ -42,6 +43,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -315,6 +317,37 @@ class History:
         return same and (self.copies is None) == (other.copies is None) and copies_are_equal(self.copies, other.copies)
 
 
+_NOT_ONLY_REGISTERS = ~(Effect.LOAD | Effect.MOVE | Effect.INTEGER | Effect.CROSS_LANE)
+"""The effects of instructions that may do more than to read memory and to write registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The state of a machine, whose memories and queues are not copied but replaced while the state is kept."""
+
+    registers: dict[str, Value]
+    shared: SharedMemory
+    races: SymbolicRaces
+    reads: dict[str, AsynchronousReads]
+    extra: dict[str, Any]
+
+    @staticmethod
+    def of(machine: Machine) -> Entry:
+        """The current state."""
+        assert isinstance(machine.races, SymbolicRaces)
+        return Entry(
+            dict(machine.registers), machine.shared, machine.races, machine.asynchronous_reads, dict(machine.extra)
+        )
+
+    def restore(self, machine: Machine) -> None:
+        """Set the machine to a state whose queues and race detectors are independent of this one."""
+        machine.registers, machine.shared, machine.races = dict(self.registers), self.shared, self.races.copy()
+        machine.asynchronous_reads, machine.extra = reads_in_flight(self.reads), dict(self.extra)
+        machine.extra.pop("tiles", None)
+        if "copies" in self.extra:
+            machine.extra["copies"] = queue_of_copies(self.extra["copies"])
+
+
 class LoopSummary:
     """The summary of one loop; the machine is at its header, reached from outside under `path_conditions`."""
 
@@ -363,11 +396,10 @@ class LoopSummary:
 
     def _summarise(self) -> Polynomial | None:
         machine, integers = self.machine, self.integers
-        entry = LoopState.of(machine)
+        entry, start = LoopState.of(machine), Entry.of(machine)
         stored = len(self._stored())
         names, pcs = self.body.integer_registers()
         variables = self.body.induction_variables(names, pcs, self.whole_history)
-        histories = self._histories(variables, entry)
         whole = variables.step * variables.period
         symbol = integers.table.atom(hashing.constant("turn of a loop"), alignment=whole & -whole)
         integers.table.nonnegative_atoms.add(symbol)
@@ -393,6 +425,7 @@ class LoopSummary:
             loop_positions.clear()
         if len(self._stored()) != stored:
             raise self.fail("global memory is written")
+        histories = self._histories(variables, start)
         entered = histories[1:] if condition is None else histories
         machine.races = entered[0].races.with_histories(each.races for each in entered[1:])
         machine.asynchronous_reads = merged_reads([each.reads for each in entered])
@@ -402,35 +435,64 @@ class LoopSummary:
             machine.extra["copies"] = copies
         return condition
 
-    def _histories(self, variables: InductionVariables, entry: LoopState) -> list[History]:
+    def _histories(self, variables: InductionVariables, start: Entry) -> list[History]:
         """The states before the loop and after every number of iterations.  Raises Unsupported.
 
         The iterations are executed from the state at the entry; every period accesses the same cells.  Two periods
         contain each pair of accesses of consecutive iterations, and a third one each last iteration after two periods.
         """
         machine = self.machine
-        registers, shared, extra = machine.registers, machine.shared, machine.extra
-        races, reads, loads = machine.races, machine.asynchronous_reads, self._memory().loads_so_far()
-        found = [History.of(machine)]
-        machine.registers, machine.shared = dict(entry.registers), shared.copy()
-        machine.races = found[0].races.copy()
-        machine.asynchronous_reads, machine.extra = reads_in_flight(reads), dict(extra)
-        machine.extra.pop("tiles", None)
-        if "copies" in extra:
-            machine.extra["copies"] = queue_of_copies(extra["copies"])
+        after, loads = Entry.of(machine), self._memory().loads_so_far()
+        iterations = 3 * variables.period + (1 if variables.late else 0)
         try:
-            for _ in range(3 * variables.period + (1 if variables.late else 0)):
-                self.body.run(self.loop.body)
-                if machine.extra.keys() - INERT:
-                    raise self.fail("memory barriers are not followed")
-                found.append(History.of(machine))
-                if len(found) == 2 and found[0].is_unchanged(found[1]):
-                    break
+            try:
+                start.restore(machine)
+                with accesses_only(machine):
+                    return self._executed_histories(self._access_slice(), iterations)
+            except Unsupported:
+                # Where an address or a condition is computed from data, all instructions are executed.
+                start.restore(machine)
+                machine.shared = machine.shared.copy()
+                return self._executed_histories(self.loop.body, iterations)
         finally:
-            machine.registers, machine.shared, machine.extra = registers, shared, extra
-            machine.races, machine.asynchronous_reads = races, reads
+            machine.registers, machine.shared, machine.races = after.registers, after.shared, after.races
+            machine.asynchronous_reads, machine.extra = after.reads, after.extra
             self._memory().forget_loads_after(loads)
+
+    def _executed_histories(self, pcs: Sequence[int], iterations: int) -> list[History]:
+        machine = self.machine
+        found = [History.of(machine)]
+        for _ in range(iterations):
+            self.body.run(pcs)
+            if machine.extra.keys() - INERT:
+                raise self.fail("memory barriers are not followed")
+            found.append(History.of(machine))
+            if len(found) == 2 and found[0].is_unchanged(found[1]):
+                break
         return found
+
+    def _access_slice(self) -> list[int]:
+        """The instructions that may affect accesses to shared memory, and all from which these read.
+
+        Others only write registers: they asked for no race detector when they were executed, and an instruction that
+        reads memory was seen to read global memory.
+        """
+        infos, body = self.program.infos, self.body
+        chosen = {
+            pc
+            for pc in self.loop.body
+            if not infos[pc].writes
+            or pc in body.shared_accesses
+            or infos[pc].effects.overlaps(_NOT_ONLY_REGISTERS)
+            or (Effect.LOAD in infos[pc].effects and pc not in body.global_loads)
+        }
+        needed = frozenset().union(*(infos[pc].reads for pc in chosen))
+        while True:
+            added = [pc for pc in self.loop.body if pc not in chosen and not infos[pc].writes.isdisjoint(needed)]
+            if not added:
+                return sorted(chosen)
+            chosen.update(added)
+            needed = needed.union(*(infos[pc].reads for pc in added))
 
     def _memory(self) -> ParametricMemory:
         return cast(ParametricMemory, cast(object, self.machine.memory))

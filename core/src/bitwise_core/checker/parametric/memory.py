@@ -65,6 +65,8 @@ class ParametricMemory:
         self.contributed: dict[int, int] = {}
         """The buffers that atomic operations change, with the line of one."""
         self.loaded: dict[int, list[LoadedElement]] = {}
+        self.reads = 0
+        """How often memory was read."""
         self.path: list[Value] = []
         self.iterations: list[int] = []
         """The atoms that number the iterations of the loops around the current instruction."""
@@ -136,6 +138,7 @@ class ParametricMemory:
         if pointer in self.written and (pointer in self.contributed or not self.only_determined):
             raise Unsupported("a buffer is read after the kernel has written it", line)
         assert isinstance(address, ParametricInteger)
+        self.reads += 1
         self.loaded.setdefault(pointer, []).append(
             LoadedElement(pointer, address.polynomial, bits, self._active_threads(mask), line)
         )

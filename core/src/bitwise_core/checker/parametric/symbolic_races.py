@@ -30,22 +30,28 @@ class SymbolicRaces(RaceDetectors):
     def __init__(self, cells: int, threads: int, warp: int, rows: int) -> None:
         super().__init__(cells, threads, warp, rows)
         self.detectors = [RaceDetector(cells, threads, warp)]
+        self.uses = 0
+        """How often detectors were asked for."""
 
     def acting(self, mask: Array | None) -> list[RaceDetector]:
         """See `RaceDetectors.acting`."""
+        self.uses += 1
         return list(self.detectors) if mask is None or mask[0].any() else []
 
     def of_blocks(self, rows: Array) -> list[RaceDetector]:
         """See `RaceDetectors.of_blocks`."""
+        self.uses += 1
         return list(self.detectors) if rows[0] else []
 
     def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
         """See `RaceDetectors.at`."""
+        self.uses += 1
         where = np.where(mask[0], cells[0], -1)
         return [(each, where) for each in self.detectors] if mask[0].any() else []
 
     def all(self) -> list[RaceDetector]:
         """See `RaceDetectors.all`."""
+        self.uses += 1
         return list(self.detectors)
 
     def copy(self) -> SymbolicRaces:
