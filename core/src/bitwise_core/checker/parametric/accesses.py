@@ -90,6 +90,10 @@ class AccessDomain(ParametricDomain):
 class UnreadMemory:
     """Global memory whose contents are undefined; a store is rejected."""
 
+    def buffer_of_pointer(self, pointer: Value) -> int | None:
+        """None: no buffer is told from others."""
+        return None
+
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """Undefined data."""
         return undefined(bits)

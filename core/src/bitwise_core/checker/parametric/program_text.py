@@ -185,14 +185,12 @@ def _check_instruction(index: int, program: Program, arch: Arch) -> None:
 
 
 def _result_is_used(index: int, program: Program, arch: Arch) -> bool:
-    """Whether a register that an instruction writes is read by itself, or read or written by another instruction."""
+    """Whether an instruction reads a register that this one writes.  A value that nothing reads has no effect."""
     writes = program.infos[index].writes
     # A guarded instruction reads the registers that it may leave unchanged, which is not a use of its result.
     unguarded = arch.opcodes.info(replace(program.kernel.instructions[index], guard=None))
     others = (info for position, info in enumerate(program.infos) if position != index)
-    return not writes.isdisjoint(unguarded.reads) or any(
-        not writes.isdisjoint(each.reads | each.writes) for each in others
-    )
+    return not writes.isdisjoint(unguarded.reads) or any(not writes.isdisjoint(each.reads) for each in others)
 
 
 class _Formatter:
