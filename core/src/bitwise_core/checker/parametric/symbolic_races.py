@@ -67,7 +67,7 @@ class SymbolicRaces(RaceDetectors):
         found.compact()
         return found
 
-    def states(self) -> set[bytes]:
+    def states(self) -> set[bytes | None]:
         """The states of all histories, see `RaceDetector.state`."""
         return {each.state() for each in self.detectors}
 
@@ -78,7 +78,8 @@ class SymbolicRaces(RaceDetectors):
         """
         if len(self.detectors) == 1:
             return
-        kept = list({each.state(): each for each in self.detectors if not each.is_settled()}.values())
-        self.detectors = kept or self.detectors[:1]
+        kept = {each.state(): each for each in self.detectors}
+        settled = kept.pop(None, None)
+        self.detectors = list(kept.values()) if settled is None or kept else [settled]
         if len(self.detectors) > MAXIMUM_HISTORIES:
             raise Unsupported("too many histories of branches access shared memory between two barriers")

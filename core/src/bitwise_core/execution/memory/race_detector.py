@@ -233,58 +233,45 @@ class RaceDetector:
         self.read[cells] = PENDING
         self.reads_by_warp[actor // self.warp, cells] = PENDING
 
-    def is_settled(self) -> bool:
-        """Whether every access so far is complete and ordered before the next access of each thread."""
-        if self.arrived_at or self.phases or self.generic.any():
-            return False
-        seen = self.clock[: self.warps].min(axis=0)
-        reads = self.reads_by_warp
-        if (reads > seen[: self.warps, None]).any():
-            return False
-        if ((self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])).any():
-            return False
-        for actor, time, step in (
-            (self.writer, self.written, self.written_step),
-            (self.reader, self.read, self.read_step),
-        ):
-            used = np.flatnonzero(actor >= 0)
-            warp = actor[used] // self.warp
-            if ((time[used] > seen[warp]) | (step[used] >= self.lockstep[warp])).any():
-                return False
-        return True
-
-    def state(self) -> bytes:
+    def state(self) -> bytes | None:
         """A digest that is equal for two detectors only if every later access is a race in both or in neither.
 
-        Only the order of earlier accesses and the next accesses matters, so that times which all warps have seen are
-        equal, and other times count from these.
+        None if every access so far is complete and ordered before the next access of each thread.  Only the order of
+        earlier accesses and the next accesses matters, so that times which all warps have seen are equal, and other
+        times count from these.
         """
-        seen = self.clock.min(axis=0) if self.warps == 0 else self.clock[: self.warps].min(axis=0)
-        digest = blake2b(digest_size=16)
+        seen = self.clock[: self.warps].min(axis=0)
+        late_reads = self.reads_by_warp > seen[: self.warps, None]
+        unordered_lanes = (self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])
+        matters = late_reads.any(axis=0) | unordered_lanes.any(axis=0) | self.generic
+        accesses = [(self.writer, self.written, self.written_step), (self.reader, self.read, self.read_step)]
+        for actor, time, step in accesses:
+            warp = np.maximum(actor, 0) // self.warp
+            matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
+        cells = np.flatnonzero(matters)
+        if not cells.size and not self.arrived_at and not self.phases:
+            return None
 
         def since(times: Array, base: Array) -> Array:
             return np.where(times == PENDING, times, np.maximum(times - base, 0))
 
-        parts: list[Array] = [np.maximum(self.clock - seen[None], 0)]
-        for actor, time, step in (
-            (self.writer, self.written, self.written_step),
-            (self.reader, self.read, self.read_step),
-        ):
+        parts: list[Array] = [cells, np.maximum(self.clock - seen[None], 0)]
+        for actor, time, step in ((who[cells], at[cells], place[cells]) for who, at, place in accesses):
             warp = np.maximum(actor, 0) // self.warp
             late, unordered = since(time, seen[warp]), step >= self.lockstep[warp]
-            matters = (actor >= 0) & ((late > 0) | unordered)
-            parts += [np.where(matters, actor, -1), np.where(matters, late, 0), matters & unordered]
-        unordered = (self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])
+            used = (actor >= 0) & ((late > 0) | unordered)
+            parts += [np.where(used, actor, -1), np.where(used, late, 0), used & unordered]
         parts += [
-            since(self.reads_by_warp, seen[: self.warps, None]),
-            np.where(unordered, self.lane_by_warp, -1),
-            self.generic,
+            since(self.reads_by_warp[:, cells], seen[: self.warps, None]),
+            np.where(unordered_lanes[:, cells], self.lane_by_warp[:, cells], -1),
+            self.generic[cells],
         ]
+        digest = blake2b(digest_size=16)
         for part in parts:
-            filled = np.flatnonzero(part != part.flat[0]) if part.size else np.zeros(0, dtype=np.int64)
-            for each in (part.reshape(-1)[:1], filled, part.reshape(-1)[filled]):
-                digest.update(np.ascontiguousarray(each).tobytes())
+            digest.update(part.size.to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(part).tobytes())
         for clocks in (self.arrived_at, self.phases):
+            digest.update(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
                 digest.update(barrier.to_bytes(8, "little"))
                 digest.update(np.maximum(clocks[barrier] - seen, 0).tobytes())
