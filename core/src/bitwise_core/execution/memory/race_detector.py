@@ -28,13 +28,13 @@ PENDING = np.int32(2**31 - 1)
 class RaceDetector:
     """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
 
-    def __init__(self, cells: int, threads: int, warp: int, agents: int = 4) -> None:
+    def __init__(self, cells: int, threads: int, warp: int) -> None:
         self.threads, self.warp = threads, warp
         self.warps = -(-threads // warp)
-        total = self.warps + agents
-        self.clock = np.zeros((total, total), dtype=np.int32)
-        np.fill_diagonal(self.clock, 1)
-        self.lockstep = np.zeros(total, dtype=np.int32)
+        self.agents: dict[tuple[int, ...], int] = {}
+        """The clocks of asynchronous copies, which follow those of the warps."""
+        self.clock: Array = np.eye(self.warps, dtype=np.int32)
+        self.lockstep: Array = np.zeros(self.warps, dtype=np.int32)
         self.writer: Array = np.full(cells, -1, dtype=np.int32)
         self.written: Array = np.zeros(cells, dtype=np.int32)
         self.written_step: Array = np.zeros(cells, dtype=np.int32)
@@ -54,7 +54,7 @@ class RaceDetector:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
-        found.arrived_at, found.phases = dict(self.arrived_at), dict(self.phases)
+        found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
         return found
 
     def _resize(self, cells: int) -> None:
@@ -196,16 +196,30 @@ class RaceDetector:
     def arrived(self, cells: Array, *barriers: int, engine: int = 0) -> None:
         """A copy engine's write is complete and visible to threads that wait for the phases of the memory barriers.
 
-        `engine` numbers the copy engines that are not ordered among each other.
+        `engine` numbers the copy engines.  Copies that complete on different barriers are not ordered among each other.
         """
-        engine += self.warps
-        self.clock[engine, engine] += 1
+        agent = self._agent(engine, *barriers)
+        self.clock[agent, agent] += 1
         self.read[cells] = 0
-        self.writer[cells] = engine * self.warp
-        self.written[cells] = self.clock[engine, engine]
+        self.writer[cells] = agent * self.warp
+        self.written[cells] = self.clock[agent, agent]
         self.generic[cells] = False
         for barrier in barriers:
-            self._publish(barrier, self.clock[engine].copy())
+            self._publish(barrier, self.clock[agent].copy())
+
+    def _agent(self, *key: int) -> int:
+        """The number of the clock of the copies of an engine that complete on the same barriers."""
+        found = self.agents.get(key)
+        if found is None:
+            found = self.agents[key] = len(self.clock)
+            self.clock = np.pad(self.clock, ((0, 1), (0, 1)))
+            self.clock[found, found] = 1
+            self.lockstep = np.pad(self.lockstep, (0, 1))
+            self.arrived_at, self.phases = (
+                {barrier: np.pad(clock, (0, 1)) for barrier, clock in clocks.items()}
+                for clocks in (self.arrived_at, self.phases)
+            )
+        return found
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = actor // self.warp
