@@ -60,6 +60,18 @@ def test_a_buffer_that_is_read_and_written_through_two_pointers_is_not_accepted(
     assert not is_distinct(text, launch(2, 4, 4, ("a", "a")))
 
 
+def test_threads_that_store_equal_elements_count_once() -> None:
+    """Every thread stores the same number in the first element of the row."""
+    same = (
+        STORE.replace("%rd4, %rd1, %rd3", "%rd4, %rd1, 0")
+        .replace("%r21, %r2, %r4", "%r21, %r2, 0")
+        .replace("@%p1 st", "st")
+    )
+    text = kernel(same.format(row=ROW))
+    assert is_distinct(text, launch(3, 4, 4))
+    assert not is_distinct(text, launch(3, 4, 0))
+
+
 def test_a_negative_stride_is_not_decided() -> None:
     assert not is_distinct(kernel(STORE.format(row=ROW)), launch(2, 4, -4))
 

@@ -174,9 +174,7 @@ class _GivenLaunch:
         granule = gcd(*(each.bits for each in plain)) // 8
         if not plain or not granule:
             return not plain
-        return self._are_distinct(plain, granule) or self._are_distinct(
-            [_without_equal_elements(each) for each in plain], granule
-        )
+        return self._are_distinct(plain, granule) or self._are_distinct(_without_equal_elements(plain), granule)
 
     def _buffer(self, pointer: int) -> int:
         if pointer not in self.pointers:
@@ -229,8 +227,11 @@ def _as_index(residue: Array) -> Array:
     return residue
 
 
-def _without_equal_elements(store: StoredElement) -> StoredElement:
-    """The store without threads that store the same value at the same address as another thread of the block."""
-    words = np.broadcast_to(store.element[:, 0], (2, store.threads.size))
-    kept = np.sort(np.unique(words, axis=1, return_index=True)[1])
-    return replace(store, threads=store.threads[kept])
+def _without_equal_elements(stores: Sequence[StoredElement]) -> list[StoredElement]:
+    """The stores without threads that store the same value at the same address as another thread of the block."""
+    words = np.concatenate([np.broadcast_to(each.element[:, 0], (2, each.threads.size)) for each in stores], axis=1)
+    kept = np.zeros(words.shape[1], dtype=bool)
+    kept[np.unique(words, axis=1, return_index=True)[1]] = True
+    ends = np.cumsum([each.threads.size for each in stores])
+    parts = np.split(kept, ends[:-1])
+    return [replace(each, threads=each.threads[part]) for each, part in zip(stores, parts, strict=True)]
