@@ -180,6 +180,24 @@ def with_local(body: str) -> str:
     return with_cells(body).replace("\t.reg .pred", "\t.local .align 4 .b8 own[16];\n\t.reg .pred")
 
 
+COUNT = """	setp.lt.s32 %p1, %r1, 5;
+	selp.b64 %rd6, {bases}, %p1;
+	mul.wide.s32 %rd7, %r6, 4;
+	add.s64 %rd8, %rd6, %rd7;
+	mov.b64 {{%r12, %r13}}, %rd8;
+	shfl.sync.idx.b32 %r14, %r12, 0, 31, -1;
+	shfl.sync.idx.b32 %r15, %r13, 0, 31, -1;
+	mov.b64 %rd9, {{%r14, %r15}};
+	mov.u32 %r16, 0;
+	@%p1 atom.global.{operation} %r16, [%rd9], 1;
+{after}"""
+"""An atomic operation at an address that another lane computes from data; its old value replaces a number."""
+
+
+def counted(bases: str = "%rd2, %rd2", operation: str = "add.u32", after: str = "") -> str:
+    return with_cells(COUNT.format(bases=bases, operation=operation, after=after))
+
+
 TEXTS = {
     "a missing barrier": (with_cells(EXCHANGE.format(barrier="")), with_cells(EXCHANGE.format(barrier=BARRIER))),
     "a barrier on one side of a branch": (
@@ -300,6 +318,16 @@ TEXTS = {
     "a sum that is read": (
         with_cells("\tld.global.b32 %r11, [%rd2];\n\tred.global.add.u32 [%rd2], %r11;\n"),
         with_cells("\tld.global.b32 %r11, [%rd1];\n\tred.global.add.u32 [%rd2], %r11;\n"),
+    ),
+    "an old value of an atomic operation that is added": (
+        counted(after="\tred.global.add.u32 [%rd9], %r16;\n"),
+        counted(after="\tred.global.add.u32 [%rd9], %r4;\n"),
+    ),
+    "an exchange at a computed address": (counted(operation="exch.b32"), counted(operation="max.s32")),
+    "an atomic operation in one of two buffers": (counted("%rd1, %rd2"), counted("%rd2, %rd2")),
+    "an atomic operation in a buffer that is stored": (
+        counted(after="\tst.global.b32 [%rd5], %r6;\n"),
+        counted(after="\tred.global.add.u32 [%rd5], %r6;\n"),
     ),
 }
 """Pairs of an undetermined and a determined kernel."""

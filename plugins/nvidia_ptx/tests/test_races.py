@@ -179,6 +179,21 @@ def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
     watch.fence(np.ones(96, dtype=bool))
 
 
+@pytest.mark.parametrize(("waited", "read"), [(512, 0), (512, 8), (520, 0), (520, 8)])
+def test_a_copy_is_visible_only_to_the_warps_that_waited_for_its_own_barrier(waited: int, read: int) -> None:
+    watch = RaceDetector(16, 64, 32)
+    for first, barrier in ((0, 512), (8, 520)):
+        watch.arrived(np.arange(first, first + 8), barrier)
+        watch.acquire(barrier, np.array([0]))
+    watch.acquire(waited, np.array([1]))
+    cells, readers = np.arange(read, read + 8), np.full(8, 40)
+    if (waited, read) in ((512, 0), (520, 8)):
+        watch.reads(cells, readers)
+    else:
+        with pytest.raises(Unsupported, match="no barrier between"):
+            watch.reads(cells, readers)
+
+
 def test_an_instruction_at_which_blocks_diverge_repeatedly_splits_histories_twice() -> None:
     races = RaceDetectors(16, 32, 32, 64)
     for block in range(64):

@@ -6,7 +6,7 @@ The concrete analysis, which executes all blocks of the launch, is the oracle: i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, Source, analyse, buffer_numbers
+from bitwise_core.checker.parametric.loop_summary import History, LoopSummary
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch, read_manifest
@@ -111,3 +112,30 @@ def test_a_floating_point_sum_in_memory_is_rejected(name: str) -> None:
     module = ARCH.parse(added, "mutant.ptx")
     with pytest.raises(Unsupported, match="order of threads"):
         parametric_signature(module, module.kernel(launch.entry), ARCH)
+
+
+@pytest.mark.parametrize("name", ["gemm_0", "gemm_1"])
+def test_histories_of_accesses_are_those_of_whole_iterations(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop leaves the same accesses whether only its accesses or all of its instructions are executed."""
+    text, launch = sample(name)
+    found: dict[bool, list[object]] = {False: [], True: []}
+    executed = LoopSummary._executed_histories
+    whole = False
+
+    def record(summary: LoopSummary, pcs: Sequence[int], iterations: int) -> list[History]:
+        histories = executed(summary, pcs, iterations)
+        assert (len(pcs) == len(summary.loop.body)) <= whole
+        found[whole].append([(each.races.states(), len(each.reads)) for each in histories])
+        return histories
+
+    def refuse(summary: LoopSummary) -> list[int]:
+        raise Unsupported("all instructions are executed")
+
+    monkeypatch.setattr(LoopSummary, "_executed_histories", record)
+    for whole in (False, True):
+        if whole:
+            monkeypatch.setattr(LoopSummary, "_access_slice", refuse)
+        module = ARCH.parse(text, "kernel.ptx")
+        assert parametric_signature(module, module.kernel(launch.entry), ARCH).program_only is None
+    assert found[False] == found[True]
+    assert found[True]

@@ -17,7 +17,8 @@ from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
 from bitwise_core.checker.missing_tensors import missing_tensors
-from bitwise_core.checker.parametric.signature import parametric_signature
+from bitwise_core.checker.parametric.given_launch import stores_distinct_elements
+from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.execution.buffers import formats_of_buffers
@@ -346,17 +347,22 @@ class Session:
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
         if source.launch is not None:
-            self._reject_undetermined_launch(module, source.launch, arch, notes)
+            self._reject_undetermined_launch(found.run, module, source.launch, arch, notes)
 
-    def _reject_undetermined_launch(self, module: Module, launch: Launch, arch: Arch, notes: tuple[str, ...]) -> None:
+    def _reject_undetermined_launch(
+        self, run: Run, module: Module, launch: Launch, arch: Arch, notes: tuple[str, ...]
+    ) -> None:
         """Raise Race or Nondeterministic if the result of the kernel is not determined in its given launch.
 
         The assumptions of the launch-parametric analysis, such as strides that are at least the length of a row, may
-        not hold there.  Launches that cannot be analysed, or only with much work, are not checked.
+        not hold there.  The launch is executed, unless the addresses show that each element is stored once.  Launches
+        that cannot be analysed, or only with much work, are not checked.
         """
         try:
             prepared = prepare_launch(module, arch, launch, notes)
-            if launch.blocks * prepared.threads <= MAXIMUM_LANES:
+            if launch.blocks * prepared.threads <= MAXIMUM_LANES and not stores_distinct_elements(
+                run, prepared, self.buffers
+            ):
                 domain = TermDomain(self.options.assume)
                 checked_outputs(*run_blocks(prepared, domain, self.buffers, work=MAXIMUM_CHECKED_WORK))
         except (Race, Nondeterministic):

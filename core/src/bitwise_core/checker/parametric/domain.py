@@ -25,12 +25,14 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, OperandVectors
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
 
 _NOT, _AND = operation("not.b1"), operation("and.b1")
 _MASKED = hashing.constant("masked content of memory")
+_UNDEFINED = hashing.constant("a result of undefined operands")
 
 
 class ParametricDomain(TermDomain):
@@ -84,6 +86,9 @@ class ParametricDomain(TermDomain):
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
+        undefined = _undefined_result(operation.bits, operands)
+        if undefined is not None:
+            return undefined
         return super().floating(operation, [self._term_of(each) for each in operands], properties)
 
     @staticmethod
@@ -164,11 +169,32 @@ class ParametricDomain(TermDomain):
         chosen = P.atom_polynomial(self.integers.table.atom(full_hash(condition)), bits)
         return integer_of(self.integers, self.integers.opaque("select", [chosen, left, right], bits))
 
+    def mma_step(
+        self, step: MmaStep, accumulator: SymbolicVector, left: OperandVectors, right: OperandVectors
+    ) -> SymbolicVector:
+        """See `Domain.mma_step`."""
+        undefined = _undefined_result(accumulator.bits, [accumulator])
+        if undefined is None:
+            return super().mma_step(step, accumulator, left, right)
+        assert isinstance(left, HashedVectors)
+        assert isinstance(right, HashedVectors)
+        shape = np.broadcast_shapes(accumulator.words.shape, left.words.shape, right.words.shape)
+        words = undefined.words.reshape(2, *(1,) * (len(shape) - 1))
+        return SymbolicVector(accumulator.bits, np.broadcast_to(words, shape), undefined.flags)
+
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`: a load identified by the polynomial of its address."""
         if not isinstance(address, ParametricInteger):
             raise Unsupported("memory is read at an address that is not an offset from one pointer")
         return SymbolicVector(bits, self.integers.words_of(address.polynomial), L.LOAD)
+
+
+def _undefined_result(bits: int, operands: Sequence[Value]) -> SymbolicVector | None:
+    """The result of an operation with an operand that is undefined in all lanes; None without such an operand."""
+    for each in operands:
+        if isinstance(each, SymbolicVector) and isinstance(each.flags, int) and each.flags & L.POISON:
+            return SymbolicVector(bits, _UNDEFINED, L.TERM | (each.flags & L.STICKY))
+    return None
 
 
 def _is_load_or_zero(lanes: SymbolicVector) -> bool:

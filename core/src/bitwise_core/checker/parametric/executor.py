@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -19,6 +18,8 @@ from bitwise_core.checker.parametric.loop_state import (
     invalidate,
     merged_copies,
     merged_reads,
+    queue_of_copies,
+    reads_in_flight,
 )
 from bitwise_core.checker.parametric.loop_summary import NO_ITERATION, LoopSummary
 from bitwise_core.checker.parametric.memory import ParametricMemory
@@ -274,9 +275,9 @@ class ParametricExecutor(Executor):
             machine.shared, machine.mask = shared, None
             shared.words[:, :, : words.shape[2]], shared.flags[:, : words.shape[2]] = words, flags
             machine.races, machine.local = races.copy(), dict(local)
-            machine.asynchronous_reads = deepcopy(reads)
+            machine.asynchronous_reads = reads_in_flight(reads)
             if copies is not None:
-                machine.extra["copies"] = deepcopy(copies)
+                machine.extra["copies"] = queue_of_copies(copies)
             else:
                 machine.extra.pop("copies", None)
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()

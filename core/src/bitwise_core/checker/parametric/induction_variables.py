@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.loop_shape import Loop, integer_slice
 from bitwise_core.checker.parametric.loop_state import hash_of
+from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, integer_of, polynomial_of
@@ -50,9 +51,14 @@ class LoopBody:
     def __init__(self, program: Program, machine: Machine, loop: Loop) -> None:
         assert isinstance(machine.domain, ParametricDomain)
         self.program, self.machine, self.loop, self.domain = program, machine, loop, machine.domain
+        self.memory = cast(ParametricMemory, cast(object, machine.memory))
         self.integers = machine.domain.integers
         self.instructions: tuple[Instruction, ...] = program.kernel.instructions
         self.line = self.instructions[loop.header].line
+        self.shared_accesses: set[int] = set()
+        """The instructions that asked for race detectors when they were executed."""
+        self.global_loads: set[int] = set()
+        """The instructions that read global memory when they were executed."""
 
     def fail(self, reason: str) -> Unsupported:
         """An error that names the loop."""
@@ -65,8 +71,11 @@ class LoopBody:
 
         `recorded_steps` are matrix steps by instruction, prepared before the instruction and recorded after it.
         """
-        machine, steps = self.machine, self.program.steps
+        machine, steps, memory = self.machine, self.program.steps, self.memory
+        races = machine.races
+        assert isinstance(races, SymbolicRaces)
         for pc in pcs:
+            uses, reads = races.uses, memory.reads
             machine.line, machine.pc = self.instructions[pc].line, pc
             step = None if recorded_steps is None else recorded_steps.get(pc)
             if step is not None:
@@ -84,14 +93,17 @@ class LoopBody:
                 raise Unsupported(f"the register {error} is read before it is written", line) from None
             if step is not None:
                 step.record(machine)
+            if races.uses != uses:
+                self.shared_accesses.add(pc)
+            if memory.reads != reads:
+                self.global_loads.add(pc)
             if control is None:
                 continue
             if not isinstance(control, Barrier) or control.count is not None:
                 raise self.fail("unsupported divergence or synchronisation of threads")
-            for races in machine.races.all():
-                races.barrier(np.arange(machine.races.warps))
-            if isinstance(machine.races, SymbolicRaces):
-                machine.races.compact()
+            for each in races.all():
+                each.barrier(np.arange(races.warps))
+            races.compact()
             machine.epoch += 1
 
     def has_known_trip_count(self) -> bool:

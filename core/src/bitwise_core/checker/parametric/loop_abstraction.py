@@ -9,7 +9,6 @@ numbers in the general state too, so every period accesses the same cells.  Stor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,6 +23,8 @@ from bitwise_core.checker.parametric.loop_state import (
     hash_of,
     merged_copies,
     merged_reads,
+    queue_of_copies,
+    reads_in_flight,
 )
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.persistent_loops import PersistentLoop
@@ -64,19 +65,19 @@ class Snapshot:
             dict(machine.registers),
             machine.shared.copy(),
             machine.races.copy(),
-            deepcopy(machine.asynchronous_reads),
-            deepcopy(machine.extra.get("copies")),
+            reads_in_flight(machine.asynchronous_reads),
+            queue_of_copies(machine.extra.get("copies")),
             dict(machine.local),
         )
 
     def restore(self, machine: Machine) -> None:
         """Set the machine to this state."""
         machine.registers, machine.shared, machine.races = dict(self.registers), self.shared.copy(), self.races.copy()
-        machine.asynchronous_reads, machine.local = deepcopy(self.reads), dict(self.local)
+        machine.asynchronous_reads, machine.local = reads_in_flight(self.reads), dict(self.local)
         machine.extra.pop("copies", None)
         machine.extra.pop("tiles", None)
         if self.copies is not None:
-            machine.extra["copies"] = deepcopy(self.copies)
+            machine.extra["copies"] = queue_of_copies(self.copies)
 
 
 class LoopAbstraction:
@@ -276,10 +277,10 @@ class LoopAbstraction:
         for place in range(3 * period + 1):
             self._set_general_state(snapshots, period, place % period, growth, atom)
             previous = found[-1]
-            machine.races, machine.asynchronous_reads = previous.races.copy(), deepcopy(previous.reads)
+            machine.races, machine.asynchronous_reads = previous.races.copy(), reads_in_flight(previous.reads)
             machine.extra.pop("copies", None)
             if previous.copies is not None:
-                machine.extra["copies"] = self._opaque_copies(deepcopy(previous.copies))
+                machine.extra["copies"] = self._opaque_copies(queue_of_copies(previous.copies))
             self._iterate()
             found.append(Snapshot.of(machine))
         memory.forget_accesses_after(*counts[:2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,6 +127,21 @@ def copies_are_equal(left: Any, right: Any) -> bool:
     )
 
 
+def queue_of_copies(copies: Any) -> Any:
+    """An independent record of the same copies in flight."""
+    if copies is None:
+        return None
+    found = type(copies)()
+    found.open = list(copies.open)
+    found.groups = {key: groups.copy() for key, groups in copies.groups.items()}
+    return found
+
+
+def reads_in_flight(reads: Mapping[str, AsynchronousReads]) -> dict[str, AsynchronousReads]:
+    """An independent record of the same asynchronous reads, by the kind of work."""
+    return {work: each.copy() for work, each in reads.items()}
+
+
 def _undefined_copy(copy: Any) -> Any:
     bits = L.width(copy.value)
     return replace(copy, value=SymbolicVector(bits, hashing.constant("a copy after a branch"), L.TERM | L.POISON))
@@ -232,7 +247,16 @@ class LiveInSharedMemory(SharedMemory):
         memory.machine = machine
         machine.shared = memory
         machine.extra.pop("copies", None)
+        machine.extra.pop("tiles", None)
         return memory
+
+    def duplicate(self) -> LiveInSharedMemory:
+        """An independent copy, with the same record."""
+        found = LiveInSharedMemory.__new__(LiveInSharedMemory)
+        vars(found).update(vars(self))
+        found.words, found.flags, found.read = self.words.copy(), self.flags.copy(), self.read.copy()
+        found.written_cells, found.overwritten_cells = self.written_cells.copy(), self.overwritten_cells.copy()
+        return found
 
     machine: Machine
     written_cells: Array

@@ -11,7 +11,6 @@ beyond the bound, and no iteration.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
@@ -19,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.accesses import accesses_only
 from bitwise_core.checker.parametric.coordinates import Coordinate, Substitution
 from bitwise_core.checker.parametric.induction_variables import InductionVariables, LoopBody
 from bitwise_core.checker.parametric.integers import implies, tighten
@@ -32,6 +32,8 @@ from bitwise_core.checker.parametric.loop_state import (
     hash_of,
     merged_copies,
     merged_reads,
+    queue_of_copies,
+    reads_in_flight,
 )
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
@@ -41,6 +43,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -125,6 +128,35 @@ class RecordedMatrixStep:
 def accumulator_symbol(bits: int, flags: int) -> SymbolicVector:
     """The symbol of an accumulator's value before an iteration, with the properties that every iteration preserves."""
     return SymbolicVector(bits, hashing.constant("accumulator of a fold"), L.TERM | flags)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedState:
+    """The state of a machine before a recorded period of a loop."""
+
+    registers: Mapping[str, Value]
+    shared: LiveInSharedMemory
+    races: SymbolicRaces
+    reads: Mapping[str, AsynchronousReads]
+    copies: Any
+
+    @staticmethod
+    def of(machine: Machine, shared: LiveInSharedMemory) -> CarriedState:
+        """The current state, independent of the machine, whose shared memory is `shared`."""
+        assert isinstance(machine.races, SymbolicRaces)
+        reads, copies = reads_in_flight(machine.asynchronous_reads), queue_of_copies(machine.extra.get("copies"))
+        return CarriedState(dict(machine.registers), shared.duplicate(), machine.races.copy(), reads, copies)
+
+    def restore(self, machine: Machine) -> LiveInSharedMemory:
+        """Set the machine to this state; its shared memory."""
+        shared = machine.shared = self.shared.duplicate()
+        machine.registers, machine.races = dict(self.registers), self.races.copy()
+        machine.asynchronous_reads = reads_in_flight(self.reads)
+        machine.extra.pop("tiles", None)
+        machine.extra.pop("copies", None)
+        if self.copies is not None:
+            machine.extra["copies"] = queue_of_copies(self.copies)
+        return shared
 
 
 class NotPreserved(Exception):
@@ -274,13 +306,46 @@ class History:
         """The current state of the machine."""
         assert isinstance(machine.races, SymbolicRaces)
         return History(
-            machine.races.copy(), deepcopy(machine.asynchronous_reads), deepcopy(machine.extra.get("copies"))
+            machine.races.copy(),
+            reads_in_flight(machine.asynchronous_reads),
+            queue_of_copies(machine.extra.get("copies")),
         )
 
     def is_unchanged(self, other: History) -> bool:
         """Whether no access was made between two states."""
         same = self.races.states() == other.races.states()
         return same and (self.copies is None) == (other.copies is None) and copies_are_equal(self.copies, other.copies)
+
+
+_NOT_ONLY_REGISTERS = ~(Effect.LOAD | Effect.MOVE | Effect.INTEGER | Effect.CROSS_LANE)
+"""The effects of instructions that may do more than to read memory and to write registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The state of a machine, whose memories and queues are not copied but replaced while the state is kept."""
+
+    registers: dict[str, Value]
+    shared: SharedMemory
+    races: SymbolicRaces
+    reads: dict[str, AsynchronousReads]
+    extra: dict[str, Any]
+
+    @staticmethod
+    def of(machine: Machine) -> Entry:
+        """The current state."""
+        assert isinstance(machine.races, SymbolicRaces)
+        return Entry(
+            dict(machine.registers), machine.shared, machine.races, machine.asynchronous_reads, dict(machine.extra)
+        )
+
+    def restore(self, machine: Machine) -> None:
+        """Set the machine to a state whose queues and race detectors are independent of this one."""
+        machine.registers, machine.shared, machine.races = dict(self.registers), self.shared, self.races.copy()
+        machine.asynchronous_reads, machine.extra = reads_in_flight(self.reads), dict(self.extra)
+        machine.extra.pop("tiles", None)
+        if "copies" in self.extra:
+            machine.extra["copies"] = queue_of_copies(self.extra["copies"])
 
 
 class LoopSummary:
@@ -293,6 +358,7 @@ class LoopSummary:
         self.rows = [self.integers.coordinates.loop_rows + index for index in range(INSTANCES)]
         self.row_count = self.integers.coordinates.rows
         self.not_preserved: set[tuple[str, int]] = set()
+        """Properties of accumulators that iterations do not preserve."""
         self.whole_history = False
 
     def summarise(self) -> Polynomial | None:
@@ -307,15 +373,12 @@ class LoopSummary:
         while True:
             try:
                 return self._summarise()
-            except (NotPreserved, Unsupported) as error:
+            except Unsupported:
                 machine.shared, machine.races, machine.extra = shared, races, dict(extra)
                 machine.registers, machine.asynchronous_reads = dict(registers), reading
-                if isinstance(error, NotPreserved):
-                    self.not_preserved.update(error.properties)
-                elif self.whole_history or not self._has_reset_counter():
+                if self.whole_history or not self._has_reset_counter():
                     raise
-                else:
-                    self.whole_history = True
+                self.whole_history = True
 
     def _has_reset_counter(self) -> bool:
         """Whether integers that look linear over a few iterations are reset later."""
@@ -333,11 +396,10 @@ class LoopSummary:
 
     def _summarise(self) -> Polynomial | None:
         machine, integers = self.machine, self.integers
-        entry = LoopState.of(machine)
+        entry, start = LoopState.of(machine), Entry.of(machine)
         stored = len(self._stored())
         names, pcs = self.body.integer_registers()
         variables = self.body.induction_variables(names, pcs, self.whole_history)
-        histories = self._histories(variables, entry)
         whole = variables.step * variables.period
         symbol = integers.table.atom(hashing.constant("turn of a loop"), alignment=whole & -whole)
         integers.table.nonnegative_atoms.add(symbol)
@@ -363,6 +425,7 @@ class LoopSummary:
             loop_positions.clear()
         if len(self._stored()) != stored:
             raise self.fail("global memory is written")
+        histories = self._histories(variables, start)
         entered = histories[1:] if condition is None else histories
         machine.races = entered[0].races.with_histories(each.races for each in entered[1:])
         machine.asynchronous_reads = merged_reads([each.reads for each in entered])
@@ -372,34 +435,64 @@ class LoopSummary:
             machine.extra["copies"] = copies
         return condition
 
-    def _histories(self, variables: InductionVariables, entry: LoopState) -> list[History]:
+    def _histories(self, variables: InductionVariables, start: Entry) -> list[History]:
         """The states before the loop and after every number of iterations.  Raises Unsupported.
 
         The iterations are executed from the state at the entry; every period accesses the same cells.  Two periods
         contain each pair of accesses of consecutive iterations, and a third one each last iteration after two periods.
         """
         machine = self.machine
-        registers, shared, extra = machine.registers, machine.shared, machine.extra
-        races, reads, loads = machine.races, machine.asynchronous_reads, self._memory().loads_so_far()
-        found = [History.of(machine)]
-        machine.registers, machine.shared = dict(entry.registers), shared.copy()
-        machine.races = found[0].races.copy()
-        machine.asynchronous_reads = deepcopy(reads)
-        machine.extra = {key: deepcopy(value) if key == "copies" else value for key, value in extra.items()}
-        machine.extra.pop("tiles", None)
+        after, loads = Entry.of(machine), self._memory().loads_so_far()
+        iterations = 3 * variables.period + (1 if variables.late else 0)
         try:
-            for _ in range(3 * variables.period + (1 if variables.late else 0)):
-                self.body.run(self.loop.body)
-                if machine.extra.keys() - INERT:
-                    raise self.fail("memory barriers are not followed")
-                found.append(History.of(machine))
-                if len(found) == 2 and found[0].is_unchanged(found[1]):
-                    break
+            try:
+                start.restore(machine)
+                with accesses_only(machine):
+                    return self._executed_histories(self._access_slice(), iterations)
+            except Unsupported:
+                # Where an address or a condition is computed from data, all instructions are executed.
+                start.restore(machine)
+                machine.shared = machine.shared.copy()
+                return self._executed_histories(self.loop.body, iterations)
         finally:
-            machine.registers, machine.shared, machine.extra = registers, shared, extra
-            machine.races, machine.asynchronous_reads = races, reads
+            machine.registers, machine.shared, machine.races = after.registers, after.shared, after.races
+            machine.asynchronous_reads, machine.extra = after.reads, after.extra
             self._memory().forget_loads_after(loads)
+
+    def _executed_histories(self, pcs: Sequence[int], iterations: int) -> list[History]:
+        machine = self.machine
+        found = [History.of(machine)]
+        for _ in range(iterations):
+            self.body.run(pcs)
+            if machine.extra.keys() - INERT:
+                raise self.fail("memory barriers are not followed")
+            found.append(History.of(machine))
+            if len(found) == 2 and found[0].is_unchanged(found[1]):
+                break
         return found
+
+    def _access_slice(self) -> list[int]:
+        """The instructions that may affect accesses to shared memory, and all from which these read.
+
+        Others only write registers: they asked for no race detector when they were executed, and an instruction that
+        reads memory was seen to read global memory.
+        """
+        infos, body = self.program.infos, self.body
+        chosen = {
+            pc
+            for pc in self.loop.body
+            if not infos[pc].writes
+            or pc in body.shared_accesses
+            or infos[pc].effects.overlaps(_NOT_ONLY_REGISTERS)
+            or (Effect.LOAD in infos[pc].effects and pc not in body.global_loads)
+        }
+        needed = frozenset().union(*(infos[pc].reads for pc in chosen))
+        while True:
+            added = [pc for pc in self.loop.body if pc not in chosen and not infos[pc].writes.isdisjoint(needed)]
+            if not added:
+                return sorted(chosen)
+            chosen.update(added)
+            needed = needed.union(*(infos[pc].reads for pc in added))
 
     def _memory(self) -> ParametricMemory:
         return cast(ParametricMemory, cast(object, self.machine.memory))
@@ -522,8 +615,8 @@ class LoopSummary:
     ) -> Polynomial | None:
         machine, loop = self.machine, self.loop
         data = [name for name in loop.carried if name not in variables.start]
-        before = machine.shared
         memory = self._define_carried_state(variables, position, data)
+        carried = CarriedState.of(machine, memory)
         accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
         found = analyse_accumulators(self.instructions, self.program.infos, loop, accumulators)
         steady = LoopState.of(machine)
@@ -536,14 +629,20 @@ class LoopSummary:
         overwritten = [name for name in defined if not entry.agrees_on_register(0, steady, self.rows[ENTRY], name)]
         for level_index, level in enumerate(found.levels):
             if level_index:
-                machine.shared, machine.registers = before, dict(entry.registers)
-                memory = self._define_carried_state(variables, position, data)
-            memory.start_recording()
+                memory = carried.restore(machine)
             starts = {
                 name: names_by_accumulator.get(name) or poison(self._width(name))
                 for name in (*accumulators, *overwritten)
             }
-            recorded = self._period(variables, found, level, starts, entry, others)
+            while True:
+                memory.start_recording()
+                try:
+                    recorded = self._period(variables, found, level, starts, entry, others)
+                except NotPreserved as error:
+                    self.not_preserved.update(error.properties)
+                    memory = carried.restore(machine)
+                    continue
+                break
             if level_index == 0:
                 self._check_state(
                     entry, steady, [name for name in defined if name not in overwritten], memory.live_in()

@@ -65,6 +65,8 @@ class ParametricMemory:
         self.contributed: dict[int, int] = {}
         """The buffers that atomic operations change, with the line of one."""
         self.loaded: dict[int, list[LoadedElement]] = {}
+        self.reads = 0
+        """How often memory was read."""
         self.path: list[Value] = []
         self.iterations: list[int] = []
         """The atoms that number the iterations of the loops around the current instruction."""
@@ -84,6 +86,11 @@ class ParametricMemory:
             if number is not None and isinstance(coefficient, int) and coefficient == 1:
                 return number
         raise Unsupported("memory is accessed at an address that is not an offset from one pointer", line)
+
+    def buffer_of_pointer(self, pointer: Value) -> int | None:
+        """The index of a pointer parameter, None for a parameter that is no pointer."""
+        found = pointer.polynomial.atoms() if isinstance(pointer, ParametricInteger) else set()
+        return self.domain.integers.atoms[found.pop()].pointer if len(found) == 1 else None
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Raise Unsupported: no address is a number."""
@@ -113,11 +120,12 @@ class ParametricMemory:
         mask: Array | None,
         shape: tuple[int, int],
         line: int,
-        buffers: object = None,
+        buffers: Sequence[int] | None = None,
     ) -> None:
         """Record an atomic operation where only determinism is wanted.  Raises Unsupported.
 
         Its result does not depend on the order of the contributions, nor on where their addresses come from.
+        `buffers` are the pointer parameters from which the address may be computed.
         """
         if not self.only_determined:
             raise Unsupported("an atomic operation at a computed address", line)
@@ -125,10 +133,10 @@ class ParametricMemory:
             raise Unsupported("an atomic operation's result depends on the order of threads", line)
         if any(np.any(np.bitwise_and(as_symbolic_vector(part).flags, L.STICKY)) for part in parts):
             raise Unsupported("a contribution depends on an undefined value", line)
-        pointer = self.pointer(parts[0], line)
-        if self.written.setdefault(pointer, operation.name) != operation.name:
-            raise Unsupported("a buffer is written in different ways", line)
-        self.contributed[pointer] = line
+        for pointer in (self.pointer(parts[0], line),) if buffers is None else buffers:
+            if self.written.setdefault(pointer, operation.name) != operation.name:
+                raise Unsupported("a buffer is written in different ways", line)
+            self.contributed[pointer] = line
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """The contents before the launch; the kernel must not have written the buffer.  Raises Unsupported."""
@@ -136,6 +144,7 @@ class ParametricMemory:
         if pointer in self.written and (pointer in self.contributed or not self.only_determined):
             raise Unsupported("a buffer is read after the kernel has written it", line)
         assert isinstance(address, ParametricInteger)
+        self.reads += 1
         self.loaded.setdefault(pointer, []).append(
             LoadedElement(pointer, address.polynomial, bits, self._active_threads(mask), line)
         )

@@ -7,7 +7,7 @@ instructions that the architecture does not model, are rejected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -38,8 +38,9 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[in
     """16 bytes, equal for two kernels exactly when they are the same program up to names.
 
     `cluster` is the shape of the clusters of their launches, which must agree for programs that depend on it.  Raises
-    Unsupported.
+    Unsupported, also where `check_program` does.
     """
+    check_program(module, kernel, arch)
     digest = blake2b(digest_size=16)
     clusters = [f"clusters of {cluster}"] if registers_of_clusters(module, kernel, arch) else []
     for part in (*_text_parts(module, kernel, arch), *clusters):
@@ -49,7 +50,11 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[in
     return digest.digest()
 
 
-def _text_parts(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
+def check_program(module: Module, kernel: Kernel, arch: Arch) -> None:
+    """Check that the architecture models the kernel and its functions, without instructions that depend on an order.
+
+    Raises Unsupported.
+    """
     if arch.every_launch is None:
         raise Unsupported(f"kernels of {arch.name} have no launch-parametric analysis")
     if kernel.threads is None:
@@ -58,11 +63,23 @@ def _text_parts(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
             "analysis requires",
             kernel.line,
         )
+    program = build(module, kernel, arch)
+    _check_body(program, arch)
+    for name in _reachable(module, kernel):
+        _check_body(program.functions.get(name) or build(module, module.functions[name], arch), arch)
+
+
+def _text_parts(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
     yield f"{arch.name} {kernel.threads} {sorted((k, v) for k, v in kernel.attributes.items())}"
     names: dict[str, str] = {}
-    used = {
-        name for each in _all_instructions(module, kernel) for operand in each.operands for name in symbols_of(operand)
-    }
+    used: set[str] = set()
+    if module.constants or module.globals:
+        used.update(
+            name
+            for each in _all_instructions(module, kernel)
+            for operand in each.operands
+            for name in symbols_of(operand)
+        )
     for space, group in (("shared", module.shared), ("constant", module.constants), ("global", module.globals)):
         for array in group:
             if array.name in used or space == "shared":
@@ -124,15 +141,33 @@ def _body(program: Program, arch: Arch, names: dict[str, str]) -> Iterator[str]:
     positions = sorted(set(kernel.labels.values()))
     for label, position in kernel.labels.items():
         names[label] = f"label {positions.index(position)}"
-    assert arch.every_launch is not None
     label_positions = set(positions)
-    formatter = _Formatter(kernel, names, arch.every_launch.fixed)
+    formatter = _Formatter(kernel, names)
     yield f"entry {kernel.entry} {len(kernel.instructions)}"
     for index, instruction in enumerate(kernel.instructions):
-        _check_instruction(index, program, arch)
         if index in label_positions:
             yield f"label {positions.index(index)}:"
         yield formatter.instruction(instruction)
+
+
+def _check_body(program: Program, arch: Arch) -> None:
+    """Raise Unsupported for instructions that `_check_instruction` rejects, and registers that no launch fixes."""
+    assert arch.every_launch is not None
+    kernel, checked = program.kernel, set[str]()
+    for index, instruction in enumerate(kernel.instructions):
+        _check_instruction(index, program, arch)
+        new = registers_of(*instruction.operands) - checked - {"_"}
+        if instruction.guard is not None and instruction.guard.register not in checked:
+            new.add(instruction.guard.register)
+        open_ones = [each for each in new if _declared_bits(kernel, each) is None and not arch.every_launch.fixed(each)]
+        if open_ones:
+            raise Unsupported(f"the special register {min(open_ones)} is not fixed by a launch", instruction.line)
+        checked |= new
+
+
+def _declared_bits(kernel: Kernel, name: str) -> int | None:
+    """The declared width of a register; None for a special register."""
+    return kernel.registers.get(name, kernel.registers.get(name.rstrip("0123456789")))
 
 
 def _check_instruction(index: int, program: Program, arch: Arch) -> None:
@@ -150,48 +185,34 @@ def _check_instruction(index: int, program: Program, arch: Arch) -> None:
 
 
 def _result_is_used(index: int, program: Program, arch: Arch) -> bool:
-    """Whether a register that an instruction writes is read by itself, or read or written by another instruction."""
+    """Whether an instruction reads a register that this one writes.  A value that nothing reads has no effect."""
     writes = program.infos[index].writes
     # A guarded instruction reads the registers that it may leave unchanged, which is not a use of its result.
     unguarded = arch.opcodes.info(replace(program.kernel.instructions[index], guard=None))
     others = (info for position, info in enumerate(program.infos) if position != index)
-    return not writes.isdisjoint(unguarded.reads) or any(
-        not writes.isdisjoint(each.reads | each.writes) for each in others
-    )
+    return not writes.isdisjoint(unguarded.reads) or any(not writes.isdisjoint(each.reads) for each in others)
 
 
 class _Formatter:
     """Formats instructions with registers numbered in the order of their first use."""
 
-    def __init__(self, kernel: Kernel, names: dict[str, str], fixed: Callable[[str], bool]) -> None:
-        self.kernel, self.names, self.fixed = kernel, names, fixed
+    def __init__(self, kernel: Kernel, names: dict[str, str]) -> None:
+        self.kernel, self.names = kernel, names
         self.registers: dict[str, str] = {}
 
     def register(self, name: str) -> str:
-        """The number and width of a register, or the name of a special register.  Raises Unsupported."""
+        """The number and width of a register, or the name of a special register."""
         found = "_" if name == "_" else self.registers.get(name)
         if found is None:
-            bits = self.kernel.registers.get(name, self.kernel.registers.get(name.rstrip("0123456789")))
-            if bits is None:
-                if not self.fixed(name):
-                    raise Unsupported(f"the special register {name} is not fixed by a launch", self.kernel.line)
-                found = name
-            else:
-                found = f"r{len(self.registers)} b{bits}"
-            self.registers[name] = found
+            bits = _declared_bits(self.kernel, name)
+            found = self.registers[name] = name if bits is None else f"r{len(self.registers)} b{bits}"
         return found
 
     def instruction(self, instruction: Instruction) -> str:
         """One instruction as a line of text."""
         guard = instruction.guard
         guard_text = "" if guard is None else f"@{'!' if guard.negated else ''}{self.register(guard.register)} "
-        try:
-            return (
-                guard_text + instruction.opcode + " " + ", ".join(self.operand(each) for each in instruction.operands)
-            )
-        except Unsupported as error:
-            error.line = instruction.line
-            raise
+        return guard_text + instruction.opcode + " " + ", ".join(self.operand(each) for each in instruction.operands)
 
     def operand(self, operand: Operand) -> str:
         """One operand; names become numbers."""

@@ -8,8 +8,8 @@ function fails, the signature is that of the canonical text, which only the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
-from bitwise_core.checker.parametric.program_text import registers_of_clusters, text_signature
+from bitwise_core.checker.parametric.program_text import check_program, registers_of_clusters, text_signature
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.tile_function import signature_of
 from bitwise_core.checker.parametric.values import ParametricInteger
@@ -53,10 +53,11 @@ class Signature:
     """The signature of a kernel: equal values mean equal bits for every launch with the same arguments.
 
     `notes` are the assumptions.  `program_only` is the reason why the value is that of the program text, None where it
-    is that of the function.
+    is that of the function.  `run` is the execution that proves that the result is determined.
     """
 
     value: bytes
+    run: Run = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
     program_only: str | None = None
 
@@ -71,16 +72,18 @@ def parametric_signature(
     shape that the text does not allow.
     """
     shape = cluster_shape(kernel, cluster)
-    text = text_signature(module, kernel, arch, shape)
+    check_program(module, kernel, arch)
     try:
         return function_signature(module, kernel, arch, shape)
     except Unsupported as reason:
         try:
-            determined = execute(module, kernel, arch, shape, only_determined=True).check_determined()
+            run = execute(module, kernel, arch, shape, only_determined=True)
+            determined = run.check_determined()
         except Unsupported as other:
             raise (other if str(other).startswith(NOT_DETERMINED) else reason) from None
+        text = text_signature(module, kernel, arch, shape)
         why = f"only the program text is compared, up to names ({reason})"
-        return Signature(text, (why, *DETERMINED_NOTES, *determined), program_only=why)
+        return Signature(text, run, (why, *DETERMINED_NOTES, *determined), program_only=why)
 
 
 def function_signature(
@@ -91,15 +94,16 @@ def function_signature(
     determined = run.check_determined()
     words, notes = signature_of(run.memory.elements(), run.domain.integers)
     mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
-    return Signature(mixed.tobytes(), (*COMMON_NOTES, *determined, *notes))
+    return Signature(mixed.tobytes(), run, (*COMMON_NOTES, *determined, *notes))
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished execution of one symbolic block."""
+    """A finished execution of one symbolic block; `parameters` are the atoms of the parameters, by name."""
 
     domain: ParametricDomain
     memory: ParametricMemory
+    parameters: Mapping[str, int]
 
     def check_determined(self) -> tuple[str, ...]:
         """Check that each stored element has one value; the assumptions as notes.  Raises Unsupported."""
@@ -164,7 +168,16 @@ def execute(
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
-        return Run(domain, memories[0] if len(memories) == 1 else _of_cluster(memories))
+        return Run(domain, memories[0] if len(memories) == 1 else _of_cluster(memories), _parameters(machine))
+
+
+def _parameters(machine: Machine) -> dict[str, int]:
+    """The atoms of the parameters that are symbols, by name."""
+    return {
+        name: next(iter(value.polynomial.atoms()))
+        for name, value in machine.parameters.items()
+        if isinstance(value, ParametricInteger)
+    }
 
 
 def _of_cluster(memories: Sequence[ParametricMemory]) -> ParametricMemory:

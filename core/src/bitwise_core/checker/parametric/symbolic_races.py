@@ -9,7 +9,7 @@ iterations with other accesses is ordered as that of the last iterations before 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
+from copy import copy
 
 import numpy as np
 
@@ -30,36 +30,44 @@ class SymbolicRaces(RaceDetectors):
     def __init__(self, cells: int, threads: int, warp: int, rows: int) -> None:
         super().__init__(cells, threads, warp, rows)
         self.detectors = [RaceDetector(cells, threads, warp)]
+        self.uses = 0
+        """How often detectors were asked for."""
 
     def acting(self, mask: Array | None) -> list[RaceDetector]:
         """See `RaceDetectors.acting`."""
+        self.uses += 1
         return list(self.detectors) if mask is None or mask[0].any() else []
 
     def of_blocks(self, rows: Array) -> list[RaceDetector]:
         """See `RaceDetectors.of_blocks`."""
+        self.uses += 1
         return list(self.detectors) if rows[0] else []
 
     def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
         """See `RaceDetectors.at`."""
+        self.uses += 1
         where = np.where(mask[0], cells[0], -1)
         return [(each, where) for each in self.detectors] if mask[0].any() else []
 
     def all(self) -> list[RaceDetector]:
         """See `RaceDetectors.all`."""
+        self.uses += 1
         return list(self.detectors)
 
     def copy(self) -> SymbolicRaces:
         """An independent copy."""
-        return deepcopy(self)
+        found = copy(self)
+        found.detectors = [each.copy() for each in self.detectors]
+        return found
 
     def with_histories(self, others: Iterable[SymbolicRaces]) -> SymbolicRaces:
-        """The histories of this object and of others.  Raises Unsupported for too many."""
-        found = self.copy()
-        found.detectors.extend(each for other in others for each in other.copy().detectors)
+        """The histories of this object and of others, which lose theirs.  Raises Unsupported for too many."""
+        found = copy(self)
+        found.detectors = [*self.detectors, *(each for other in others for each in other.detectors)]
         found.compact()
         return found
 
-    def states(self) -> set[bytes]:
+    def states(self) -> set[bytes | None]:
         """The states of all histories, see `RaceDetector.state`."""
         return {each.state() for each in self.detectors}
 
@@ -70,7 +78,8 @@ class SymbolicRaces(RaceDetectors):
         """
         if len(self.detectors) == 1:
             return
-        kept = list({each.state(): each for each in self.detectors if not each.is_settled()}.values())
-        self.detectors = kept or self.detectors[:1]
+        kept = {each.state(): each for each in self.detectors}
+        settled = kept.pop(None, None)
+        self.detectors = list(kept.values()) if settled is None or kept else [settled]
         if len(self.detectors) > MAXIMUM_HISTORIES:
             raise Unsupported("too many histories of branches access shared memory between two barriers")

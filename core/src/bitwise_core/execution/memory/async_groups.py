@@ -28,6 +28,12 @@ class AsyncGroups(Generic[Work]):
     def __init__(self) -> None:
         self.groups: list[AsyncGroup[Work]] = []
 
+    def copy(self) -> AsyncGroups[Work]:
+        """Return independent groups with the same pieces of work."""
+        found: AsyncGroups[Work] = AsyncGroups()
+        found.groups = [AsyncGroup(list(each.work), each.blocks) for each in self.groups]
+        return found
+
     def commit(self, work: list[Work], blocks: Array) -> None:
         """Commit a group of work for the given blocks (a boolean array)."""
         self.groups.append(AsyncGroup(work, blocks.copy()))
@@ -60,6 +66,10 @@ class AsynchronousReads:
 
     open: list[tuple[Array, int]] = field(default_factory=list)
     groups: AsyncGroups[tuple[Array, int]] = field(default_factory=AsyncGroups)
+
+    def copy(self) -> AsynchronousReads:
+        """Return an independent copy."""
+        return AsynchronousReads(list(self.open), self.groups.copy())
 
     def issue(self, cells: Array, thread: int, races: RaceDetectors, mask: Array | None) -> None:
         """Start a thread's read of cells in the blocks with an active lane."""

@@ -30,7 +30,7 @@ class ClusterDetector(RaceDetector):
 
     def __init__(self, cells: int, threads: int, warp: int, size: int) -> None:
         self.size, self.block_warps = size, -(-threads // warp)
-        super().__init__(cells * size, size * self.block_warps * warp, warp, agents=size)
+        super().__init__(cells * size, size * self.block_warps * warp, warp)
         self.started = np.zeros(self.warps, dtype=bool)
         """Which warps have waited for a barrier of the cluster, so that all its blocks have started."""
         self.reached: Array = np.zeros((size, self.warps), dtype=np.int32)

@@ -363,6 +363,12 @@ class GlobalMemory:
         forms = {None if form is None else form.name for form in map(self.formats.get, self._buffers(address, mask))}
         return value if forms != {"fp32"} else _with_joined_halves(value)
 
+    def buffer_of_pointer(self, pointer: Value) -> int | None:
+        """Return the buffer to which a parameter points, None for a parameter that is no pointer."""
+        if not isinstance(pointer, np.ndarray) or pointer.size != 1:
+            return None
+        return int(pointer.flat[0]) >> POINTER_SHIFT or None
+
     def contribute(
         self,
         operation: Operation,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -28,14 +28,14 @@ PENDING = np.int32(2**31 - 1)
 class RaceDetector:
     """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
 
-    def __init__(self, cells: int, threads: int, warp: int, agents: int = 4) -> None:
+    def __init__(self, cells: int, threads: int, warp: int) -> None:
         self.threads, self.warp = threads, warp
         self.warps = -(-threads // warp)
-        total = self.warps + agents
-        self.clock = np.zeros((total, total), dtype=np.int32)
-        np.fill_diagonal(self.clock, 1)
-        self.lockstep = np.zeros(total, dtype=np.int32)
-        self.warp_of: Array = np.arange(total * warp) // warp
+        self.agents: dict[tuple[int, ...], int] = {}
+        """The clocks of asynchronous copies, which follow those of the warps."""
+        self.clock: Array = np.eye(self.warps, dtype=np.int32)
+        self.lockstep: Array = np.zeros(self.warps, dtype=np.int32)
+        self.warp_of: Array = np.arange(self.warps * warp) // warp
         self.writer: Array = np.full(cells, -1, dtype=np.int64)  # an index of other arrays, as the next
         self.written: Array = np.zeros(cells, dtype=np.int32)
         self.written_step: Array = np.zeros(cells, dtype=np.int32)
@@ -48,6 +48,15 @@ class RaceDetector:
         self.generic: Array = np.zeros(cells, dtype=bool)
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
+
+    def copy(self) -> RaceDetector:
+        """Return an independent copy."""
+        found = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(found, name, value.copy())
+        found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
+        return found
 
     def _resize(self, cells: int) -> None:
         more = cells - self.writer.size
@@ -193,16 +202,31 @@ class RaceDetector:
     def arrived(self, cells: Array, *barriers: int, engine: int = 0) -> None:
         """A copy engine's write is complete and visible to threads that wait for the phases of the memory barriers.
 
-        `engine` numbers the copy engines that are not ordered among each other.
+        `engine` numbers the copy engines.  Copies that complete on different barriers are not ordered among each other.
         """
-        engine += self.warps
-        self.clock[engine, engine] += 1
+        agent = self._agent(engine, *barriers)
+        self.clock[agent, agent] += 1
         self.read[cells] = 0
-        self.writer[cells] = engine * self.warp
-        self.written[cells] = self.clock[engine, engine]
+        self.writer[cells] = agent * self.warp
+        self.written[cells] = self.clock[agent, agent]
         self.generic[cells] = False
         for barrier in barriers:
-            self._publish(barrier, self.clock[engine])
+            self._publish(barrier, self.clock[agent].copy())
+
+    def _agent(self, *key: int) -> int:
+        """The number of the clock of the copies of an engine that complete on the same barriers."""
+        found = self.agents.get(key)
+        if found is None:
+            found = self.agents[key] = len(self.clock)
+            self.clock = np.pad(self.clock, ((0, 1), (0, 1)))
+            self.clock[found, found] = 1
+            self.lockstep = np.pad(self.lockstep, (0, 1))
+            self.warp_of = np.append(self.warp_of, np.full(self.warp, found))
+            self.arrived_at, self.phases = (
+                {barrier: np.pad(clock, (0, 1)) for barrier, clock in clocks.items()}
+                for clocks in (self.arrived_at, self.phases)
+            )
+        return found
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = self.warp_of[actor]
@@ -230,58 +254,45 @@ class RaceDetector:
         self.read[cells] = PENDING
         self.reads_by_warp[actor // self.warp, cells] = PENDING
 
-    def is_settled(self) -> bool:
-        """Whether every access so far is complete and ordered before the next access of each thread."""
-        if self.arrived_at or self.phases or self.generic.any():
-            return False
-        seen = self.clock[: self.warps].min(axis=0)
-        reads = self.reads_by_warp
-        if (reads > seen[: self.warps, None]).any():
-            return False
-        if ((self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])).any():
-            return False
-        for actor, time, step in (
-            (self.writer, self.written, self.written_step),
-            (self.reader, self.read, self.read_step),
-        ):
-            used = np.flatnonzero(actor >= 0)
-            warp = actor[used] // self.warp
-            if ((time[used] > seen[warp]) | (step[used] >= self.lockstep[warp])).any():
-                return False
-        return True
-
-    def state(self) -> bytes:
+    def state(self) -> bytes | None:
         """A digest that is equal for two detectors only if every later access is a race in both or in neither.
 
-        Only the order of earlier accesses and the next accesses matters, so that times which all warps have seen are
-        equal, and other times count from these.
+        None if every access so far is complete and ordered before the next access of each thread.  Only the order of
+        earlier accesses and the next accesses matters, so that times which all warps have seen are equal, and other
+        times count from these.
         """
-        seen = self.clock.min(axis=0) if self.warps == 0 else self.clock[: self.warps].min(axis=0)
-        digest = blake2b(digest_size=16)
+        seen = self.clock[: self.warps].min(axis=0)
+        late_reads = self.reads_by_warp > seen[: self.warps, None]
+        unordered_lanes = (self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])
+        matters = late_reads.any(axis=0) | unordered_lanes.any(axis=0) | self.generic
+        accesses = [(self.writer, self.written, self.written_step), (self.reader, self.read, self.read_step)]
+        for actor, time, step in accesses:
+            warp = np.maximum(actor, 0) // self.warp
+            matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
+        cells = np.flatnonzero(matters)
+        if not cells.size and not self.arrived_at and not self.phases:
+            return None
 
         def since(times: Array, base: Array) -> Array:
             return np.where(times == PENDING, times, np.maximum(times - base, 0))
 
-        parts: list[Array] = [np.maximum(self.clock - seen[None], 0)]
-        for actor, time, step in (
-            (self.writer, self.written, self.written_step),
-            (self.reader, self.read, self.read_step),
-        ):
+        parts: list[Array] = [cells, np.maximum(self.clock - seen[None], 0)]
+        for actor, time, step in ((who[cells], at[cells], place[cells]) for who, at, place in accesses):
             warp = np.maximum(actor, 0) // self.warp
             late, unordered = since(time, seen[warp]), step >= self.lockstep[warp]
-            matters = (actor >= 0) & ((late > 0) | unordered)
-            parts += [np.where(matters, actor, -1), np.where(matters, late, 0), matters & unordered]
-        unordered = (self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])
+            used = (actor >= 0) & ((late > 0) | unordered)
+            parts += [np.where(used, actor, -1), np.where(used, late, 0), used & unordered]
         parts += [
-            since(self.reads_by_warp, seen[: self.warps, None]),
-            np.where(unordered, self.lane_by_warp, -1),
-            self.generic,
+            since(self.reads_by_warp[:, cells], seen[: self.warps, None]),
+            np.where(unordered_lanes[:, cells], self.lane_by_warp[:, cells], -1),
+            self.generic[cells],
         ]
+        digest = blake2b(digest_size=16)
         for part in parts:
-            filled = np.flatnonzero(part != part.flat[0]) if part.size else np.zeros(0, dtype=np.int64)
-            for each in (part.reshape(-1)[:1], filled, part.reshape(-1)[filled]):
-                digest.update(np.ascontiguousarray(each).tobytes())
+            digest.update(part.size.to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(part).tobytes())
         for clocks in (self.arrived_at, self.phases):
+            digest.update(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
                 digest.update(barrier.to_bytes(8, "little"))
                 digest.update(np.maximum(clocks[barrier] - seen, 0).tobytes())
@@ -408,6 +419,6 @@ class RaceDetectors:
             history.blocks = blocks if blocks.sum() > rest.sum() else rest
             return None
         history.blocks = rest
-        part = History(blocks, deepcopy(history.detector))
+        part = History(blocks, history.detector.copy())
         self._histories.append(part)
         return part

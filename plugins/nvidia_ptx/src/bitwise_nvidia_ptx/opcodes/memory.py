@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +17,6 @@ from bitwise_core.assembly.module import Address, Immediate, Instruction, Operan
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
-from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory import local_memory
 from bitwise_core.execution.memory.access import check_aligned, load_global, read_shared, store_global, write_shared
@@ -176,6 +176,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     widths = [register_bits(target, context, bits) for target in targets]
     base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
 
+    @cache
     def pointers() -> frozenset[str] | None:
         return pointer_parameters(context.kernel, base, context.arch.opcodes)
 
@@ -228,9 +229,9 @@ PointerParameters: TypeAlias = Callable[[], frozenset[str] | None]
 
 def buffers_of(machine: Machine, pointers: frozenset[str] | None) -> list[int] | None:
     """Return the buffers to which pointer parameters point in this launch, or None if they are unknown."""
-    numbers = [machine.parameters.get(name) for name in pointers or ()]
-    found = [int(each.flat[0]) >> POINTER_SHIFT for each in numbers if isinstance(each, np.ndarray) and each.size == 1]
-    return [each for each in found if each] or None
+    values = [machine.parameters.get(name) for name in sorted(pointers or ())]
+    found = [machine.memory.buffer_of_pointer(each) for each in values if each is not None]
+    return [each for each in found if each is not None] or None
 
 
 def _load_one(
