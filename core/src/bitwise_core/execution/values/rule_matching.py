@@ -136,7 +136,9 @@ def _one(
             return
         found = both(lanes, same_lanes(known, value, term.format))
         if found is not False:
-            yield found, bindings
+            # Of two equal values, the one whose operation is known admits more rules.
+            better = not getattr(known, "origins", True) and getattr(value, "origins", ())
+            yield found, {**bindings, term.word: value} if better else bindings
         return
     if term.word == WIDENING_BF16:
         for half, where in widened_bf16(value):
@@ -171,6 +173,9 @@ def _one(
         # Bits with a mark are those of the operation only where they are no NaN.
         exact = not isinstance(term.format, FloatFormat)
         found = both(lanes, exact_lanes(vector, origin) if exact else both(origin.lanes, _plain_lanes(vector)))
+        if term.kind == "slice" and origin.operands[0].bits <= 32:
+            # Elements that were loaded together are no parts of one number, but elements of a vector.
+            found = both(found, L.nonempty((origin.operands[0].flags & L.FORM) != L.LOAD))
         if found is False:
             continue
         orders = [origin.operands]
