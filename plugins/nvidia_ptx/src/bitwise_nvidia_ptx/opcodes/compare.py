@@ -92,7 +92,7 @@ def set_predicate(instruction: Instruction, context: Context) -> Step:
         values = machine.read_bits(left, bits), machine.read_bits(right, bits)
         if halves:
             result, other = (
-                compare(machine, operator, scalar, *(extract(value, low, 16) for value in values), flush)
+                compare(machine, operator, scalar, extract(values[0], low, 16), extract(values[1], low, 16), flush)
                 for low in (0, 16)
             )
         else:
