@@ -43,7 +43,31 @@ def exponential(to: int, value: str, peak: int) -> str:
 PADDED = ROW + exponential(31, "%f1", 21) + exponential(32, "%f2", 21) + exponential(33, "0fFF800000", 21)
 PADDED_LAST = PADDED + "add.f32 %f34, %f31, %f32; add.f32 %f40, %f34, %f33;"
 
+MAGNITUDES = "abs.f32 %f5, %f1; abs.f32 %f6, %f2;"
+LARGER = (
+    "setp.gt.f32 %p2, {x}, {y}; setp.nan.f32 %p3, {x}, {x}; selp.f32 %f7, {x}, {y}, %p2; selp.f32 %f40, {x}, %f7, %p3;"
+)
+"""The code of the greater number or the one that is NaN, as selects."""
+NESTED = "setp.lt.s32 %p2, %r1, %r2; selp.f32 %f5, %f3, %f4, %p2; selp.f32 %f40, %f3, %f5, %p1;"
+HALVES = "mov.b32 %r5, {{%h1, %h2}}; mov.b32 %r6, {{%h3, %h3}}; setp.lt.bf16x2 %p2|%p3, %r5, %r6; selp.f32 %f40, %f3, %f4, {};"
+
 EQUAL = {
+    "a maximum that is selected with a test for NaN": (
+        MAGNITUDES + LARGER.format(x="%f5", y="%f6"), MAGNITUDES + "max.NaN.f32 %f40, %f5, %f6;"
+    ),
+    "a clamp at zero that keeps NaN": (
+        "setp.le.f32 %p2, %f1, 0f00000000; selp.f32 %f40, 0f00000000, %f1, %p2;", "max.NaN.f32 %f40, %f1, 0f00000000;"
+    ),
+    "a select in a select": (NESTED, "setp.lt.s32 %p2, %r1, %r2; or.pred %p3, %p1, %p2; selp.f32 %f40, %f3, %f4, %p3;"),
+    "a disjunction of negations": (
+        "setp.geu.f32 %p2, %f1, %f2; setp.geu.f32 %p3, %f2, %f3; or.pred %p4, %p2, %p3; selp.f32 %f40, %f3, %f4, %p4;",
+        "setp.lt.f32 %p3, %f2, %f3; and.pred %p4, %p1, %p3; selp.f32 %f40, %f4, %f3, %p4;",
+    ),
+    "a comparison of widened bf16 values": (
+        "setp.lt.f32 %p2, %f14, %f15; selp.f32 %f40, %f3, %f4, %p2;", "setp.lt.bf16 %p2, %h1, %h2; selp.f32 %f40, %f3, %f4, %p2;"
+    ),
+    "comparisons of two halves": (HALVES.format("%p3"), "setp.lt.bf16 %p2, %h2, %h3; selp.f32 %f40, %f3, %f4, %p2;"),
+    "bytes that a shift with its sign keeps": ("shr.s32 %r5, %r1, 16; cvt.u16.u32 %h40, %r5;", "mov.b32 {%h5, %h40}, %r1;"),
     "padding in a sum of exponentials": (
         PADDED + "add.f32 %f34, %f33, %f31; add.f32 %f35, %f33, %f33; add.f32 %f36, %f32, %f35; add.f32 %f40, %f34, %f36;",
         PADDED_LAST,
@@ -259,10 +283,20 @@ DIFFERENT = {
     "values whose low bits are shifted to the top": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
     "factors modulo the width": ("mul.lo.s64 %d40, %d5, 0x8000000000000001;", "mov.b64 %d40, %d5;"),
     "an atomic sum and a sum": ("red.global.add.f32 [%d0], %f1; // %f40\n ret;", "ld.global.f32 %f5, [%d0]; add.f32 %f40, %f5, %f1;"),
+    "a maximum of numbers of both signs that is selected": (LARGER.format(x="%f1", y="%f2"), "max.NaN.f32 %f40, %f1, %f2;"),
+    "a minimum that is selected and a maximum": (MAGNITUDES + LARGER.format(x="%f5", y="%f6"), MAGNITUDES + "min.NaN.f32 %f40, %f5, %f6;"),
+    "a negative zero that stays": ("setp.lt.f32 %p2, %f1, 0f00000000; selp.f32 %f40, 0f00000000, %f1, %p2;", "max.NaN.f32 %f40, %f1, 0f00000000;"),
+    "selects where one or both hold": (NESTED, "setp.lt.s32 %p2, %r1, %r2; and.pred %p3, %p1, %p2; selp.f32 %f40, %f3, %f4, %p3;"),
+    "comparisons of two formats of 16 bits": (
+        "setp.lt.f32 %p2, %f14, %f15; selp.f32 %f40, %f3, %f4, %p2;", "setp.lt.f16 %p2, %h1, %h2; selp.f32 %f40, %f3, %f4, %p2;"
+    ),
+    "the predicates of two halves": (HALVES.format("%p2"), HALVES.format("%p3")),
+    "bits of a shift by half a byte": ("shr.s32 %r5, %r1, 12; cvt.u16.u32 %h40, %r5;", "mov.b32 {%h5, %h40}, %r1;"),
 }  # fmt: skip
 
 
 EQUAL_EXCEPT_NANS = {
+    "a maximum that is selected with a test for NaN": "fp32", "a clamp at zero that keeps NaN": "fp32",
     "a product with one": "fp32", "minus zero": "fp32", "a NaN-propagating maximum with minus infinity": "fp32",
     "maxima of widened bf16 values": "fp32", "widening and narrowing": "fp16", "widening and narrowing of bf16": "bf16",
     "an absolute value": "fp32", "a fused product of zeros": "fp32", "constants in maxima of fp64": "fp64",

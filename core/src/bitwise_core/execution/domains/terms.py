@@ -22,6 +22,7 @@ from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
+from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
 from bitwise_core.execution.values.minmax import extremum
@@ -30,6 +31,7 @@ from bitwise_core.execution.values.packing import (
     blend_values,
     concat,
     extract,
+    high_half,
     low_half_of_canonical,
     part_ends,
 )
@@ -86,6 +88,7 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
         self.zero_signs = ZeroSigns()
+        self.first_extrema = FirstExtrema()
         self.context = TermContext(FINITE in assumptions, recorder)
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
@@ -126,11 +129,9 @@ class TermDomain:
         plan = plan_of(info.name, self.context.finite)
         if plan.redirect is not None:
             return self._redirected(plan.redirect, operands, info)
-        if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
-            for rule in plan.bf16_rules:
-                for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
-                    if lanes is True:
-                        return self._build(rule.instance.right, bindings, info)
+        narrow = self._of_widened(plan, info, operands)
+        if narrow is not None:
+            return narrow
         if info.name == WIDENING_BF16:
             if self.context.finite:
                 return concat([np.zeros((1, 1), dtype=np.uint16), operands[0]])
@@ -148,6 +149,15 @@ class TermDomain:
         """Return the right side of a rule that always applies."""
         named = zip(instance.left.operands, operands, strict=True)
         return self._build(instance.right, {each.word: value for each, value in named}, info)
+
+    def _of_widened(self, plan: Plan, info: Operation, operands: Sequence[Value]) -> Value | None:
+        """Return the result of the first rule of widened bf16 that matches in all lanes, None if there is none."""
+        if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
+            for rule in plan.bf16_rules:
+                for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
+                    if lanes is True:
+                        return self._build(rule.instance.right, bindings, info)
+        return None
 
     def _rewritten(
         self,
@@ -344,6 +354,17 @@ class TermDomain:
             return False
         return any(inference_lanes(each, values, self.context) is not False for each in inferences)
 
+    def _with_second_origin(
+        self, name: str, result: SymbolicVector, values: Sequence[SymbolicVector]
+    ) -> SymbolicVector:
+        """Return a result that a rule made, with the operation that it replaced beside the one that made it."""
+        first = result.origins
+        copied = L.with_flags(result, 0)
+        copied.cached_hash = result.cached_hash
+        replaced = self._with_origin(name, copied, values)
+        replaced.origins = (*first, *(each for each in replaced.origins if each not in first))
+        return replaced
+
     # -- integers and predicates --------------------------------------------------------------------------------------
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
@@ -355,6 +376,9 @@ class TermDomain:
         plan = plan_of(operation.name, self.context.finite)
         if plan.redirect is not None:
             return self._redirected(plan.redirect, operands, operation)
+        narrow = self._of_widened(plan, operation, operands)
+        if narrow is not None:
+            return narrow
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [
@@ -362,12 +386,15 @@ class TermDomain:
                 for value, form in zip(values, operation.operands, strict=True)
             ]
         if plan.rules.rules:
+            for value in values:
+                value.flags = L.uniform_flags(value.flags)
             found = self._rewritten(
                 plan.rules, values, operation, lambda: self._integer_term(operation, operands, values)
             )
             if isinstance(found, PackedVector):
                 return found
-            return fold_constants(operation, operands, as_symbolic_vector(found))
+            folded = fold_constants(operation, operands, as_symbolic_vector(found))
+            return L.as_array_if_constant(folded) if operation.bits == 1 else folded
         result = self._integer_term(operation, operands, values)
         return fold_constants(operation, operands, result)
 
@@ -417,6 +444,8 @@ class TermDomain:
         if if_true is if_false:
             return if_true
         if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):
+            if _is_number_beside_widened(if_true, if_false) or _is_number_beside_widened(if_false, if_true):
+                return self.select(predicate, as_symbolic_vector(if_true), as_symbolic_vector(if_false))
             ends = sorted(set(part_ends(if_true)) | set(part_ends(if_false)))
             spans = list(zip([0, *ends[:-1]], ends, strict=True))
             return concat(
@@ -432,8 +461,18 @@ class TermDomain:
             condition = L.without_flags(condition, L.NEGATED)
             left, right = L.blend(inverted, right, left), L.blend(inverted, left, right)
         rules = rules_of_select(left.bits, self.context.finite)
+        if L.constant_mask(left) is True and L.constant_mask(right) is True and (left.words != right.words).all():
+            rules = _NO_RULES  # two numbers are not widened from another format
         values = (condition, left, right)
-        result = as_symbolic_vector(self._rewritten(rules, values, None, lambda: self._selected(*values)))
+        selected: list[SymbolicVector] = []
+
+        def otherwise() -> SymbolicVector:
+            selected.append(self._selected(*values))
+            return selected[0]
+
+        result = as_symbolic_vector(self._rewritten(rules, values, None, otherwise))
+        if not selected and result.origins:
+            result = self._with_second_origin("select", result, values)
         known = L.constant_mask(condition)
         if known is not False:
             taken = condition.words[0] != 0
@@ -443,6 +482,7 @@ class TermDomain:
 
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
         """Return the term of a select that no rule replaces; it has the facts that both values have."""
+        given = (condition, left, right)
         left, right = nan_marks.as_selected(left, right, self.context)
         kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
             left.flags, right.flags
@@ -454,7 +494,15 @@ class TermDomain:
         winner = choose(condition, left, right, self.context.formats) if self.context.finite else None
         if winner is not None:
             result = L.blend(winner[0], self.context.note("select", winner[1], values), result)
-        return self._with_origin("select", result, values)
+        finite = self.context.finite
+        first = None if finite else chosen_place(self.first_extrema, *given, self._applied, self.select)
+        if first is not None:
+            result = L.blend(L.nonempty(first[0]), self.context.note("select", first[1], values), result)
+        return self._with_origin("select", result, given)
+
+    def _applied(self, name: str, operands: Sequence[Value]) -> Value:
+        """Return the operation of a name on integers or predicates, or a comparison."""
+        return self.integer(operation(name), operands)
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -527,6 +575,13 @@ def _has_plain_flags(value: SymbolicVector) -> bool:
     return isinstance(value.flags, int) and value.flags & L.KIND != L.CONST
 
 
+def _is_number_beside_widened(value: Value, other: Value) -> bool:
+    """Return whether a value is one number of 32 bits that is no bf16, and the other one is a bf16 that was widened."""
+    if isinstance(value, PackedVector) or L.width(value) != 32 or not isinstance(other, PackedVector):
+        return False
+    return high_half(value) is None and high_half(other) is not None
+
+
 def _may_be_widened(value: Value) -> bool:
     """Return whether a value may be the widening of a bf16."""
     return isinstance(value, PackedVector) or (isinstance(value, SymbolicVector) and value.origins != ())
@@ -579,6 +634,7 @@ _SPECIAL: Mapping[str, Special] = {"neg": _negate, "abs": _magnitude, "convert":
 
 _NOT = operation("not.b1")
 _ZERO = L.constant_vector(np.zeros((1, 1), dtype=np.uint16))
+_NO_RULES = RuleSet(())
 
 
 @cache

@@ -83,8 +83,7 @@ class _Winner:
 
 
 KEPT_DEPTHS: Mapping[str, tuple[int, ...]] = {
-    "or.b1": (2, 2),
-    "and.b1": (1, 1),
+    "and.b1": (2, 2),
     **{f"{relation}.{form}": (0, 0) for relation in ("lt", "le", "eq") for form in _FLOATS},
     "lt.s32": (0, 0),
     "lt.u32": (0, 0),
@@ -94,21 +93,35 @@ KEPT_DEPTHS: Mapping[str, tuple[int, ...]] = {
 
 def _comparisons(predicate: SymbolicVector) -> Iterator[_Comparison]:
     """Yield what a predicate is known to be, from the operations that made it."""
-    plain = ~(np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED)))
+    varied = ~np.asarray(L.constant_mask(predicate))
+    inverted = np.asarray(L.has_flag(predicate, L.NEGATED))
     for origin in predicate.origins:
-        lanes: Array = plain & np.asarray(origin.lanes)
+        lanes: Array = varied & np.asarray(origin.lanes)
+        plain, negated = lanes & ~inverted, lanes & inverted
         relation, _, form = origin.name.partition(".")
-        if not lanes.any() or len(origin.operands) != 2:
+        if len(origin.operands) != 2:
             continue
         one, other = origin.operands
-        if form in _FLOATS and relation in ("lt", "le", "eq"):
-            kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
-            yield _Comparison(kind, form, (one, other), lanes, "true" if relation == "le" else "false")
-        elif relation == "lt" and form in ("s32", "u32"):
-            yield _Comparison("below", form, (one, other), lanes)
-        elif origin.name in ("and.b1", "or.b1"):
+        if origin.name == "and.b1":
             for first, second in ((one, other), (other, one)):
-                yield from _joined(relation, first, second, lanes)
+                if plain.any():
+                    yield from _joined("and", first, second, plain)
+                if negated.any():  # not (p and q) is (not p) or (not q)
+                    yield from _joined("or", _inverted(first), _inverted(second), negated)
+        elif not plain.any():
+            continue
+        elif form in _FLOATS and relation in ("lt", "le", "eq"):
+            kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
+            yield _Comparison(kind, form, (one, other), plain, "true" if relation == "le" else "false")
+        elif relation == "lt" and form in ("s32", "u32"):
+            yield _Comparison("below", form, (one, other), plain)
+
+
+def _inverted(predicate: SymbolicVector) -> SymbolicVector:
+    """Return the negation of a predicate that is constant in no lane."""
+    result = SymbolicVector(1, predicate.words, predicate.flags ^ L.NEGATED)
+    result.origins = predicate.origins
+    return result
 
 
 def _joined(verb: str, one: SymbolicVector, other: SymbolicVector, lanes: Array) -> Iterator[_Comparison]:
@@ -136,11 +149,12 @@ def choose(
     finite numbers of it by assumption: the bits of a bf16 may be a NaN of fp16.
     """
     chosen: tuple[Array, SymbolicVector] | None = None
-    for test in _comparisons(predicate):
-        if test.kind != "less":
-            continue
-        for largest in (True, False):
-            found = _select_winner(test, _Order(test.form, largest), if_true, if_false, formats)
+    sides = (if_true, if_false)
+    tests = [(test, sides) for test in _comparisons(predicate)]
+    tests += [(test, sides[::-1]) for test in _comparisons(_inverted(predicate))]
+    for (test, (first, second)), largest in product(tests, (True, False)):
+        if test.kind == "less":
+            found = _select_winner(test, _Order(test.form, largest), first, second, formats)
             if found is None or not (found[0] & test.lanes).any():
                 continue
             mask = found[0] & test.lanes
@@ -153,15 +167,20 @@ def fold_infinity_comparison(
 ) -> SymbolicVector:
     """Return the comparison with constants in the lanes that compare a loaded value or a winner with an infinity.
 
-    Such values are finite by assumption, if the elements of their buffer have the format in which they are compared.
+    The same holds for the test whether such values are numbers.  They are finite by assumption, if the elements of
+    their buffer have the format in which they are compared.
     """
     relation, form = operation.verb, operation.operands[0].name
-    if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq"):
+    if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq", "ord"):
         return result
     infinity = _FLOATS[form]
     minus = infinity | (0x80000000 if form == "fp32" else 0x8000)
     left, right = (as_symbolic_vector(each) for each in values)
     known_false, known_true = np.uint64(0), np.uint64(1)
+    if relation == "ord":
+        finite = [_element_lanes(each, form, formats) | _is_winner(each) for each in (left, right)]
+        both = L.nonempty(finite[0] & finite[1])
+        return L.blend(both, SymbolicVector(1, np.full((2, 1, 1), known_true, dtype=np.uint64), L.CONST), result)
     for value, other, true_at in ((left, right, minus), (right, left, infinity)):
         for number in (infinity, minus):
             where = L.equals_constant(value, number)

@@ -483,8 +483,7 @@ def high_half(value: Value) -> Value | None:
     low, high = value.parts
     if isinstance(low, np.ndarray):
         return high
-    poisoned = (low.flags & POISON) != 0
-    return with_flags(as_symbolic_vector(high), np.where(poisoned, np.uint32(POISON), np.uint32(0)))
+    return with_flags(as_symbolic_vector(high), low.flags & POISON)
 
 
 def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:

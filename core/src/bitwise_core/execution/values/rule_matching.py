@@ -34,7 +34,7 @@ from bitwise_core.execution.values.rule_plans import (
     origin_name,
     wrapper_of,
 )
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, Origin, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
 from bitwise_core.ir.rules.facts import fact
 from bitwise_core.ir.rules.patterns import Term, evaluate
@@ -139,7 +139,9 @@ def _one(
             return
         found = both(lanes, same_lanes(known, value, term.format))
         if found is not False:
-            yield found, bindings
+            # Of two equal values, the one whose operation is known admits more rules.
+            better = isinstance(known, SymbolicVector) and not known.origins and isinstance(value, SymbolicVector)
+            yield found, {**bindings, term.word: value} if better else bindings
         return
     if term.word == WIDENING_BF16:
         for half, where in widened_bf16(value):
@@ -173,7 +175,10 @@ def _one(
             continue
         # Bits with a mark are those of the operation only where they are no NaN.
         exact = not isinstance(term.format, FloatFormat)
-        found = both(lanes, exact_lanes(vector, origin) if exact else both(origin.lanes, _plain_lanes(vector)))
+        found = both(lanes, _exact_lanes(vector, origin) if exact else both(origin.lanes, _plain_lanes(vector)))
+        if term.kind == "slice" and origin.operands[0].bits <= 32:
+            # Elements that were loaded together are no parts of one number, but elements of a vector.
+            found = both(found, L.nonempty((origin.operands[0].flags & L.FORM) != L.LOAD))
         if found is False:
             continue
         orders = [origin.operands]
@@ -195,6 +200,21 @@ def widened_bf16(value: Value) -> Iterator[tuple[Value, Lanes]]:
             lanes = both(origin.lanes, plain)
             if origin.name == WIDENING_BF16 and lanes is not False:
                 yield origin.operands[0], lanes
+
+
+def _exact_lanes(value: SymbolicVector, origin: Origin) -> Lanes:
+    """Return the lanes in which a value is the result of its operation bit for bit.
+
+    So is a select of two values that have its own mark.
+    """
+    found = exact_lanes(value, origin)
+    if origin.name != "select" or found is True:
+        return found
+    marks = np.asarray(value.flags) & np.uint32(L.NAN_MARK)
+    same = np.asarray(_plain_lanes(value)) & np.asarray(origin.lanes)
+    for each in origin.operands[1:]:
+        same = same & ((np.asarray(each.flags) & np.uint32(L.NAN_MARK)) == marks)
+    return _lanes(np.asarray(np.logical_or(found, same)))
 
 
 def _guarded(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
-from bitwise_core.execution.values import argminmax, nan_guards
+from bitwise_core.execution.values import argminmax, first_extrema, nan_guards
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.ir.rules import table
@@ -476,7 +476,7 @@ def _kept(finite: bool) -> tuple[dict[str, list[int]], dict[str, set[tuple[int, 
             _depths(instance.left, frozenset(), found, derived, matched, root=True)
             for term in matched:
                 _need(term, numbers)
-    for name, depths in argminmax.KEPT_DEPTHS.items() if finite else ():
+    for name, depths in (argminmax if finite else first_extrema).KEPT_DEPTHS.items():
         kept = found.setdefault(name, [0] * len(depths))
         found[name] = [max(pair) for pair in zip(kept, depths, strict=True)]
         numbers[name] = set()

@@ -22,11 +22,22 @@ def shifted(machine: Machine, verb: str, value: Value, by: Value, bits: int, *, 
     number, count = machine.known(value), machine.known(by)
     if number is not None and count is not None:
         return shift.function(number, count)
-    exact = is_signed or L.lazy_integers(value) is not None
-    moved = None if exact else _move_bytes(value, by, bits, verb == "shl")
+    lazy = L.lazy_integers(value) is not None
+    moved = None if lazy or is_signed else _move_bytes(value, by, bits, verb == "shl")
     if moved is None:
         moved = apply_integer(machine, shift, [value, by])
+        if is_signed and not lazy:
+            moved = _with_kept_bytes(moved, value, by, bits)
     return moved
+
+
+def _with_kept_bytes(result: Value, value: Value, by: Value, bits: int) -> Value:
+    """Return the result of a signed shift, with the bytes that it keeps as they are in `value`."""
+    count = int(by.reshape(())[()]) if isinstance(by, np.ndarray) and by.size == 1 else 0
+    kept = bits - count
+    if not {count, kept} <= {8, 16, 32}:
+        return result
+    return concat([extract(value, count, kept), extract(result, kept, count)])
 
 
 def _move_bytes(value: Value, by: Value, bits: int, left: bool) -> Value | None:

@@ -36,6 +36,20 @@ CONVERSIONS = (
         "Widening keeps signs and magnitudes.",
     ),
     Rule(
+        "comparison_of_widened",
+        "{relation}.fp32(convert.fp32.{n}(x), convert.fp32.{n}(y))",
+        "{relation}.{n}(x, y)",
+        over(relation=("lt", "le", "eq", "ne", "ord"), n=("fp16", "bf16")),
+        "Widening keeps the order of numbers, zeros too, and NaN.",
+    ),
+    Rule(
+        "select_of_widened",
+        "select(p, convert.fp32.fp16(x), convert.fp32.fp16(y))",
+        "convert.fp32.fp16(select(p, x, y))",
+        over(),
+        "A select of widened numbers widens the selected one.",
+    ),
+    Rule(
         "sign_of_widened",
         "{op}.fp32(convert.fp32.{n}(x))",
         "convert.fp32.{n}({op}.{n}(x))",

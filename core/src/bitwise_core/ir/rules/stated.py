@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitwise_core.ir.rules.conversions import CONVERSIONS
-from bitwise_core.ir.rules.extrema import EXTREMA, INTEGER_EXTREMA, SELECTED_EXTREMA
+from bitwise_core.ir.rules.extrema import COMPARISONS, EXTREMA, INTEGER_EXTREMA, SELECTED_EXTREMA
 from bitwise_core.ir.rules.guards import GUARDS
 from bitwise_core.ir.rules.inferences import IMPLIED, INFERENCES
 from bitwise_core.ir.rules.integers import LINEAR, MASKS
@@ -25,6 +25,7 @@ STATED_RULES: tuple[Rule, ...] = (
     *DOCUMENTED_VALUES,
     *EXTREMA,
     *SELECTED_EXTREMA,
+    *COMPARISONS,
     *INTEGER_EXTREMA,
     *CONVERSIONS,
     *SELECTIONS,

@@ -18,7 +18,7 @@ from bitwise_core.execution.values.comparisons import (
     compare_as_integers,
 )
 from bitwise_core.execution.values.logic import combine
-from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.packing import blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
@@ -66,23 +66,38 @@ def compare(machine: Machine, operator: str, kind: str, left: Value, right: Valu
 @TABLE.opcode("setp", operands=DESTINATION_FIRST, effects=integer_unless_float)
 @TABLE.opcode("set", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def set_predicate(instruction: Instruction, context: Context) -> Step:
-    """setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}, and set with a 32-bit result."""
+    """setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}, and set with a 32-bit result.
+
+    q is the opposite of p before the Boolean operator.  Of f16x2 and bf16x2, p compares the low halves and q the high
+    ones.
+    """
     root, operator, *modifiers = parts_of(instruction, 3)
     if root == "set":
         return _set_register(instruction, operator, modifiers)
     *modifiers, kind = modifiers
     check_modifiers(instruction, modifiers, {"and", "or", "xor", "ftz"})
-    check_comparison(instruction, operator, modifiers, kind)
+    halves = kind in ("f16x2", "bf16x2")
+    scalar = kind.removesuffix("x2") if halves else kind
+    check_comparison(instruction, operator, modifiers, scalar)
     booleans = [each for each in modifiers if each in ("and", "or", "xor")]
     if len(booleans) > 1:
         raise UnknownInstruction(instruction, "has two Boolean operators")
     boolean = booleans[0] if booleans else None
     bits, flush = type_bits(kind), "ftz" in modifiers
     destination, left, right, *rest = operands_of(instruction, 3 if boolean is None else 4)
+    if halves and not isinstance(destination, Paired):
+        raise UnknownInstruction(instruction, "compares two numbers, and needs two predicates")
 
     def step(machine: Machine) -> None:
-        result = compare(machine, operator, kind, machine.read_bits(left, bits), machine.read_bits(right, bits), flush)
-        other = invert(machine.domain, result) if isinstance(destination, Paired) else result
+        values = machine.read_bits(left, bits), machine.read_bits(right, bits)
+        if halves:
+            result, other = (
+                compare(machine, operator, scalar, extract(values[0], low, 16), extract(values[1], low, 16), flush)
+                for low in (0, 16)
+            )
+        else:
+            result = compare(machine, operator, kind, *values, flush)
+            other = invert(machine.domain, result) if isinstance(destination, Paired) else result
         if boolean is not None:
             third = machine.read_bits(rest[0], 1)
             result = combine(machine, boolean, result, third, 1)

@@ -1,0 +1,235 @@
+"""The place of the first extreme number: an arg-max or arg-min whose order is total.
+
+A pair of a number and its place is better than another one if its number is the greater one (of an arg-min: the
+lesser), if only its number is NaN, or if the numbers are equal or both NaN and its place is lower.  This is a total
+order on numbers without the signs of zeros, and on places.  So the place that a tree of such selections returns depends
+on the set of pairs alone.
+
+A set is the sum of the hashes of its pairs.  `FirstExtrema` knows the sets of values and places that were selected, by
+their hashes: memory keeps nothing else.  The selected number remains the term of a select, because two pairs of one
+place may have zeros of different signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash
+from bitwise_core.numerics import FLOAT_FORMATS
+
+_FORMS = ("fp64", "fp32", "fp16", "bf16")
+_FAR = np.int64(1 << 62)
+_PLACE = hashing.constant("the place of the first of a set")
+_PAIRS = {largest: hashing.constant(f"a pair in an arg-{'max' if largest else 'min'}") for largest in (True, False)}
+_DEPTH = 3
+
+KEPT_DEPTHS = {
+    "and.b1": (2, 2),
+    **{f"{relation}.{form}": (0, 0) for relation in ("lt", "eq") for form in _FORMS},
+}
+"""The operations on predicates that are kept beside their results, and how deep."""
+
+Apply: TypeAlias = Callable[[str, Sequence[Value]], Value]
+"""The domain's operation of a name on values."""
+Select: TypeAlias = Callable[[SymbolicVector, SymbolicVector, SymbolicVector], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    """Sets by lane: the sums of their pairs' hashes, and their lowest and highest place.
+
+    Where not all places of a set are constants, these are -2^62 and 2^62.
+    """
+
+    words: hashing.Words
+    lowest: Array
+    highest: Array
+
+    def where(self, lanes: Array, other: _Sets) -> _Sets:
+        """Return the other sets in some lanes, these elsewhere."""
+        return _Sets(
+            np.where(lanes, other.words, self.words),
+            np.where(lanes, other.lowest, self.lowest),
+            np.where(lanes, other.highest, self.highest),
+        )
+
+
+class FirstExtrema:
+    """The sets of pairs whose first extremum a value and a place are, by the hash of both."""
+
+    def __init__(self) -> None:
+        self._noted: list[tuple[Array, ...]] = []
+        self._sorted: tuple[Array, ...] | None = None
+
+    def note(self, value: SymbolicVector, place: SymbolicVector, largest: bool, sets: _Sets, lanes: Array) -> None:
+        """Record the sets of a selected value and place in some lanes."""
+        keys = _pair_hash(value, place, largest)
+        shape = np.broadcast_shapes(keys.shape[1:], sets.words.shape[1:], sets.lowest.shape, lanes.shape)
+        chosen = np.broadcast_to(lanes, shape)
+        words = [np.broadcast_to(each, (2, *shape))[:, chosen] for each in (keys, sets.words)]
+        places = [np.broadcast_to(each, shape)[chosen] for each in (sets.lowest, sets.highest)]
+        self._noted.append((*words, *places))
+        self._sorted = None
+
+    def sets_of(self, value: SymbolicVector, place: SymbolicVector, largest: bool) -> _Sets:
+        """Return the sets of a value and a place: those that were recorded, else the pair itself."""
+        keys = _pair_hash(value, place, largest)
+        known = np.asarray(L.constant_mask(place))
+        number = place.words[0].astype(np.uint32).view(np.int32).astype(np.int64)
+        single = [np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR)]
+        if not self._noted:
+            return _Sets(keys, *single)
+        if self._sorted is None:
+            joined = [np.concatenate(each, axis=-1) for each in zip(*self._noted, strict=True)]
+            first = np.unique(joined[0][0], return_index=True)[1]
+            self._sorted = tuple(each[..., first] for each in joined)
+            self._noted = [self._sorted]
+        recorded, *found = self._sorted
+        flat = keys.reshape(2, -1)
+        at = np.minimum(np.searchsorted(recorded[0], flat[0]), recorded.shape[1] - 1)
+        same = (recorded[:, at] == flat).all(axis=0).reshape(keys.shape[1:])
+        sets = [each[..., at].reshape(*each.shape[:-1], *same.shape) for each in found]
+        return _Sets(keys, *single).where(same, _Sets(*sets))
+
+
+def _pair_hash(value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
+    total = full_hash(value) * hashing.multiplier(6) + exact_hash(place) * hashing.multiplier(7) + _PAIRS[largest]
+    return hashing.mix(total)
+
+
+def chosen_place(
+    firsts: FirstExtrema,
+    condition: SymbolicVector,
+    if_true: SymbolicVector,
+    if_false: SymbolicVector,
+    apply: Apply,
+    select: Select,
+) -> tuple[Array, SymbolicVector] | None:
+    """Return a select between two places as the place of the first of a set, with its lanes; None if there are none.
+
+    `condition` is no negation.  A disjunction is the negation of a conjunction, so it is the second place that is
+    selected where the predicate of the better pair holds.
+    """
+    if if_true.bits != 32 or not any(origin.name == "and.b1" for origin in condition.origins):
+        return None
+    better, other = if_false, if_true
+    negation = exact_hash(condition)
+    done: Array = np.zeros((1, 1), dtype=bool)
+    result = if_true
+    for form, first, second, largest in _candidates(condition):
+        one, two = (first, better), (second, other)
+        sets = [firsts.sets_of(*each, largest) for each in (one, two)]
+        sticky = L.sticky_flags(condition, first, second, better, other)
+        rest = ~done & np.asarray((sticky & L.STICKY) == 0)
+        lanes: Array = np.zeros((1, 1), dtype=bool)
+        for lower in _lower_places(better, other, sets, apply):
+            predicate = as_symbolic_vector(_is_better(form, largest, first, second, lower, apply))
+            opposite = SymbolicVector(1, predicate.words, predicate.flags ^ L.NEGATED)
+            same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(predicate))
+            lanes = lanes | (same & rest)
+            if (lanes == rest).all():
+                break
+        if not lanes.any():
+            continue
+        union, place = _first(form, largest, one, two, sets)
+        value = as_symbolic_vector(select(condition, second, first))
+        firsts.note(value, place, largest, union, lanes)
+        result = L.blend(lanes, L.with_flags(place, sticky), result)
+        done = done | lanes
+        if done.all():
+            break
+    return (done, result) if done.any() else None
+
+
+def _lower_places(one: SymbolicVector, other: SymbolicVector, sets: list[_Sets], apply: Apply) -> Iterator[Value]:
+    """Yield the predicates that the first place is lower: the comparison, and what the sets decide of it."""
+    compared = apply("lt.s32", (one, other))
+    yield compared
+    lower, not_lower = sets[0].highest < sets[1].lowest, sets[0].lowest >= sets[1].highest
+    decided = (lower | not_lower) & (sets[0].highest != _FAR) & (sets[1].highest != _FAR)
+    if decided.any():
+        yield blend_values(decided, lower, compared)
+
+
+def _candidates(condition: SymbolicVector) -> Iterator[tuple[str, SymbolicVector, SymbolicVector, bool]]:
+    """Yield the format of a comparison, the better and the other number, and whether the greater one wins."""
+    seen: list[tuple[hashing.Words, hashing.Words]] = []
+    for relation, form, left, right in _compared(condition, _DEPTH):
+        pair = (full_hash(left), full_hash(right))
+        if any(np.array_equal(each[0], pair[0]) and np.array_equal(each[1], pair[1]) for each in seen):
+            continue
+        seen.append(pair)
+        yield form, right, left, True
+        yield form, left, right, False
+        if relation == "eq":
+            yield form, left, right, True
+            yield form, right, left, False
+
+
+def _compared(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, str, SymbolicVector, SymbolicVector]]:
+    """Yield the comparisons of numbers in a predicate, those of their order first."""
+    found = list(_comparisons(predicate, depth))
+    yield from (each for each in found if each[0] == "lt")
+    yield from (each for each in found if each[0] == "eq")
+
+
+def _comparisons(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, str, SymbolicVector, SymbolicVector]]:
+    for origin in predicate.origins:
+        relation, _, form = origin.name.partition(".")
+        if relation in ("lt", "eq") and form in _FORMS:
+            yield relation, form, origin.operands[0], origin.operands[1]
+        elif origin.name == "and.b1" and depth:
+            for operand in origin.operands:
+                yield from _comparisons(operand, depth - 1)
+
+
+Pair: TypeAlias = tuple[SymbolicVector, SymbolicVector]
+
+
+def _is_better(
+    form: str, largest: bool, one: SymbolicVector, other: SymbolicVector, lower: Value, apply: Apply
+) -> Value:
+    """Return the predicate that the first number is better than the second one, or is level with it and `lower`."""
+    ahead = apply(f"lt.{form}", (other, one) if largest else (one, other))
+    one_is_number, other_is_number = apply(f"ord.{form}", (one, one)), apply(f"ord.{form}", (other, other))
+    only_nan = apply("and.b1", (apply("not.b1", (one_is_number,)), other_is_number))
+    both_nan = apply("and.b1", (apply("not.b1", (one_is_number,)), apply("not.b1", (other_is_number,))))
+    level = apply("or.b1", (apply(f"eq.{form}", (one, other)), both_nan))
+    return apply("or.b1", (apply("or.b1", (ahead, only_nan)), apply("and.b1", (level, lower))))
+
+
+def _first(form: str, largest: bool, one: Pair, other: Pair, sets: list[_Sets]) -> tuple[_Sets, SymbolicVector]:
+    """Return the union of the sets of two pairs, and the place of its first extremum.
+
+    A pair of the infinity that is the least number, or the greatest one of an arg-min, is dropped where the other set
+    has a lower place: another pair is better, or it has the same number and that place.
+    """
+    words = hashing.sum_of_members(sets[0].words, sets[1].words)
+    words = np.where((sets[0].words == sets[1].words).all(axis=0), sets[0].words, words)
+    unknown = (sets[0].highest == _FAR) | (sets[1].highest == _FAR)
+    union = _Sets(
+        words,
+        np.where(unknown, -_FAR, np.minimum(sets[0].lowest, sets[1].lowest)),
+        np.where(unknown, _FAR, np.maximum(sets[0].highest, sets[1].highest)),
+    )
+    place = SymbolicVector(32, hashing.mix(words * hashing.multiplier(8) + _PLACE), L.TERM | L.INTEGER)
+    described = FLOAT_FORMATS[form]
+    infinity = ((1 << described.exponent_bits) - 1) << described.mantissa_bits
+    worst = infinity | (1 << described.bits - 1 if largest else 0)
+    for mine, (value, at), theirs, (_, kept) in ((0, one, 1, other), (1, other, 0, one)):
+        last = L.equals_constant(value, worst)
+        if last is False:
+            continue
+        known = np.asarray(L.constant_mask(at)) & (sets[theirs].highest != _FAR)
+        drops = last & known & (sets[theirs].lowest < sets[mine].lowest)
+        union = union.where(drops, sets[theirs])
+        place = L.blend(L.nonempty(drops), kept, place)
+    return union, place

@@ -1,0 +1,165 @@
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""argmin and argmax in a total order of all numbers: equal canonical forms are equal functions, NaNs included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from bitwise_core.execution.concrete import checked_outputs
+from bitwise_core.execution.launch import POINTER_SHIFT
+from ptx_programs import run
+
+ELEMENTS, SAMPLES = 5, 400
+NUMBERS = np.array([0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan], dtype=np.float32)
+Bits = npt.NDArray[np.uint32]
+
+
+def forms(body: str) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """Return, by the offset of each 32-bit word in the first buffer, the offsets in it and the hashes of the stores."""
+    found = checked_outputs(*run(body, threads=1, loaded="fp32"))[1]
+    parts: dict[int, list[tuple[int, ...]]] = {}
+    for where, low, high in zip(found.address, *found.words, strict=True):
+        offset = int(where) & ((1 << POINTER_SHIFT) - 1)
+        parts.setdefault(offset & ~3, []).append((offset & 3, int(low), int(high)))
+    return {offset: tuple(sorted(each)) for offset, each in parts.items()}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The registers of a number and its place, and what they hold in each sample."""
+
+    value: str
+    place: str
+    numbers: npt.NDArray[np.float32]
+    places: npt.NDArray[np.int32]
+
+
+def better(p: int, left: Pair, right: Pair, relation: str, ties: str = "lt") -> str:
+    """Return the code of the predicate %p<p> that the left pair is better."""
+    (a, i), (b, j) = (left.value, left.place), (right.value, right.place)
+    return (
+        f"setp.{relation}.f32 %p{p}, {a}, {b}; setp.nan.f32 %p2, {a}, {a}; setp.num.f32 %p3, {b}, {b}; and.pred %p4, %p2, %p3; or.pred %p{p}, %p{p}, %p4;"
+        f"setp.eq.f32 %p3, {a}, {b}; setp.nan.f32 %p4, {b}, {b}; and.pred %p4, %p2, %p4; or.pred %p3, %p3, %p4; setp.{ties}.s32 %p4, {i}, {j};"
+        f"and.pred %p3, %p3, %p4; or.pred %p{p}, %p{p}, %p3;"
+    )
+
+
+@dataclass
+class Program:
+    """A random program under construction: the pairs that its selections may use."""
+
+    generator: np.random.Generator
+    lines: list[str] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+
+    def element(self, place: int, padding: bool) -> None:
+        value, index = f"%f{place + 1}", f"%r{place + 1}"
+        drawn = self.generator.choice(NUMBERS, SAMPLES)
+        worst = np.full(SAMPLES, -np.inf, dtype=np.float32)
+        self.lines.append(f"mov.b32 {value}, 0fFF800000;" if padding else f"ld.global.f32 {value}, [%d1+{4 * place}];")
+        self.lines.append(f"mov.b32 {index}, {10 + place};")
+        self.pairs.append(Pair(value, index, worst if padding else drawn, np.full(SAMPLES, 10 + place, dtype=np.int32)))
+
+    def combine(self) -> None:
+        """Add the selection between two pairs: mostly a correct one."""
+        pick = self.generator.integers
+        left, right, wrong = (self.pairs[int(each)] for each in pick(0, len(self.pairs), 3))
+        number = len(self.pairs) + 10
+        relation = "lt" if pick(0, 5) == 0 else "gt"
+        ties = "le" if pick(0, 8) == 0 else "lt"
+        other = wrong if pick(0, 8) == 0 else right
+        taken = Pair(f"%f{number}", f"%r{number}", *self.results(left, right, other, relation, ties))
+        self.lines.append(better(5, left, right, relation, ties))
+        self.lines.append(
+            f"selp.f32 {taken.value}, {left.value}, {right.value}, %p5; selp.b32 {taken.place}, {left.place}, {other.place}, %p5;"
+        )
+        self.pairs.append(taken)
+
+    @staticmethod
+    def results(
+        left: Pair, right: Pair, other: Pair, relation: str, ties: str
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+        a, b = left.numbers, right.numbers
+        ahead = (a > b) if relation == "gt" else (a < b)
+        level = (a == b) | (np.isnan(a) & np.isnan(b))
+        lower = left.places < right.places if ties == "lt" else left.places <= right.places
+        truth = ahead | (np.isnan(a) & ~np.isnan(b)) | (level & lower)
+        return np.where(truth, a, b), np.where(truth, left.places, other.places)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_equal_places_are_equal_functions(seed: int) -> None:
+    program = Program(np.random.default_rng(seed))
+    for place in range(ELEMENTS):
+        program.element(place, padding=bool(seed % 2) and place in (2, ELEMENTS - 1))
+    for _ in range(25):
+        program.combine()
+    for place, pair in enumerate(program.pairs):
+        program.lines.append(f"st.global.b32 [%d0+{4 * place}], {pair.place};")
+    seen: dict[object, npt.NDArray[np.int32]] = {}
+    for offset, form in forms("\n".join(program.lines)).items():
+        places = program.pairs[offset // 4].places
+        assert np.array_equal(seen.setdefault(form, places), places)
+
+
+LOADS = "".join(f"ld.global.f32 %f{n}, [%d1+{4 * n}]; mov.b32 %r{n}, {n};" for n in range(1, 6))
+
+
+def chosen(to: int, left: int, right: int, relation: str = "gt", ties: str = "lt") -> str:
+    """Return the code that selects the better of two pairs by the numbers of their registers."""
+    none = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int32)
+    pairs = [Pair(f"%f{each}", f"%r{each}", *none) for each in (left, right)]
+    return (
+        better(5, *pairs, relation, ties)
+        + f"selp.f32 %f{to}, %f{left}, %f{right}, %p5; selp.b32 %r{to}, %r{left}, %r{right}, %p5;"
+    )
+
+
+STORE = "st.global.b32 [%d0], %r40;"
+TREE = chosen(11, 1, 2) + chosen(12, 3, 4) + chosen(40, 11, 12)
+EQUAL = {
+    "a chain": chosen(11, 4, 2) + chosen(12, 11, 1) + chosen(40, 3, 12),
+    "a pair twice": chosen(13, 1, 2) + chosen(11, 13, 13) + chosen(12, 3, 4) + chosen(40, 12, 11),
+    "padding at the end": "mov.b32 %f5, 0fFF800000;"
+    + chosen(13, 5, 2)
+    + chosen(11, 1, 13)
+    + chosen(12, 3, 4)
+    + chosen(40, 11, 12),
+}
+DIFFERENT = {
+    "another element": TREE.replace("%f4", "%f5"),
+    "a minimum": chosen(11, 1, 2, "lt") + chosen(12, 3, 4, "lt") + chosen(40, 11, 12, "lt"),
+    "a minimum of two maxima": chosen(11, 1, 2) + chosen(12, 3, 4) + chosen(40, 11, 12, "lt"),
+    "padding with another infinity": "mov.b32 %f5, 0f7F800000;"
+    + chosen(13, 5, 2)
+    + chosen(11, 1, 13)
+    + chosen(12, 3, 4)
+    + chosen(40, 11, 12),
+    "padding before the row": "mov.b32 %f5, 0fFF800000; mov.b32 %r5, 0;"
+    + chosen(13, 5, 2)
+    + chosen(11, 1, 13)
+    + chosen(12, 3, 4)
+    + chosen(40, 11, 12),
+    "the place of another number": TREE.replace("selp.b32 %r11, %r1", "selp.b32 %r11, %r3"),
+    "exchanged places": "mov.b32 %r1, 2; mov.b32 %r2, 1;" + TREE,
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_the_order_of_selections_does_not_matter(name: str) -> None:
+    assert forms(LOADS + EQUAL[name] + STORE) == forms(LOADS + TREE + STORE)
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different_sets_differ(name: str) -> None:
+    assert forms(LOADS + DIFFERENT[name] + STORE) != forms(LOADS + TREE + STORE)
+
+
+def test_the_selected_number_keeps_the_sign_of_its_zero() -> None:
+    """Two numbers of one place may be zeros of different signs, so their order matters."""
+    one, other = ("mov.b32 %r2, 1;" + chosen(40, *order) + "st.global.f32 [%d0], %f40;" for order in ((1, 2), (2, 1)))
+    assert forms(LOADS + one) != forms(LOADS + other)
