@@ -30,9 +30,13 @@ from bitwise_core.execution.machine import (
     is_unwritten_register,
 )  # fmt: skip
 from bitwise_core.execution.program import Program, merge_local, merge_registers
+from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 MAXIMUM_STEPS = 20_000_000
+
+_STEPS_BETWEEN_CHECKS = 7
+"""A mask: the time limit is checked where these bits of the number of remaining steps are zero."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +117,8 @@ class Executor:
             budget[0] -= 1
             if budget[0] < 0:
                 raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
+            if not budget[0] & _STEPS_BETWEEN_CHECKS:
+                check_time(instructions[pc].line)
             machine.line = instructions[pc].line
             machine.pc = machine.races.pc = pc
             try:
