@@ -35,7 +35,7 @@ from functools import partial
 from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.time_limit import Interrupted
+from bitwise_core.execution.time_limit import Interrupted, check_time
 from bitwise_nvidia_ptx.assembler import (
     NO_FUSION,
     AssemblyFailed,
@@ -217,6 +217,7 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
             ):
                 found = [_submit(pool, partial(ptxas.digest, each.assembled.text, fuse=each.fuse)) for each in batch]
                 expected = original.result()
+                check_time()
                 count += len(batch)
                 for attempt, future in zip(batch, found, strict=True):
                     try:
