@@ -27,7 +27,7 @@ SIZE_VARIABLE = "BITWISE_CACHE_SIZE"
 
 DEFAULT_MIB = 256
 
-MAXIMUM_CONTENT = 1 << 20
+MAXIMUM_CONTENT = 1 << 18
 """The maximum size of the content of an entry, in bytes."""
 
 _FORMAT = b"bitwise entry 1"
