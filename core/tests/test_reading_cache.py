@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -281,11 +282,15 @@ def test_code_that_changes_during_a_run_ends_the_keeping(monkeypatch: pytest.Mon
     assert cache.fault is not None
 
 
-@pytest.mark.parametrize("field", ["malformed", "failed", "interrupted"])
-def test_what_another_run_may_decide_otherwise_is_not_kept(field: str, directory: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [partial(replace, malformed=True), partial(replace, failed=True), partial(replace, interrupted=True)],
+    ids=["malformed", "failed", "interrupted"],
+)
+def test_what_another_run_may_decide_otherwise_is_not_kept(change: Callable[..., Any], directory: Path) -> None:
     cache = open_cache()
     assert cache is not None
-    cache.put(ANALYSIS, "0" * 64, replace(analysis.AnalysisResult("a.ptx", None, "a reason"), **{field: True}))
+    cache.put(ANALYSIS, "0" * 64, change(analysis.AnalysisResult("a.ptx", None, "a reason")))
     assert entries(directory) == []
 
 
@@ -330,13 +335,14 @@ def test_a_result_of_other_fields_is_not_used(directory: Path) -> None:
     cache.put(ANALYSIS, "0" * 64, analysis.AnalysisResult("a.ptx", bytes(16)))
     content = cache.entries.read("0" * 64)
     assert content is not None
-    for changed in (
+    contents: list[object] = [
         {**json.loads(content), "another": 1},
         {k: v for k, v in json.loads(content).items() if k != "notes"},
         {**json.loads(content), "notes": 3},
         {**json.loads(content), "signature": {"hex": "xyz"}},
         [],
-    ):
+    ]
+    for changed in contents:
         cache.entries.write("1" * 64, json.dumps(changed).encode())
         assert cache.get(ANALYSIS, "1" * 64) is None
     assert cache.get(ANALYSIS, "0" * 64) is not None
