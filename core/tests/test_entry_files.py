@@ -242,7 +242,7 @@ def test_a_file_that_changed_since_the_start_makes_the_code_unknown(
 ) -> None:
     newest = max(path.stat().st_ctime for path in package.rglob("*"))
     monkeypatch.setattr(code, "_STARTED", newest + 10)
-    monkeypatch.setattr(code, "_digest_of_files", lambda folder, found=code._digest_of_files: found(package))
+    monkeypatch.setattr(code, "_USES", package.name)
     assert digest_with(package) is not None
     monkeypatch.setattr(code, "_STARTED", newest)
     assert digest_with(package) is None

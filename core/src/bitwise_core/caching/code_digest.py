@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +39,7 @@ _MARGIN = 1.0
 """The files must be older than the process by this number of seconds: clocks of file systems are coarse."""
 
 _IGNORED = ("__pycache__",)
+_IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)[\w.]*[ \t]+import|import[ \t]+(\w+))", re.M)
 _USES = "bitwise_core"
 
 
@@ -43,21 +47,28 @@ def code_digest(modules: Iterable[ModuleType]) -> str | None:
     """Return a digest of the code of core, of these modules' packages, and of the packages that they import.
 
     A package that uses core counts with every file of it, another one by its version; so do Python and the machine.
-    None if a file was changed since this process started, so that the process may run other code than the files hold.
+    The digest does not depend on what this process has imported so far.  None if a file was changed since this process
+    started, so that the process may run other code than the files hold.
     """
-    packages = _packages({_top_level(module.__name__) for module in modules} | {_USES})
-    digest = hashlib.sha256(repr(_platform()).encode())
-    for name in sorted(packages):
-        digest.update(f"\0{name}\0".encode())
-        if not packages[name]:
-            digest.update(_version(name).encode())
+    start = {_USES, *(module.__name__.partition(".")[0] for module in modules)}
+    parts: dict[str, str] = {}
+    pending = sorted(start)
+    while pending:
+        name = pending.pop()
+        if name in parts:
             continue
-        for folder in _folders(name):
-            content = _digest_of_files(folder)
-            if content is None:
-                return None
-            digest.update(content.encode())
-    return digest.hexdigest()
+        folders = _folders(name)
+        if name not in start and not any(_uses_core(folder) for folder in folders):
+            parts[name] = _version(name) if folders else ""
+            continue
+        found = [_code_of(folder) for folder in folders]
+        if None in found:
+            return None
+        known = [each for each in found if each is not None]
+        parts[name] = " ".join(each.digest for each in known)
+        pending += {imported for each in known for imported in each.imports} - parts.keys() - sys.stdlib_module_names
+    text = "\0".join(f"{name} {parts[name]}" for name in sorted(parts))
+    return hashlib.sha256(f"{_platform()!r}\0{text}".encode()).hexdigest()
 
 
 def _platform() -> tuple[object, ...]:
@@ -65,81 +76,74 @@ def _platform() -> tuple[object, ...]:
     return sys.version, sys.implementation.name, optimize, platform.machine(), sys.byteorder, np.__version__
 
 
-def _top_level(name: str) -> str:
-    return name.partition(".")[0]
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The digest of files, and the top-level names that their modules may import."""
+
+    digest: str
+    imports: frozenset[str]
 
 
-def _packages(start: set[str]) -> dict[str, bool]:
-    """Return the top-level packages that these import at the level of modules, and whether each uses core."""
-    loaded: dict[str, list[ModuleType]] = {}
-    for name, module in list(sys.modules.items()):
-        if module is not None:
-            loaded.setdefault(_top_level(name), []).append(module)
-    found: dict[str, bool] = {}
-    pending = sorted(start)
-    while pending:
-        name = pending.pop()
-        if name in found:
-            continue
-        imported = {each for module in loaded.get(name, ()) for each in _imported(module)}
-        found[name] = name == _USES or _USES in imported
-        if found[name]:
-            pending += sorted(imported - found.keys() - sys.stdlib_module_names)
-    return found
+def _folders(name: str) -> list[Path]:
+    """Return the folders of a package, or the file of a module; none if it is not installed."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return []
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is not None:
+        return [Path(each) for each in spec.submodule_search_locations]
+    return [Path(spec.origin)] if spec.origin is not None and os.path.isfile(spec.origin) else []
 
 
-def _imported(module: ModuleType) -> set[str]:
-    """Return the top-level names of the modules that the globals of a module come from."""
-    found = set()
-    for value in list(vars(module).values()):
-        name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        if isinstance(name, str) and name:
-            found.add(_top_level(name))
-    return found
+def _uses_core(folder: Path) -> bool:
+    """Return whether a module in the folder itself imports core, as every plugin of several modules has one."""
+    files = [folder] if folder.is_file() else sorted(folder.glob("*.py"))
+    try:
+        found = _code(str(folder), _states(str(each) for each in files))
+    except OSError:
+        return True
+    return _USES in found.imports
 
 
 def _version(name: str) -> str:
-    found = getattr(sys.modules.get(name), "__version__", None)
-    if isinstance(found, str):
-        return found
+    """Return the version of the distribution of this name, empty if there is none."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
 
 
-def _folders(name: str) -> list[Path]:
-    """Return the folders of a package, or the file of a module."""
-    module = sys.modules.get(name)
-    if module is None:
-        return []
-    paths = getattr(module, "__path__", None)
-    if paths is not None:
-        return [Path(path) for path in paths]
-    return [Path(module.__file__)] if module.__file__ else []
-
-
-def _digest_of_files(folder: Path) -> str | None:
-    """Return a digest of the names and contents of all files; None if one is newer than this process."""
+def _code_of(folder: Path) -> _Code | None:
+    """Return the code of all files; None if one cannot be read or is newer than this process."""
     try:
-        found = [(path, os.stat(path)) for path in sorted(_walk(folder))]
-        if any(max(status.st_mtime, status.st_ctime) > _STARTED - _MARGIN for _, status in found):
+        states = _states(_walk(folder))
+        if any(max(modified, changed) > (_STARTED - _MARGIN) * 1e9 for _, modified, changed, _ in states):
             return None
-        states = ((path, status.st_mtime_ns, status.st_ctime_ns, status.st_size) for path, status in found)
-        return _digest_of_states(str(folder), tuple(states))
+        return _code(str(folder), states)
     except OSError:
         return None
 
 
-@lru_cache(maxsize=64)
-def _digest_of_states(folder: str, states: tuple[tuple[str, int, int, int], ...]) -> str:
-    """Return the digest of files in these states: path, times of modification and change, size.  Raises OSError."""
+def _states(paths: Iterable[str]) -> tuple[tuple[str, int, int, int], ...]:
+    """Return the state of each file: path, times of modification and change in nanoseconds, size.  Raises OSError."""
+    found = [(path, os.stat(path)) for path in sorted(paths)]
+    return tuple((path, status.st_mtime_ns, status.st_ctime_ns, status.st_size) for path, status in found)
+
+
+@lru_cache(maxsize=256)
+def _code(folder: str, states: tuple[tuple[str, int, int, int], ...]) -> _Code:
+    """Return the code of files in these states.  Raises OSError."""
     digest = hashlib.sha256()
+    imports: set[str] = set()
     for path, *_ in states:
         content = Path(path).read_bytes()
         digest.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
         digest.update(content)
-    return digest.hexdigest()
+        if path.endswith(".py"):
+            imports.update((first or second).decode() for first, second in _IMPORT.findall(content))
+    return _Code(digest.hexdigest(), frozenset(imports))
 
 
 def _walk(folder: Path) -> list[str]:
