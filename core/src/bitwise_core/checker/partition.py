@@ -110,7 +110,7 @@ def _session(buffers: Mapping[str, int], options: Options, expected: tuple[str |
     if expected is not None and environment() != expected[0]:
         raise ForeignWorker(
             f"the worker {platform.node()} runs another version of bitwise, of Python, NumPy or the assembler than "
-            "this process; install the same versions"
+            "this process, or its code was changed since it started; install the same versions and start it again"
         )
     return Session(buffers, options)
 
