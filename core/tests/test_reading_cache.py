@@ -8,7 +8,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,15 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 import bitwise_core as bitwise
+from bitwise_core.caching.key_digest import key_digest
 from bitwise_core.checker import analysis, readings
 from bitwise_core.checker.analysis import Options, Session, Source, buffer_numbers
-from bitwise_core.checker.kernel_readings import ANALYSIS, compare_or_recall
+from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, compare_or_recall, readers
 from bitwise_core.checker.partition import Partition, partition, verdicts
-from bitwise_core.checker.readings import ReadingCache, open_cache, reading_key
+from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject, open_cache, reading_key
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.launch import Argument, Launch, TensorMap
 from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
@@ -182,10 +185,7 @@ CHANGED_OPTIONS: dict[str, Any] = {
 }
 
 
-def test_every_field_of_a_launch_and_of_the_options_is_in_the_key() -> None:
-    """A new field needs an entry in the tables above, which shows that it changes the key."""
-    assert Launch.model_fields.keys() == {"file", *CHANGED_LAUNCHES}
-    assert {each.name for each in fields(Options)} == {"time_limit", *CHANGED_OPTIONS}
+def test_different_launches_and_options_have_different_keys() -> None:
     changed_launches = [{**LAUNCH, name: value} for name, values in CHANGED_LAUNCHES.items() for value in values]
     keys = [
         key_of(launched=LAUNCH),
@@ -199,6 +199,46 @@ def test_every_field_of_a_launch_and_of_the_options_is_in_the_key() -> None:
         *(key_of(launched=LAUNCH, options=replace(OPTIONS, **{k: v})) for k, v in CHANGED_OPTIONS.items()),
     ]
     assert len(set(keys)) == len(keys)
+
+
+CHANGED_OPTIONS_OF_ANY_TYPE = [each.name for each in fields(Options) if each.name != "time_limit"]
+
+
+@pytest.mark.parametrize("name", [name for name in Launch.model_fields if name != "file"])
+def test_any_field_of_a_launch_is_in_the_key(name: str) -> None:
+    record = Launch.model_validate(LAUNCH)
+    changed = record.model_copy(update={name: "changed"})
+    assert key_digest(kernel_subject(Source("a", "", changed), "sm_90")) != key_digest(
+        kernel_subject(Source("a", "", record), "sm_90")
+    )
+
+
+@pytest.mark.parametrize("name", Argument.model_fields)
+def test_any_field_of_an_argument_is_in_the_key(name: str) -> None:
+    argument = Argument.model_validate(X)
+    assert key_digest(argument.model_copy(update={name: "changed"})) != key_digest(argument)
+
+
+@pytest.mark.parametrize("name", TensorMap.model_fields)
+def test_any_field_of_a_tensor_map_is_in_the_key(name: str) -> None:
+    given = TensorMap(buffer="Y", dtype="fp32", shape=(8,), strides=(1,), block=(4,))
+    assert key_digest(given.model_copy(update={name: "changed"})) != key_digest(given)
+
+
+@pytest.mark.parametrize("name", CHANGED_OPTIONS_OF_ANY_TYPE)
+def test_any_option_is_in_the_key(name: str) -> None:
+    changed = copy(OPTIONS)
+    object.__setattr__(changed, name, "changed")
+    assert key_of(launched=LAUNCH, options=changed) != key_of(launched=LAUNCH)
+
+
+def test_a_launch_with_a_part_that_has_no_digest_is_read_and_not_kept(analysed: list[str], directory: Path) -> None:
+    record = Launch.model_validate(LAUNCH).model_copy(update={"entry": None, "cluster": None})
+    sources = [Source("a.ptx", PLAIN, record.model_copy(update={"shared": Path("file")})) for _ in range(2)]
+    for _ in range(2):
+        partition(sources, "sm_90", OPTIONS, workers=1, cache=open_cache())
+    assert len(analysed) == 4
+    assert entries(directory) == []
 
 
 def test_the_name_of_the_file_and_the_time_limit_are_not_in_the_key() -> None:
@@ -502,6 +542,67 @@ def test_a_comparison_recalls_what_a_comparison_kept(analysed: list[str]) -> Non
     found = [compare_or_recall(left, right, arch, options, cache).verdict for _ in range(2)]
     assert found[0] == found[1]
     assert len(analysed) == 2
+
+
+class Kind(StrEnum):
+    """A kind of answer."""
+
+    SHORT = "short"
+    LONG = "long"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an answer."""
+
+    kind: Kind
+    lines: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Length:
+    """The answer to another question about a kernel."""
+
+    name: str
+    part: Part | None
+    parts: tuple[Part, ...] = ()
+    whole: bytes = b""
+    seconds: float = field(default=0.0, compare=False)
+
+
+ASKED: list[str] = []
+
+
+def length_of(session: Session, job: tuple[Source, str]) -> Length:
+    ASKED.append(job[0].name)
+    part = Part(Kind.LONG, (1, len(job[0].text)))
+    return Length(job[0].name, part, (part, Part(Kind.SHORT)), b"\0\xff", 1.0)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_another_question_uses_the_same_pool_and_cache(kept: bool) -> None:
+    reading: Reading[tuple[Source, str], Length] = Reading(
+        name="length",
+        answer=length_of,
+        subject=lambda job: kernel_subject(*job),
+        cost=lambda job: len(job[0].text),
+        lost=lambda job, reason: Length(job[0].name, None),
+        renamed=lambda result, job: replace(result, name=job[0].name),
+        keeps=lambda result: True,
+        result=Length if kept else None,
+    )
+    sources = [Source("a", PLAIN), Source("b", PLAIN), Source("c", NEIGHBOURS)]
+    ASKED.clear()
+    answers = []
+    for _ in range(2):
+        with readers(sources, "sm_90", OPTIONS, Execution(workers=1, cache=open_cache())) as reader:
+            answers.append(reader.read_all(reading, analysis_jobs(sources, "sm_90")))
+    assert sorted(ASKED) == ["a", "c"] if kept else ["a", "a", "c", "c"]
+    assert answers[0] == answers[1]
+    assert [each.name for each in answers[1]] == ["a", "b", "c"]
+    assert answers[1][0].part is not None
+    assert answers[1][0].part.kind is Kind.LONG
+    assert answers[1][0].whole == b"\0\xff"
 
 
 def test_the_cache_is_shown_and_cleared(folder: Path, directory: Path) -> None:

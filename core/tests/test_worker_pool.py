@@ -265,7 +265,7 @@ def test_a_partition_by_the_public_function_on_an_executor() -> None:
 
 def test_a_worker_of_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     names = iter(["this environment", "another environment"])
-    monkeypatch.setattr("bitwise_core.checker.partition.environment", lambda: next(names))
+    monkeypatch.setattr("bitwise_core.checker.kernel_readings.environment", lambda: next(names))
     with ThreadPoolExecutor(1) as executor, pytest.raises(bitwise.BitwiseError, match="runs another version of bitw"):
         partition(sources()[:1], "sm_90", Options(audit_contraction=False), executor=executor)
 

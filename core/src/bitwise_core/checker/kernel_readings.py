@@ -1,9 +1,13 @@
-"""The readings behind verdicts and partitions: the analysis of one kernel, and the comparison of two large grids."""
+"""The readings behind verdicts and partitions, of one kernel or of two large grids, and where they are made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TypeAlias
 
@@ -14,13 +18,63 @@ from bitwise_core.checker.analysis import (
     Session,
     Source,
     arch_pair,
+    buffer_numbers,
     with_cross_architecture,
 )
 from bitwise_core.checker.comparison import Comparison, LargeComparison, compare, compare_large, session_of
-from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject, reading_key
+from bitwise_core.checker.readings import Readers, Reading, ReadingCache, environment, kernel_subject, reading_key
 from bitwise_core.checker.verdicts import Outcome, verdict
+from bitwise_core.checker.worker_pool import Progress, WorkerPool
+from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.concrete import LANES_PER_BATCH
 from bitwise_core.plugins import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How the kernels of a folder are read: processes (None: one per core), an executor instead, the cache, progress.
+
+    An `executor` runs the readings of its caller: it must run the same code, with the same assembler.
+    """
+
+    workers: int | None = None
+    executor: Executor | None = None
+    cache: ReadingCache | None = None
+    progress: Progress | None = None
+
+
+@contextmanager
+def readers(sources: Sequence[Source], target: str, options: Options, execution: Execution) -> Iterator[Readers]:
+    """Provide the readers of kernels that are compared with each other.
+
+    Raises KeyError where no plugin models a target.
+    """
+    registry.default().arch(target)
+    launches = [source.launch for source in sources if source.launch is not None]
+    if len({source.target or target for source in sources}) > 1:
+        options = replace(options, cross_architecture=True)
+    buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
+    make = partial(_session, buffers, options, None if execution.executor is None else (environment(),))
+    pool = WorkerPool(
+        make, execution.workers, len(sources), job_seconds=options.time_limit, executor=execution.executor
+    )
+    with pool:
+        yield Readers(buffers, options, pool, execution.cache, execution.progress)
+
+
+def _session(buffers: Mapping[str, int], options: Options, expected: tuple[str | None] | None) -> Session:
+    """The session of one worker.  Raises ForeignWorker where another environment than this is expected."""
+    if expected is not None and environment() != expected[0]:
+        raise ForeignWorker(
+            f"the worker {platform.node()} runs another version of bitwise, of Python, NumPy or the assembler than "
+            "this process, or its code was changed since it started; install the same versions and start it again"
+        )
+    return Session(buffers, options)
+
+
+class ForeignWorker(BitwiseError, RuntimeError):
+    """A worker of an executor runs other code than the process that asks for its readings."""
+
 
 AnalysisJob: TypeAlias = tuple[Source, str]
 """A kernel and the name of its architecture."""

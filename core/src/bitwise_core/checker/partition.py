@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from html import escape
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, buffer_numbers
-from bitwise_core.checker.kernel_readings import ANALYSIS, LARGE_COMPARISON, AnalysisJob, analysis_jobs
-from bitwise_core.checker.readings import Readers, ReadingCache, environment
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source
+from bitwise_core.checker.kernel_readings import (
+    ANALYSIS,
+    LARGE_COMPARISON,
+    AnalysisJob,
+    Execution,
+    analysis_jobs,
+    readers,
+)
+from bitwise_core.checker.readings import Readers, ReadingCache
 from bitwise_core.checker.verdicts import Outcome, Verdict, verdict
-from bitwise_core.checker.worker_pool import Progress, WorkerPool
-from bitwise_core.errors import BitwiseError
-from bitwise_core.plugins import registry
+from bitwise_core.checker.worker_pool import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,52 +73,6 @@ _MAXIMUM_SHOWN_CLASSES = 50
 
 def _shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f", and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """How the kernels of a folder are read: processes (None: one per core), an executor instead, the cache, progress.
-
-    An `executor` runs the readings of its caller: it must run the same code, with the same assembler.
-    """
-
-    workers: int | None = None
-    executor: Executor | None = None
-    cache: ReadingCache | None = None
-    progress: Progress | None = None
-
-
-@contextmanager
-def readers(sources: Sequence[Source], target: str, options: Options, execution: Execution) -> Iterator[Readers]:
-    """Provide the readers of kernels that are compared with each other.
-
-    Raises KeyError where no plugin models a target.
-    """
-    registry.default().arch(target)
-    launches = [source.launch for source in sources if source.launch is not None]
-    if len({source.target or target for source in sources}) > 1:
-        options = replace(options, cross_architecture=True)
-    buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
-    make = partial(_session, buffers, options, None if execution.executor is None else (environment(),))
-    pool = WorkerPool(
-        make, execution.workers, len(sources), job_seconds=options.time_limit, executor=execution.executor
-    )
-    with pool:
-        yield Readers(buffers, options, pool, execution.cache, execution.progress)
-
-
-def _session(buffers: Mapping[str, int], options: Options, expected: tuple[str | None] | None) -> Session:
-    """The session of one worker.  Raises ForeignWorker where another environment than this is expected."""
-    if expected is not None and environment() != expected[0]:
-        raise ForeignWorker(
-            f"the worker {platform.node()} runs another version of bitwise, of Python, NumPy or the assembler than "
-            "this process, or its code was changed since it started; install the same versions and start it again"
-        )
-    return Session(buffers, options)
-
-
-class ForeignWorker(BitwiseError, RuntimeError):
-    """A worker of an executor runs other code than the process that asks for its readings."""
 
 
 def verdicts(

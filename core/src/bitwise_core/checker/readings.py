@@ -50,7 +50,7 @@ class Reading(Generic[Job, Result]):
     `lost` returns the result where a worker returned none, for the given reason.  `renamed` returns a result as that
     of another job with the same key, None where the result holds for its own job only.  `keeps` decides whether a
     result may be kept: one that depends on the time or the memory of this run may not.  `result` is the dataclass of
-    results; its fields are kept, except those that are not compared.
+    results, None if results are not kept; its fields are kept, except those that are not compared.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Reading(Generic[Job, Result]):
     lost: Callable[[Job, str], Result]
     renamed: Callable[[Result, Job], Result | None]
     keeps: Callable[[Result], bool]
-    result: type[Any]
+    result: type[Any] | None
 
 
 def kernel_subject(source: Source, arch: str) -> object:
@@ -106,7 +106,7 @@ class ReadingCache:
 
     def get(self, reading: Reading[Job, Result], key: str | None) -> Result | None:
         """The kept result of a key, None if there is none."""
-        content = None if key is None else self.entries.read(key)
+        content = None if key is None or reading.result is None else self.entries.read(key)
         if content is None:
             return None
         codec: _Codec[Result] = _codec(reading)
@@ -117,7 +117,9 @@ class ReadingCache:
 
     def put(self, reading: Reading[Job, Result], key: str | None, result: Result) -> None:
         """Keep a result that may be kept.  The first failure is stated as a warning, and nothing more is written."""
-        if key is None or not reading.keeps(result) or self.fault is not None or not self._same_environment():
+        if key is None or reading.result is None or not reading.keeps(result):
+            return
+        if self.fault is not None or not self._same_environment():
             return
         try:
             self.entries.write(key, _codec(reading).encode(result))
@@ -256,5 +258,6 @@ class _Codec(Generic[Result]):
 @cache
 def _codec(reading: Reading[Any, Any]) -> _Codec[Any]:
     kind = reading.result
+    assert kind is not None
     hints = get_type_hints(kind)
     return _Codec(kind, {each.name: TypeAdapter(hints[each.name]) for each in fields(kind) if each.compare})
