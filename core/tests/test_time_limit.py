@@ -54,6 +54,15 @@ st.global.f32 [%rd5], %f1;
 """)
 """A loop that the launch-parametric analysis summarises, of many instructions."""
 
+PLAIN = row_sum()
+CONTRACTIBLE = row_sum(combine="add.f32").replace("ld.global.f32 %f2", "mul.f32 %f1, %f1, %f1;\nld.global.f32 %f2")
+IN_PLACE = (
+    row_sum()
+    .replace("ld.param.u64 %rd2, [y]", "ld.param.u64 %rd2, [x]")
+    .replace("mul.wide.u32 %rd5, %r5, 4", "mul.wide.u32 %rd5, %r5, 256")
+)
+"""Every row is read, and its sum is stored at its start."""
+
 ARGUMENTS = {"X": 1, "Y": 2}
 
 
@@ -134,6 +143,27 @@ def test_a_loop_summary_is_unknown() -> None:
     assert found.interrupted
 
 
+@pytest.mark.parametrize(
+    ("module", "text", "every_launch"),
+    [
+        ("bitwise_core.execution.executor", PLAIN, False),
+        ("bitwise_core.checker.parametric.induction_variables", SYMBOLIC, True),
+        ("bitwise_core.checker.parametric.global_conflicts", SYMBOLIC, True),
+        ("bitwise_core.execution.memory.outputs", IN_PLACE, False),
+        ("bitwise_nvidia_ptx.contraction.candidates", CONTRACTIBLE, False),
+    ],
+)
+def test_every_long_loop_checks_the_time(
+    module: str, text: str, every_launch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def passed(line: int | None = None) -> None:
+        raise TimeLimitExceeded(1.0, line)
+
+    assert not read(text, None, every_launch=every_launch, audit_contraction=True).interrupted
+    monkeypatch.setattr(f"{module}.check_time", passed)
+    assert read(text, None, every_launch=every_launch, audit_contraction=True).interrupted
+
+
 def test_the_limit_works_in_threads() -> None:
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda text: read(text, 1.0), [SLOW, row_sum(), SLOW]))
@@ -191,9 +221,6 @@ def test_the_default_is_a_minute() -> None:
     for command in ("partition", "diff"):
         assert "--time-limit" in CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
     assert "60" in CliRunner().invoke(app, ["partition", "--help"], env={"COLUMNS": "200"}).stdout
-
-
-CONTRACTIBLE = row_sum(combine="add.f32").replace("ld.global.f32 %f2", "mul.f32 %f1, %f1, %f1;\nld.global.f32 %f2")
 
 
 def slow_assembler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
