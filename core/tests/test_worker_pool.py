@@ -152,7 +152,7 @@ def test_an_exception_of_a_job_is_raised() -> None:
 def test_a_worker_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "_GRACE", 0.3)
     start = time.monotonic()
-    with WorkerPool(state, 2, 3, job_seconds=0.2) as pool:
+    with WorkerPool(state, 2, 3, time_limit=0.2) as pool:
         found = results(pool, sleep, [60.0, 0.0, 0.01])
     assert found[1:] == [0.0, 0.01]
     assert isinstance(found[0], Lost)

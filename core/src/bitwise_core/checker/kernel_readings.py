@@ -55,9 +55,7 @@ def readers(sources: Sequence[Source], target: str, options: Options, execution:
         options = replace(options, cross_architecture=True)
     buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
     make = partial(_session, buffers, options, None if execution.executor is None else (environment(),))
-    pool = WorkerPool(
-        make, execution.workers, len(sources), job_seconds=options.time_limit, executor=execution.executor
-    )
+    pool = WorkerPool(make, execution.workers, len(sources), time_limit=options.time_limit, executor=execution.executor)
     with pool:
         yield Readers(buffers, options, pool, execution.cache, execution.progress)
 

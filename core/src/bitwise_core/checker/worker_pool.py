@@ -33,8 +33,11 @@ Progress = Callable[[int, int], None]
 _ATTEMPTS = 2
 """A job whose worker ended without a result is given to another worker, after all other jobs, until so many failed."""
 
+_LIMITS_OF_A_JOB = 3
+"""A job has at most so many time limits after each other: of two kernels, and of their comparison."""
+
 _GRACE = 5.0
-"""A worker that passes the time limit of its job by this number of seconds and a tenth of the limit is killed."""
+"""A worker that passes all time limits of its job by this number of seconds is killed."""
 
 _SECONDS_TO_END = 2.0
 """A worker that is told to end is killed after this number of seconds."""
@@ -63,9 +66,9 @@ class WorkerPool(Generic[State]):
     """Up to `count` worker processes (default: one per core), at most `jobs`; a count of one is this process itself.
 
     `state` creates the state of each process, which persists between calls and is passed to every task.  Processes are
-    started when there is a job for them.  A job that takes longer than `job_seconds` is expected to end by itself; its
-    process is killed if it does not.  With an `executor`, the jobs run there instead, with a state for each of its
-    threads.
+    started when there is a job for them.  `time_limit` is that of each kernel in seconds (None: no limit): a job that
+    passes it is expected to end by itself, and its process is killed if it does not.  With an `executor`, the jobs run
+    there instead, with a state for each of its threads.
     """
 
     def __init__(
@@ -74,14 +77,14 @@ class WorkerPool(Generic[State]):
         count: int | None,
         jobs: int,
         *,
-        job_seconds: float | None = None,
+        time_limit: float | None = None,
         executor: Executor | None = None,
     ) -> None:
         # A daemon of `multiprocessing` may not start processes.
         allowed = 1 if multiprocessing.current_process().daemon else count or cores()
         self.count, self.executor = min(allowed, jobs), executor
         self._make = state
-        self._seconds = job_seconds
+        self._seconds = time_limit
         self._state: list[State] = []
         self._workers: list[_Worker] = []
 
@@ -164,7 +167,7 @@ class WorkerPool(Generic[State]):
                 idle = _start_worker(self._make, [worker.connection for worker in self._workers])
                 self._workers.append(idle)
             entry = heapq.heappop(pending)
-            seconds = float("inf") if self._seconds is None else 1.1 * self._seconds + _GRACE
+            seconds = float("inf") if self._seconds is None else _LIMITS_OF_A_JOB * self._seconds + _GRACE
             try:
                 idle.send(entry, task, jobs[entry[-1]], seconds)
             except OSError:
