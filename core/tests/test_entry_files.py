@@ -121,6 +121,19 @@ def test_usage_and_clear(entries: EntryFolder) -> None:
     assert not entries.path.exists()
 
 
+def test_files_of_others_are_neither_counted_nor_removed(entries: EntryFolder) -> None:
+    entries.write(key(1), b"content")
+    (file,) = files(entries)
+    (file.parent / "unfinished-abc").write_text("the rest of an interrupted writer")
+    others = [file.parent / "notes", entries.path / "notes", entries.path / "more" / key(1)]
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("kept")
+    assert entries.usage().entries == 2
+    entries.clear()
+    assert files(entries) == sorted(others)
+
+
 def test_concurrent_writers_leave_whole_entries(entries: EntryFolder) -> None:
     def write(own: int) -> None:
         for number in range(50):

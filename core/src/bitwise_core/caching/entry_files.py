@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -32,6 +31,9 @@ MAXIMUM_CONTENT = 1 << 18
 
 _FORMAT = b"bitwise entry 1"
 _KEY = re.compile(r"[0-9a-f]{64}")
+_SUBFOLDER = re.compile(r"[0-9a-f]{2}")
+_TEMPORARY = "unfinished-"
+_OWN_FILE = re.compile(rf"{_KEY.pattern}|{_TEMPORARY}\w+")
 _SUBFOLDERS = 256
 _BLOCK = 4096
 _KEPT_SHARE = 0.8
@@ -107,7 +109,7 @@ class EntryFolder:
             return
         path = self._file(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_entry(key, content))
@@ -124,9 +126,16 @@ class EntryFolder:
         return Usage(len(sizes), sum(sizes))
 
     def clear(self) -> None:
-        """Remove the folder with all entries.  Raises OSError."""
-        if self.path.is_dir():
-            shutil.rmtree(self.path)
+        """Remove all entries, and the folder if nothing else is in it.  Raises OSError."""
+        for path, _ in _files(self.path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        with contextlib.suppress(OSError):
+            for subfolder in list(self.path.iterdir()):
+                if _SUBFOLDER.fullmatch(subfolder.name):
+                    with contextlib.suppress(OSError):
+                        subfolder.rmdir()
+            self.path.rmdir()
 
     def _file(self, key: str) -> Path:
         assert _KEY.fullmatch(key)
@@ -161,10 +170,10 @@ def _size_on_disk(status: os.stat_result) -> int:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and the status of every regular file in the subfolders of a folder."""
+    """Yield the path and the status of every entry, and of what an interrupted writer left."""
     with contextlib.suppress(OSError), os.scandir(folder) as found:
         for each in found:
-            if each.is_dir(follow_symlinks=False):
+            if _SUBFOLDER.fullmatch(each.name) and each.is_dir(follow_symlinks=False):
                 yield from _files_of_subfolder(each.path)
 
 
@@ -173,7 +182,7 @@ def _files_of_subfolder(folder: str | Path) -> Iterator[tuple[str, os.stat_resul
         for each in found:
             # Another process may remove it meanwhile.
             with contextlib.suppress(OSError):
-                if each.is_file(follow_symlinks=False):
+                if _OWN_FILE.fullmatch(each.name) and each.is_file(follow_symlinks=False):
                     yield each.path, each.stat(follow_symlinks=False)
 
 
