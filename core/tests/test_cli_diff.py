@@ -251,7 +251,7 @@ def test_a_fault_of_the_program_is_no_verdict(folder: Path, monkeypatch: pytest.
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(diff_command, "compare", broken)
+    monkeypatch.setattr(diff_command, "compare_or_recall", broken)
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx")])
     assert (done.exit_code, done.stdout) == (2, "")
     sentence = "bitwise: internal error (ZeroDivisionError: oh); please report it"

@@ -103,8 +103,9 @@ def compare(
     may use, such as "finite". Without a proof, a counterexample is searched for about `search_seconds` (0: not at all).
     Raises CaptureError if a configuration does not compile or the target has no checker.
     """
-    from bitwise_core.checker.comparison import compare as compare_sources
     from bitwise_core.checker.counterexamples import search_verdict
+    from bitwise_core.checker.kernel_readings import compare_or_recall
+    from bitwise_core.checker.readings import open_cache
 
     arch, options = checker(target, every_launch=every_launch, assume=assume)
     left, right = capture(
@@ -118,7 +119,8 @@ def compare(
         tensor_bytes=tensor_bytes,
     )
     sources = source_of(left), source_of(right)
-    return search_verdict(*sources, arch, options, compare_sources(*sources, arch, options), search_seconds)
+    found = compare_or_recall(*sources, arch, options, open_cache())
+    return search_verdict(*sources, arch, options, found, search_seconds)
 
 
 def partition(
@@ -142,6 +144,7 @@ def partition(
     `progress` gets the number of finished and of all compiles. Raises CaptureError if the target has no checker.
     """
     from bitwise_core.checker.partition import partition as partition_sources
+    from bitwise_core.checker.readings import open_cache
 
     _, options = checker(target, every_launch=every_launch, assume=assume)
     recorded = recorded_tensors(args, tensors, tensor_bytes)
@@ -153,7 +156,7 @@ def partition(
         for index, one in enumerate(outcomes)
         if not isinstance(one, CaptureError)
     ]
-    found = partition_sources(sources, target, options, workers=workers)
+    found = partition_sources(sources, target, options, workers=workers, cache=open_cache())
     return ConfigurationPartition(
         classes=tuple(tuple(int(name) for name in members) for members in found.classes),
         unknown={int(name): reason for name, reason in found.unknown.items()},

@@ -31,10 +31,12 @@ def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[
     Raises CaptureError if no plugin has the target, or for an unknown assumption.
     """
     from bitwise_core.checker.analysis import Options
+    from bitwise_core.execution.time_limit import DEFAULT_SECONDS
     from bitwise_core.plugins import registry
 
     try:
-        return registry.default().arch(target), Options(every_launch=every_launch, assume=frozenset(assume))
+        options = Options(every_launch=every_launch, assume=frozenset(assume), time_limit=DEFAULT_SECONDS)
+        return registry.default().arch(target), options
     except (ValueError, registry.UnknownPluginError) as error:
         raise CaptureError(f"The kernels cannot be checked: {error}.") from None
     except registry.UnknownArchError as error:
@@ -58,6 +60,7 @@ def compare_with_reference(
     may use ("finite"). Raises CaptureError if the target has no checker, or for an unknown assumption.
     """
     from bitwise_core.checker.partition import verdicts
+    from bitwise_core.checker.readings import open_cache
 
     _, options = checker(reference.target, every_launch=every_launch, assume=assume)
     places = {_identity(reference): 0}
@@ -67,7 +70,7 @@ def compare_with_reference(
             others.append(one)
             places[_identity(one)] = len(others)
     sources = [source_of(one) for one in others]
-    answers = verdicts(source_of(reference), sources, reference.target, options, workers=workers)
+    answers = verdicts(source_of(reference), sources, reference.target, options, workers=workers, cache=open_cache())
     found = []
     for one in candidates:
         if one.target != reference.target:

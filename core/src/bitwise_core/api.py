@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -20,7 +21,6 @@ from pydantic import ValidationError
 
 from bitwise_core.checker import partition as equivalence
 from bitwise_core.checker.analysis import Options, Source, prepare
-from bitwise_core.checker.comparison import compare as compare_kernels
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.kernel_files import (
     InputError,
@@ -31,7 +31,9 @@ from bitwise_core.checker.kernel_files import (
     read_kernel,
     resolve_targets,
 )
+from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.partition import Partition
+from bitwise_core.checker.readings import open_cache
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.errors import BitwiseError
@@ -40,6 +42,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, array_mismatch
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.simulation import simulate
+from bitwise_core.execution.time_limit import DEFAULT_SECONDS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 
@@ -96,6 +99,8 @@ def compare(
     assume: Iterable[str] = (),
     audit_contraction: bool = True,
     search_seconds: float = 5.0,
+    time_limit: float = DEFAULT_SECONDS,
+    cache: bool = True,
 ) -> Verdict:
     """Return the verdict on two kernels: equal, different, unproved or unknown.
 
@@ -103,7 +108,8 @@ def compare(
     are `Source` records that have launches.  `target` names the architecture, by default the one that the texts state.
     `assume` names conditions that a proof may use ("finite").  `audit_contraction` checks which products the assembler
     fuses into sums.  Where no proof is found, a counterexample is searched for during at most `search_seconds` seconds
-    (0: no search).  Raises BitwiseError.
+    (0: no search).  A kernel that is not read within `time_limit` seconds (0: no limit) is unknown.  `cache` recalls
+    readings of former runs from the disk, and keeps new ones.  Raises BitwiseError.
     """
     launches = launch if isinstance(launch, tuple) else (launch, launch)
     sources = _source_of(a, launches[0], "a"), _source_of(b, launches[1], "b")
@@ -113,9 +119,9 @@ def compare(
         )
     plugins = registry.default()
     arch, (left, right) = resolve_targets(sources, plugins, target)
-    options = _options(left.launch is None, assume, audit_contraction)
+    options = _options(left.launch is None, assume, audit_contraction, time_limit)
     both = arch_of(left, arch, plugins), arch_of(right, arch, plugins)
-    found = compare_kernels(left, right, both, options)
+    found = compare_or_recall(left, right, both, options, open_cache(cache))
     _raise_if_any(result.unknown or result.name for result in found.results if result.malformed)
     return search_verdict(left, right, both, options, found, search_seconds)
 
@@ -128,12 +134,17 @@ def partition(
     assume: Iterable[str] = (),
     audit_contraction: bool = True,
     workers: int | None = None,
+    executor: Executor | None = None,
+    time_limit: float = DEFAULT_SECONDS,
+    cache: bool = True,
 ) -> Partition:
     """Return the equivalence classes of kernels that are proved to return the same bits.
 
     `kernels` is a sequence of kernels, or a folder of assembly with or without a manifest.json of launches.  `launch`
     is the launch of every kernel of a sequence; without launches the classes hold for every launch.  `workers` is the
-    number of processes, by default one for each CPU core.  Raises BitwiseError.
+    number of processes, by default one for each CPU core.  An `executor` (concurrent.futures.Executor) reads the
+    kernels instead: its workers must have the same versions of everything.  `time_limit` and `cache` are those of
+    `compare`.  Raises BitwiseError.
     """
     plugins = registry.default()
     if isinstance(kernels, str | Path):
@@ -145,8 +156,10 @@ def partition(
     if not sources:
         raise InputError("kernels: the sequence is empty: give at least one kernel")
     arch, sources = resolve_targets(sources, plugins, target)
-    options = _options(all(source.launch is None for source in sources), assume, audit_contraction)
-    found = equivalence.partition(sources, arch.name, options, workers=workers)
+    options = _options(all(source.launch is None for source in sources), assume, audit_contraction, time_limit)
+    found = equivalence.partition(
+        sources, arch.name, options, workers=workers, executor=executor, cache=open_cache(cache)
+    )
     _raise_if_any(reading.unknown or reading.name for reading in found.results if reading.malformed)
     return found
 
@@ -174,7 +187,7 @@ def run(
     before = _buffer_arrays(buffers, source)
     arch = find_arch((source,), registry.default(), target)
     try:
-        prepared = prepare(source, arch, _options(False, (), audit_contraction))
+        prepared = prepare(source, arch, _options(False, (), audit_contraction, 0))
         done = simulate(prepared, buffer_bytes(before))
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
@@ -183,11 +196,18 @@ def run(
     return RunResult(arrays_of(done.after, before, source.launch), (*prepared.notes, *done.notes))
 
 
-def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool) -> Options:
+def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool, time_limit: float) -> Options:
     if isinstance(assume, str):
         assume = (assume,)
+    if not time_limit >= 0:
+        raise InputError(f"time_limit: {time_limit!r} is not a number of seconds of at least 0; 0 sets no limit")
     try:
-        return Options(every_launch=every_launch, assume=frozenset(assume), audit_contraction=audit_contraction)
+        return Options(
+            every_launch=every_launch,
+            assume=frozenset(assume),
+            audit_contraction=audit_contraction,
+            time_limit=time_limit or None,
+        )
     except ValueError as error:
         raise InputError(f"assume: {error}") from None
 

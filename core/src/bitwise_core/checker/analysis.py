@@ -34,6 +34,7 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.global_memory import Nondeterministic, Race
 from bitwise_core.execution.memory.outputs import Output
+from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     nan_bits,
@@ -78,18 +79,22 @@ class Options:
     `every_launch`: the launch-parametric analysis instead of the concrete one.  `assume`: names of assumptions about
     values.  `audit_contraction`: audit which operations the assembler fuses; without the audit, the text is assumed to
     state every rounding.  `cross_architecture`: kernels of several architectures are compared, whose NaN bit patterns
-    differ.
+    differ.  `time_limit`: the wall-clock time in which one kernel is read, in seconds (None: no limit); a kernel that
+    takes longer is Unknown.
     """
 
     every_launch: bool = False
     assume: frozenset[str] = frozenset()
     audit_contraction: bool = True
     cross_architecture: bool = False
+    time_limit: float | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(self.assume - set(ASSUMPTIONS))
         if unknown:
             raise ValueError(f"unknown assumption {unknown[0]!r}; the known ones are: {', '.join(ASSUMPTIONS)}")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"the time limit must be above 0 s, not {self.time_limit}; None sets no limit")
 
     @property
     def scope(self) -> str:
@@ -106,9 +111,10 @@ class AnalysisResult:
     in `unknown`, and for a large grid, which is compared block by block (`comparison.compare_large`).
     `nondeterministic`: the kernel's own result is not determined.  `malformed`: the text or the launch is wrong, and
     `unknown` is the message for its author.  `failed`: the analysis raised an internal error, which is a bug.
-    `notes` are the assumptions of the analysis.  `program_only` is the reason why the launch-parametric analysis
-    compares the program text only, None where it compares the function that the kernel computes.  `tensors` holds, for
-    each buffer of the launch, the digest of the contents that the launch gives, None
+    `interrupted`: the analysis stopped for a reason outside of the kernel, such as the time limit or the memory, so
+    that another run may go further.  `notes` are the assumptions of the analysis.  `program_only` is the reason why the
+    launch-parametric analysis compares the program text only, None where it compares the function that the kernel
+    computes.  `tensors` holds, for each buffer of the launch, the digest of the contents that the launch gives, None
     where it gives none: results are compared only where they agree (`conflicting_tensors`).
 
     `prepared` is the program that was executed, None where there is none.  `outputs` are the final contents of each
@@ -126,6 +132,7 @@ class AnalysisResult:
     failed: bool = False
     program_only: str | None = None
     tensors: Mapping[str, str | None] = field(default_factory=dict)
+    interrupted: bool = False
     prepared: PreparedLaunch | None = field(default=None, repr=False, compare=False)
     outputs: Mapping[int, Output] | None = field(default=None, repr=False, compare=False)
 
@@ -250,22 +257,23 @@ class Session:
         start = time.perf_counter()
         partial_result = _PartialResult()
 
-        def stopped(reason: str, nondeterministic: bool = False, malformed: bool = False) -> AnalysisResult:
-            seconds = time.perf_counter() - start
+        def stopped(
+            reason: str, nondeterministic: bool = False, malformed: bool = False, interrupted: bool = False
+        ) -> AnalysisResult:
             return AnalysisResult(
                 source.name,
                 None,
                 reason,
                 nondeterministic,
-                (),
-                seconds,
-                malformed,
+                seconds=time.perf_counter() - start,
+                malformed=malformed,
+                interrupted=interrupted,
                 tensors=given_digests(source, self.options),
                 prepared=partial_result.prepared,
             )
 
         try:
-            with self.collector:
+            with self.collector, time_limit(self.options.time_limit):
                 if self.options.every_launch:
                     self._analyse_every_launch(source, arch, partial_result)
                 else:
@@ -282,11 +290,14 @@ class Session:
         except ManifestError as error:
             return stopped(f"{source.name}: {error}", malformed=True)
         except Unsupported as error:
-            return stopped(f"{error}{self._missing_tensors(error, partial_result.prepared)}")
+            reason = f"{error}{self._missing_tensors(error, partial_result.prepared)}"
+            return stopped(reason, interrupted=isinstance(error, Interrupted))
+        except TimeLimitExceeded as error:
+            return stopped(str(error), interrupted=True)
         except RecursionError:
-            return stopped("the text is nested too deeply")
+            return stopped("the text is nested too deeply", interrupted=True)
         except MemoryError:
-            return stopped("the analysis ran out of memory")
+            return stopped("the analysis ran out of memory", interrupted=True)
         except Exception as error:
             # A bug in the analysis must not end the analyses of other kernels, and must never merge classes.
             return replace(

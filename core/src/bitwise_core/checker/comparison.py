@@ -33,6 +33,7 @@ from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
+from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
 
 NAN_BITS_DIFFER = (
     "the trees agree, but the bits of a NaN, which depend on the architecture, are read by an operation or stored as "
@@ -74,6 +75,18 @@ class Comparison:
     trace: DivergenceTrace | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LargeComparison:
+    """The outcome of a comparison block by block, and the reason.
+
+    `interrupted`: it stopped for a reason outside of the kernels, so that another run may go further.
+    """
+
+    outcome: Outcome
+    reason: str
+    interrupted: bool = False
+
+
 Pair = tuple[Source, Source]
 
 
@@ -94,7 +107,11 @@ def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comp
     found = decide(*results, (left, right), arch, session)
     if found.outcome is not Outcome.UNPROVED or options.every_launch:
         return Comparison(results, found)
-    seen, trace = divergence(*results, (left, right), arch, session)
+    try:
+        with time_limit(options.time_limit):
+            seen, trace = divergence(*results, (left, right), arch, session)
+    except TimeLimitExceeded:
+        seen, trace = None, None
     return Comparison(results, replace(found, divergence=seen), trace)
 
 
@@ -103,28 +120,34 @@ def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arc
     found = verdict(left, right, session.options)
     if left.unknown is not None or right.unknown is not None or not (left.large or right.large):
         return found
-    outcome, reason = compare_large(sources, arch, session)
-    return replace(found, outcome=outcome, reason=reason)
+    compared = compare_large(sources, arch, session)
+    return replace(found, outcome=compared.outcome, reason=compared.reason)
 
 
-def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcome, str]:
-    """Compare two kernels on large grids by block symmetry: outcome and reason.  Never raises because of a text."""
+def compare_large(sources: Pair, arch: Arches, session: Session) -> LargeComparison:
+    """Compare two kernels on large grids by block symmetry.  Never raises because of a text."""
     names = " and ".join(source.name for source in sources)
     conflict = conflicting_tensors(*(given_digests(source, session.options) for source in sources))
     if conflict is not None:
-        return Outcome.UNKNOWN, f"{names} are launched on different tensors: {conflict}"
+        return LargeComparison(Outcome.UNKNOWN, f"{names} are launched on different tensors: {conflict}")
     try:
         summaries = _summaries(sources, arch, session)
-        found = symmetry.compare(summaries[0], summaries[1], term_domain_factory(session.options.assume))
-    except (NotSymmetric, Unsupported, AssemblyError, ManifestError) as error:
-        return Outcome.UNKNOWN, f"{names} could not be compared block by block: {error}"
+        with time_limit(session.options.time_limit):
+            found = symmetry.compare(summaries[0], summaries[1], term_domain_factory(session.options.assume))
+    except (NotSymmetric, Unsupported, AssemblyError, ManifestError, TimeLimitExceeded) as error:
+        reason = f"{names} could not be compared block by block: {error}"
+        return LargeComparison(Outcome.UNKNOWN, reason, isinstance(error, Interrupted | TimeLimitExceeded))
     except MemoryError:
-        return Outcome.UNKNOWN, f"comparing {names} ran out of memory"
-    return (Outcome.EQUAL if found.equal else Outcome.UNPROVED), found.reason
+        return LargeComparison(Outcome.UNKNOWN, f"comparing {names} ran out of memory", interrupted=True)
+    return LargeComparison(Outcome.EQUAL if found.equal else Outcome.UNPROVED, found.reason)
 
 
 def _summaries(sources: Pair, arch: Arches, session: Session) -> list[GridSummary]:
-    return [session.summary(source, own) for source, own in zip(sources, arch_pair(arch), strict=True)]
+    found = []
+    for source, own in zip(sources, arch_pair(arch), strict=True):
+        with time_limit(session.options.time_limit):
+            found.append(session.summary(source, own))
+    return found
 
 
 def _first_difference_of_large_grids(sources: Pair, arch: Arches, session: Session) -> Element | None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TypeAlias
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, buffer_numbers
-from bitwise_core.checker.comparison import compare_large
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source
+from bitwise_core.checker.kernel_readings import (
+    ANALYSIS,
+    LARGE_COMPARISON,
+    AnalysisJob,
+    Execution,
+    analysis_jobs,
+    readers,
+)
+from bitwise_core.checker.readings import Readers, ReadingCache
 from bitwise_core.checker.verdicts import Outcome, Verdict, given_tensors, verdict
-from bitwise_core.checker.worker_pool import Progress, WorkerPool
-from bitwise_core.execution.architecture import Arch
-from bitwise_core.plugins import registry
-
-_NO_ANSWER = "the worker process ended without a result, most likely for lack of memory"
+from bitwise_core.checker.worker_pool import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,57 +77,6 @@ def _shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f", and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """The inputs that all jobs of one partition share."""
-
-    target: str
-    buffers: Mapping[str, int]
-    options: Options
-
-    def session(self) -> Session:
-        """The session of one process."""
-        return Session(self.buffers, self.options)
-
-
-Pool: TypeAlias = WorkerPool[Session]
-
-
-def _task(sources: Sequence[Source], target: str, options: Options) -> _Task:
-    registry.default().arch(target)
-    launches = [source.launch for source in sources if source.launch is not None]
-    if len({source.target or target for source in sources}) > 1:
-        options = replace(options, cross_architecture=True)
-    return _Task(target, buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
-
-
-def _arch(task: _Task, source: Source) -> Arch:
-    return registry.default().arch(source.target or task.target)
-
-
-def _analyse_job(session: Session, job: tuple[_Task, Source]) -> AnalysisResult:
-    task, source = job
-    return session.analyse(source, _arch(task, source)).portable()
-
-
-def _compare_job(session: Session, job: tuple[_Task, Source, Source]) -> tuple[Outcome, str]:
-    task, left, right = job
-    return compare_large((left, right), (_arch(task, left), _arch(task, right)), session)
-
-
-def _analyse_all(task: _Task, sources: Sequence[Source], workers: Pool) -> list[AnalysisResult]:
-    found = workers.map(_analyse_job, [(task, source) for source in sources])
-    return [
-        AnalysisResult(source.name, None, _NO_ANSWER) if result is None else result
-        for source, result in zip(sources, found, strict=True)
-    ]
-
-
-def _compare_all(task: _Task, left: Source, others: Sequence[Source], workers: Pool) -> list[tuple[Outcome, str]]:
-    found = workers.map(_compare_job, [(task, left, other) for other in others])
-    return [(Outcome.UNKNOWN, f"{_NO_ANSWER} ({left.name})") if each is None else each for each in found]
-
-
 def verdicts(
     reference: Source,
     others: Sequence[Source],
@@ -132,22 +85,25 @@ def verdicts(
     *,
     workers: int | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
+    cache: ReadingCache | None = None,
 ) -> list[Verdict]:
     """The verdict on the reference itself, and then on each of the others compared with it, in the given order.
 
+    The keywords are those of `partition`.
     The first is EQUAL unless the reference is Unknown.  Raises KeyError where no plugin models the target.
     """
     sources = [reference, *others]
-    task = _task(sources, target, options)
-    with WorkerPool(task.session, workers, len(sources), progress) as pool:
-        first, *rest = _analyse_all(task, sources, pool)
+    with readers(sources, target, options, Execution(workers, executor, cache, progress)) as reader:
+        jobs = analysis_jobs(sources, target)
+        first, *rest = reader.read_all(ANALYSIS, jobs)
         answers = [_verdict_on_itself(first, options), *(verdict(first, result, options) for result in rest)]
         if first.unknown is not None:
             return answers
         positions = [n for n, each in enumerate(rest, 1) if each.unknown is None and (first.large or each.large)]
-        compared = _compare_all(task, reference, [sources[n] for n in positions], pool)
-    for position, (outcome, reason) in zip(positions, compared, strict=True):
-        answers[position] = replace(answers[position], outcome=outcome, reason=reason)
+        compared = reader.read_all(LARGE_COMPARISON, [(jobs[0], jobs[n]) for n in positions])
+    for position, each in zip(positions, compared, strict=True):
+        answers[position] = replace(answers[position], outcome=each.outcome, reason=each.reason)
     return answers
 
 
@@ -165,19 +121,23 @@ def partition(
     *,
     workers: int | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
+    cache: ReadingCache | None = None,
 ) -> Partition:
     """Partition kernels by proved equality.  A kernel with a `target` is analysed for that architecture.
+
+    The kernels are read in `workers` processes (None: one per core), or by an `executor` of the caller; `cache` keeps
+    the readings, and `progress` is called after each of them.
 
     Raises KeyError where no plugin models a target.
     """
     start = time.perf_counter()
-    task = _task(sources, target, options)
-    with WorkerPool(task.session, workers, len(sources), progress) as pool:
-        results = _analyse_all(task, sources, pool)
+    jobs = analysis_jobs(sources, target)
+    with readers(sources, target, options, Execution(workers, executor, cache, progress)) as reader:
+        results = reader.read_all(ANALYSIS, jobs)
         classes, unknown = _by_signature(results)
         for group in _large_groups(sources, results):
-            reasons = _by_comparison(task, group, sources, results, classes, pool)
-            unknown |= reasons
+            unknown |= _by_comparison(group, jobs, results, classes, reader)
     ordered = sorted(classes, key=min)
     proved = [result for position, result in enumerate(results) if position not in unknown]
     notes = tuple(dict.fromkeys([*(note for result in proved for note in result.notes), *_tensor_notes(results)]))
@@ -240,12 +200,11 @@ def _large_groups(sources: Sequence[Source], results: Sequence[AnalysisResult]) 
 
 
 def _by_comparison(
-    task: _Task,
     group: Sequence[int],
-    sources: Sequence[Source],
+    jobs: Sequence[AnalysisJob],
     results: Sequence[AnalysisResult],
     classes: list[list[int]],
-    pool: Pool,
+    reader: Readers,
 ) -> dict[int, str]:
     """Merge classes of a group by comparing their first kernels; the reasons why single kernels remain Unknown."""
     reasons: dict[int, str] = {}
@@ -253,14 +212,14 @@ def _by_comparison(
     while pending:
         first, *others = pending
         compared = [each for each in others if results[first[0]].large or results[each[0]].large]
-        found = _compare_all(task, sources[first[0]], [sources[each[0]] for each in compared], pool)
-        for members, (outcome, reason) in zip(compared, found, strict=True):
-            if outcome is Outcome.EQUAL:
+        found = reader.read_all(LARGE_COMPARISON, [(jobs[first[0]], jobs[each[0]]) for each in compared])
+        for members, each in zip(compared, found, strict=True):
+            if each.outcome is Outcome.EQUAL:
                 first.extend(members)
                 classes.remove(members)
                 others.remove(members)
-            elif outcome is Outcome.UNKNOWN:
-                reasons.setdefault(members[0], reason)
+            elif each.outcome is Outcome.UNKNOWN:
+                reasons.setdefault(members[0], each.reason)
         pending = others
     alone = {members[0] for members in classes if len(members) == 1}
     return {position: reason for position, reason in reasons.items() if position in alone}

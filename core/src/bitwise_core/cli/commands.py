@@ -10,6 +10,7 @@ import typer
 
 from bitwise_core.checker.analysis import Options
 from bitwise_core.cli import (
+    cache_command,
     diff_command,
     gemm_command,
     partition_command,
@@ -18,7 +19,8 @@ from bitwise_core.cli import (
     run_command,
     tree_command,
 )
-from bitwise_core.cli.common import as_errors, assumptions
+from bitwise_core.cli.common import as_errors, assumptions, kept_readings
+from bitwise_core.execution.time_limit import DEFAULT_SECONDS
 
 app = typer.Typer(
     name="bitwise",
@@ -54,6 +56,13 @@ ManifestFile = Annotated[
 Entry = Annotated[
     str | None, typer.Option("--entry", metavar="NAME", help="The kernel's name, where a file has several entries.")
 ]
+TimeLimit = Annotated[
+    float,
+    typer.Option("--time-limit", metavar="SECONDS", min=0, help="The maximum time for one kernel; 0 sets none."),
+]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Neither recall results of former runs nor keep those of this one.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -65,8 +74,13 @@ class TreeFormat(StrEnum):
     SVG = "svg"
 
 
-def _options(every_launch: bool, assume: list[str] | None, no_audit: bool) -> Options:
-    return Options(every_launch=every_launch, assume=assumptions(assume or ()), audit_contraction=not no_audit)
+def _options(every_launch: bool, assume: list[str] | None, no_audit: bool, time_limit: float = 0) -> Options:
+    return Options(
+        every_launch=every_launch,
+        assume=assumptions(assume or ()),
+        audit_contraction=not no_audit,
+        time_limit=time_limit or None,
+    )
 
 
 @app.command()
@@ -81,6 +95,14 @@ def partition(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="The number of processes; by default one for each CPU core.")
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", metavar="ADDRESS", help="Read the kernels on the workers of this dask scheduler (tcp://...)."
+        ),
+    ] = None,
+    time_limit: TimeLimit = DEFAULT_SECONDS,
+    no_cache: NoCache = False,
     as_json: AsJson = False,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write an HTML report to this file.")
@@ -93,9 +115,10 @@ def partition(
     Exit status: 0 done (each Unknown kernel is a class by itself), 2 a file or an argument is wrong.
     """
     with as_errors():
-        partition_command.run(
-            path, target, _options(every_launch, assume, no_contraction_audit), workers, as_json, html
-        )
+        options = _options(every_launch, assume, no_contraction_audit, time_limit)
+        with kept_readings(not no_cache) as cache:
+            readers = partition_command.ReaderSettings(workers, scheduler, cache)
+            partition_command.run(path, target, options, readers, as_json, html)
 
 
 @app.command()
@@ -117,6 +140,8 @@ def diff(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.npz", help="Write the input of a counterexample to this file.")
     ] = None,
+    time_limit: TimeLimit = DEFAULT_SECONDS,
+    no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> None:
     """Prove that two kernels return the same bits.
@@ -127,9 +152,10 @@ def diff(
     3 unknown (a kernel could not be analysed), 4 unproved (the canonical forms differ).
     """
     with as_errors():
-        options = _options(every_launch, assume, no_contraction_audit)
+        options = _options(every_launch, assume, no_contraction_audit, time_limit)
         settings = diff_command.SearchSettings(search_seconds, out) if search else None
-        status = diff_command.run(left, right, manifest, entry, target, options, as_json, settings)
+        with kept_readings(not no_cache) as cache:
+            status = diff_command.run(left, right, manifest, entry, target, options, as_json, settings, cache)
     raise typer.Exit(status)
 
 
@@ -184,6 +210,7 @@ def run(
     raise typer.Exit(status)
 
 
+app.add_typer(cache_command.command)
 app.command(name="probe", no_args_is_help=True)(probe_command.command)
 app.command(name="gemm", no_args_is_help=True)(gemm_command.command)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ import typer
 
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.kernel_files import InputError, read_kernel, resolve_targets
+from bitwise_core.checker.readings import CacheWarning, ReadingCache, open_cache
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -50,6 +52,19 @@ def _fail(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         typer.echo("bitwise: " + " ".join(sentence.split("\n")), err=True)
     raise typer.Exit(WRONG_INPUT)
+
+
+@contextmanager
+def kept_readings(wanted: bool) -> Iterator[ReadingCache | None]:
+    """Provide the cache of readings, None where it is off, and print a line where it could not be written."""
+    cache = open_cache(wanted)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CacheWarning)
+            yield cache
+    finally:
+        if cache is not None and cache.fault is not None:
+            typer.echo(f"bitwise: {cache.fault}", err=True)
 
 
 def assumptions(names: Iterable[str]) -> frozenset[str]:

@@ -9,9 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from bitwise_core.checker.analysis import Arches, Options, Source
-from bitwise_core.checker.comparison import Comparison, compare
+from bitwise_core.checker.comparison import Comparison
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.kernel_files import InputError, arch_of
+from bitwise_core.checker.kernel_readings import compare_or_recall
+from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Side, Verdict
 from bitwise_core.cli.buffer_files import write_buffers
 from bitwise_core.cli.common import kernels, print_json
@@ -33,15 +35,18 @@ class SearchSettings:
 
 def run(
     left: str, right: str, manifest: Path | None, entry: str | None, target: str | None,
-    options: Options, as_json: bool, search: SearchSettings | None = None,
+    options: Options, as_json: bool, search: SearchSettings | None = None, cache: ReadingCache | None = None,
 ) -> int:  # fmt: skip
-    """Print the verdict on two kernels and return the exit status; `search` None: no search.  Raises InputError."""
+    """Print the verdict on two kernels and return the exit status; `search` None: no search.
+
+    `cache` recalls and keeps readings.  Raises InputError.
+    """
     (first, second), arch, options = kernels((left, right), manifest, entry, target, options)
     plugins = registry.default()
     both = arch_of(first, arch, plugins), arch_of(second, arch, plugins)
     if search is not None and search.out is not None and not search.out.parent.is_dir():
         raise InputError(f"--out {search.out}: cannot be written (there is no folder {search.out.parent})")
-    found = compare(first, second, both, options)
+    found = compare_or_recall(first, second, both, options, cache)
     malformed = [result.unknown or result.name for result in found.results if result.malformed]
     if malformed:
         raise InputError(*malformed)

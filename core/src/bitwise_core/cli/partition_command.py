@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,17 +14,28 @@ from rich.table import Table
 
 from bitwise_core import report
 from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.executors import dask_executor
 from bitwise_core.checker.kernel_files import InputError, extensions, read_folder, resolve_targets, targets_of
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
+from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.checker.worker_pool import Progress as ProgressCallback
 from bitwise_core.cli.common import print_json
 from bitwise_core.plugins import registry
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """Where the kernels are read: the number of processes, or the address of a dask scheduler; and the cache."""
+
+    workers: int | None = None
+    scheduler: str | None = None
+    cache: ReadingCache | None = None
+
+
 def run(
-    path: Path, target: str | None, options: Options, workers: int | None, as_json: bool, html: Path | None
+    path: Path, target: str | None, options: Options, readers: ReaderSettings, as_json: bool, html: Path | None
 ) -> None:
     """Partition a folder and print the classes.  Raises InputError."""
     plugins = registry.default()
@@ -32,8 +43,17 @@ def run(
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
     arch, sources = resolve_targets(folder.sources, plugins, target)
-    with progress("analysing kernels") as advance:
-        found = partition_of(sources, arch.name, options, workers=workers, progress=advance)
+    remote = nullcontext() if readers.scheduler is None else dask_executor(readers.scheduler)
+    with remote as executor, progress("analysing kernels") as advance:
+        found = partition_of(
+            sources,
+            arch.name,
+            options,
+            workers=readers.workers,
+            executor=executor,
+            cache=readers.cache,
+            progress=advance,
+        )
     malformed = [result.unknown or result.name for result in found.results if result.malformed]
     if malformed:
         raise InputError(*malformed)

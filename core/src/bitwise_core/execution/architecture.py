@@ -216,7 +216,8 @@ class Arch:
     special registers.  `prepare` assigns addresses to arrays and values to parameters.
 
     `audit_contraction` (module, text that it was parsed from, entry) returns the module in which every rounding of the
-    machine is explicit, or raises Unsupported.  It is None if the text already states every rounding.
+    machine is explicit, or raises Unsupported.  It is None if the text already states every rounding.  `audit_tools`
+    returns texts that identify every tool and setting outside of the text on which this audit may depend.
 
     `storage` names the storage of a register, or of a key of the machine's register file; registers that are stored
     together have the same one.
@@ -242,6 +243,7 @@ class Arch:
     write: Callable[[Module], str] | None = None
     storage: Callable[[str], str] = str
     largest_cluster: int = 1
+    audit_tools: Callable[[], tuple[str, ...]] | None = None
 
     def __repr__(self) -> str:
         return f"Arch({self.name!r})"

@@ -31,10 +31,14 @@ from bitwise_core.execution.machine import (
     is_unwritten_register,
 )  # fmt: skip
 from bitwise_core.execution.program import Program, merge_local, merge_registers
+from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, constant_mask, width
 
 MAXIMUM_STEPS = 20_000_000
+
+_STEPS_BETWEEN_CHECKS = 7
+"""A mask: the time limit is checked where these bits of the number of remaining steps are zero."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,6 +119,8 @@ class Executor:
             budget[0] -= 1
             if budget[0] < 0:
                 raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
+            if not budget[0] & _STEPS_BETWEEN_CHECKS:
+                check_time(instructions[pc].line)
             machine.line = instructions[pc].line
             machine.pc = machine.races.pc = pc
             try:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitwise_core.execution.time_limit import check_time, remaining_seconds
 from bitwise_nvidia_ptx import machine_code
 from bitwise_nvidia_ptx.digest_cache import cached_digest
 from bitwise_nvidia_ptx.machine_code import MachineInstruction, equal_up_to_predicates, parse_listing
@@ -41,6 +42,10 @@ class PtxasNotFound(RuntimeError):
 
 class AssemblyFailed(RuntimeError):
     """ptxas or its disassembler failed on a text; the message contains its first line of output."""
+
+
+class AssemblyInterrupted(AssemblyFailed):
+    """ptxas or its disassembler did not finish or was killed, so that another run may succeed."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +89,8 @@ class Ptxas:
             if not os.access(path, os.X_OK):
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
             return cls(os.fspath(path), gpu, options)
-        variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
-        for found in (
-            os.environ.get("BITWISE_PTXAS"),
-            os.environ.get(variable),
-            *_in_triton_wheel(name),
-            shutil.which("ptxas"),
-        ):
-            if found and os.access(found, os.X_OK) and not os.path.isdir(found):
-                return cls(found, gpu, options)
+        for found in _candidates(name):
+            return cls(found, gpu, options)
         raise PtxasNotFound(
             f"no ptxas found for {arch}: install Triton or the CUDA toolkit, put ptxas on PATH, or set BITWISE_PTXAS"
         )
@@ -159,20 +157,29 @@ class Ptxas:
         with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
             source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
             source.write_text(text, encoding="utf-8")
-            try:
-                done = subprocess.run(
-                    [self.path, *flags, str(source), "-o", str(target)],
-                    capture_output=True,
-                    text=True,
-                    timeout=self.timeout,
-                    check=False,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise AssemblyFailed(f"{self.path} did not finish: {error}") from None
+            done = _run([self.path, *flags, str(source), "-o", str(target)], self.timeout)
             if done.returncode or not target.exists():
                 output = (done.stderr or done.stdout).strip().replace(str(source), "the text").splitlines()
                 raise AssemblyFailed(f"ptxas rejects the text: {output[0] if output else f'exit {done.returncode}'}")
             return target.read_bytes()
+
+
+def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a tool for at most some seconds, and no longer than the time limit of this context.
+
+    Raises TimeLimitExceeded, and AssemblyInterrupted if the tool did not finish or was killed.
+    """
+    check_time()
+    remaining = remaining_seconds()
+    limit = seconds if remaining is None else min(seconds, remaining)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        check_time()
+        raise AssemblyInterrupted(f"{command[0]} did not finish: {error}") from None
+    if done.returncode < 0:
+        raise AssemblyInterrupted(f"{command[0]} was ended by the signal {-done.returncode}")
+    return done
 
 
 def _equal_up_to_predicates(tool: str, first: bytes, second: bytes) -> bool:
@@ -190,10 +197,7 @@ def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[MachineInstruction, 
     with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(cubin)
-        try:
-            done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, timeout=60, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise AssemblyFailed(f"{tool} did not finish: {error}") from None
+        done = _run([tool, "-sass", str(file)], 60.0)
     try:
         return parse_listing(done.stdout)
     except ValueError as error:
@@ -270,6 +274,39 @@ def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) ->
         offset, info = struct.unpack_from("<QQ", content, at)
         addend = struct.unpack_from("<q", content, at + 16)[0] if addends else 0
         yield f"{offset},{info & 0xFFFFFFFF},{symbol(info >> 32)},{addend}".encode()
+
+
+def audit_tools() -> tuple[str, ...]:
+    """Identify every assembler that may be chosen, with its disassemblers, and the options of the installed Triton.
+
+    The environment variables and PATH decide only by the files that they lead to.
+    """
+    found = [f"Triton {_triton_version()}"]
+    for name in ("ptxas", "ptxas-blackwell"):
+        for path in _candidates(name):
+            tools = [path, *_neighbours(path, "cuobjdump"), *_neighbours(path, "nvdisasm")]
+            found.append(" ".join([name, *map(_identity_of_tool, tools)]))
+    return tuple(found)
+
+
+def _identity_of_tool(path: str) -> str:
+    try:
+        return _file_digest(path)
+    except PtxasNotFound as error:
+        return str(error)
+
+
+def _candidates(name: str) -> Iterator[str]:
+    """Yield the executable files that may be the assembler of this name, the preferred one first."""
+    variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
+    for found in (
+        os.environ.get("BITWISE_PTXAS"),
+        os.environ.get(variable),
+        *_in_triton_wheel(name),
+        shutil.which("ptxas"),
+    ):
+        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
+            yield found
 
 
 def _in_triton_wheel(name: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from bitwise_core.checker.parametric.integers import ParametricIntegers
 from bitwise_core.checker.parametric.polynomial import Monomial, Polynomial
 from bitwise_core.checker.parametric.tile_enumeration import are_distinct_tiles, enumerates_all_tiles
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import modular
@@ -146,6 +147,7 @@ class _BufferCheck:
         accesses = [self._split(each) for each in self.accesses]
         blocks = accesses[0].blocks
         for access, each in zip(accesses, self.accesses, strict=True):
+            check_time(each.line)
             if dict(access.blocks) != dict(blocks):
                 raise self._fail("the accesses to one buffer depend on the block in different ways", each.line)
         places = np.concatenate([_offsets(each, ()).ravel() for each in accesses])
@@ -178,6 +180,7 @@ class _BufferCheck:
         offsets: dict[Strides, Array] = {}
         count = access.threads.size
         parts = access.bits // 8 // self.granule
+        check_time(access.line)
         pieces = np.tile(np.arange(parts, dtype=np.int64) * self.granule, count)
         for monomial, coefficient in (*value.terms.items(), ((), value.constant)):
             if any(self.table.atoms[number].pointer is not None for number in monomial):

@@ -24,6 +24,7 @@ from bitwise_core.checker.parametric.values import ParametricInteger, integer_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Barrier, Branch, Machine, is_unwritten_register
 from bitwise_core.execution.program import Program
+from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.numerics import modular
 
@@ -77,6 +78,7 @@ class LoopBody:
         for pc in pcs:
             uses, reads = races.uses, memory.reads
             machine.line, machine.pc = self.instructions[pc].line, pc
+            check_time(machine.line)
             step = None if recorded_steps is None else recorded_steps.get(pc)
             if step is not None:
                 step.prepare(machine)

@@ -11,6 +11,7 @@ from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
+from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
@@ -116,18 +117,6 @@ def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
     return place, row
 
 
-def _stores_in_range(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
-    """Return the stores that overlap the range of loaded addresses."""
-    if not where.size:
-        return []
-    low, high = int(where.min()), int(where.max()) + bits // 8
-    return [
-        each
-        for each in stores
-        if each.address.size and int(each.address.max()) + each.bits // 8 > low and int(each.address.min()) < high
-    ]
-
-
 def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
     """Return the loaded value with earlier stores of this launch applied; `load` holds its active lanes.
 
@@ -209,6 +198,7 @@ class GlobalMemory:
         self.stores: dict[int, list[Access]] = {}
         self.loads: dict[int, list[Access]] = {}
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
+        self.pages: dict[int, StorePages] = {}
         self.watched: frozenset[int] = frozenset()
         self.gathered: dict[int, int] = {}
         self.scattered: list[ScatteredAtomics] = []
@@ -233,7 +223,7 @@ class GlobalMemory:
             if self.atomics.get(buffer):
                 raise Unsupported("global memory is read after an atomic operation on the same buffer", line)
             self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
-            near = _stores_in_range(self.stores.get(buffer, ()), where, bits)
+            near = self._stores_near(buffer, where, bits)
             if near:
                 value = _forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
@@ -252,6 +242,17 @@ class GlobalMemory:
             return numbers
         inside = np.isin(self.buffer_of(address), list(known))
         return blend_values(inside, numbers, self.domain.load(address, bits))
+
+    def _stores_near(self, buffer: int, where: Array, bits: int) -> list[Access]:
+        """Return the stores to a buffer that may share a byte with loaded elements, in program order."""
+        stores = self.stores.get(buffer, [])
+        pages = self.pages.setdefault(buffer, StorePages())
+        if pages.count > len(stores):
+            # An atomic operation removes its own stores.
+            pages = self.pages[buffer] = StorePages()
+        for each in stores[pages.count :]:
+            pages.add(each.address, each.bits)
+        return [stores[number] for number in pages.near(where, bits)]
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
         if mask is not None:

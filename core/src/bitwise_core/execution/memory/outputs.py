@@ -16,6 +16,7 @@ from bitwise_core.execution.memory.global_memory import (
     is_order_independent,
     range_pairs,
 )
+from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
@@ -263,6 +264,7 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
     """
     atomic = bool(memory.atomics.get(buffer))
     for load in memory.loads.get(buffer, ()):
+        check_time(load.line)
         # Elements do not overlap partially, so their ends are in the same order as their starts.
         low = np.searchsorted(address + size, load.address, side="right")
         high = np.searchsorted(address, load.address + np.uint64(load.bits // 8), side="left")

@@ -23,17 +23,27 @@ that built the kernel.  The kernel's own object file (`cubin`) replaces the latt
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
+from bitwise_core.execution.time_limit import Interrupted, check_time
+from bitwise_nvidia_ptx.assembler import (
+    NO_FUSION,
+    AssemblyFailed,
+    AssemblyInterrupted,
+    Ptxas,
+    PtxasNotFound,
+    code_digest,
+)
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusion_guesses
 from bitwise_nvidia_ptx.contraction.program import Program
@@ -71,6 +81,7 @@ class Audit:
     `rewriting` states every rounding (it has no edits if the audit is unresolved).  `pairs` are the lines (product,
     sum) that ptxas fused.  `reason` is a sentence: why the result holds, or why there is none.  `seconds` is wall time.
     `runs` counts the requested assemblies, including cached ones.  `ptxas_version` is "" if no assembler was needed.
+    `interrupted`: an assembly did not finish or was killed, so that another audit may find more.
     """
 
     rewriting: Rewriting
@@ -81,6 +92,7 @@ class Audit:
     runs: int
     ptxas_version: str
     options: tuple[str, ...]
+    interrupted: bool = False
 
     @property
     def resolved(self) -> bool:
@@ -103,13 +115,17 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The result of the search for a matching program; `count` is the number of requested assemblies."""
+    """The result of the search for a matching program; `count` is the number of requested assemblies.
+
+    `interrupted`: one of them did not finish.
+    """
 
     method: Method
     returned: Rewriting
     fusions: tuple[Fusion, ...]
     reason: str
     count: int
+    interrupted: bool = False
 
 
 def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
@@ -117,13 +133,15 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
     try:
         found = audit(module, text, opcodes, arch=module.target)
     except PtxasNotFound as error:
-        raise Unsupported(
+        raise Interrupted(
             f"products may be fused into sums, and no assembler is found to audit that: {error}"
         ) from None
+    except AssemblyInterrupted as error:
+        raise Interrupted(f"products may be fused into sums, and the audit of that stopped: {error}") from None
     except AssemblyFailed as error:
         raise Unsupported(f"the text does not assemble: {error}") from None
     if not found.resolved:
-        raise Unsupported(found.reason)
+        raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
         return ContractionAudit(found.rewriting.module, "no product can be fused into a sum")
     return ContractionAudit(found.rewriting.module, f"{found.method} ({found.ptxas_version})")
@@ -171,7 +189,15 @@ def audit(
     options = (*ptxas.options, ptxas.gpu)
     seconds = time.perf_counter() - begin
     return Audit(
-        outcome.returned, outcome.method, lines, outcome.reason, seconds, outcome.count, ptxas.version, options
+        outcome.returned,
+        outcome.method,
+        lines,
+        outcome.reason,
+        seconds,
+        outcome.count,
+        ptxas.version,
+        options,
+        outcome.interrupted,
     )
 
 
@@ -179,23 +205,25 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
     program, text = stated.program, stated.original
     unchanged = Rewriting(program, text, {})
     product, consumer = _lines(program, open_pairs[0])
-    count = 0
+    count, interrupted = 0, False
     tried: list[Attempt] = []
     with ThreadPoolExecutor(_CONCURRENT) as pool:
         try:
-            original = pool.submit(code_digest, cubin) if cubin is not None else pool.submit(ptxas.digest, text)
+            original = _submit(pool, partial(code_digest, cubin) if cubin is not None else partial(ptxas.digest, text))
             count += cubin is None
             pending = iter(_without_duplicates(attempts(stated, open_pairs)))
             while count < runs and (
                 batch := list(itertools.islice(pending, min(_CONCURRENT - (count == 1), runs - count)))
             ):
-                found = [pool.submit(ptxas.digest, attempt.assembled.text, fuse=attempt.fuse) for attempt in batch]
+                found = [_submit(pool, partial(ptxas.digest, each.assembled.text, fuse=each.fuse)) for each in batch]
                 expected = original.result()
+                check_time()
                 count += len(batch)
                 for attempt, future in zip(batch, found, strict=True):
                     try:
                         equal = future.result() == expected
-                    except AssemblyFailed:
+                    except AssemblyFailed as error:
+                        interrupted |= isinstance(error, AssemblyInterrupted)
                         continue
                     tried.append(attempt)
                     if equal and attempt.fusions:
@@ -205,9 +233,19 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
                         reason = "the text with every rounding stated gives the same machine code"
                         return _Outcome(Method.EQUAL, attempt.returned, (), reason, count)
         except AssemblyFailed as error:
-            return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count)
+            interrupted = isinstance(error, AssemblyInterrupted)
+            return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count, interrupted)
     original_code = text if cubin is None else cubin
-    renamed = next((attempt for attempt in tried if _equal_up_to_predicates(ptxas, original_code, attempt)), None)
+    renamed = None
+    for attempt in tried:
+        try:
+            alike = ptxas.equal_up_to_predicates(original_code, attempt.assembled.text, fuse=attempt.fuse)
+        except AssemblyFailed as error:
+            interrupted |= isinstance(error, AssemblyInterrupted)
+            continue
+        if alike:
+            renamed = attempt
+            break
     if renamed is not None and renamed.fusions:
         reason = f"explicit fusion of {len(renamed.fusions)} products gives the same code up to the names of predicates"
         return _Outcome(Method.RENAMED_FUSED, renamed.returned, renamed.fusions, reason, count)
@@ -218,14 +256,12 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
         f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows what "
         f"it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
     )
-    return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count)
+    return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count, interrupted)
 
 
-def _equal_up_to_predicates(ptxas: Ptxas, original: str | bytes, attempt: Attempt) -> bool:
-    try:
-        return ptxas.equal_up_to_predicates(original, attempt.assembled.text, fuse=attempt.fuse)
-    except AssemblyFailed:
-        return False
+def _submit(pool: ThreadPoolExecutor, call: Callable[[], str]) -> Future[str]:
+    """Run a call in the pool, with the time limit of this context."""
+    return pool.submit(contextvars.copy_context().run, call)
 
 
 def attempts(stated: Rewriting, open_pairs: tuple[Pair, ...]) -> Iterator[Attempt]:

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
+from bitwise_core.execution.time_limit import check_time
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
 from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
 
@@ -250,6 +251,7 @@ def _pairs(program: Program) -> Iterable[Pair]:
 
     through_memory = [i for i, s in enumerate(statements) if _loads_private(s)]
     for product in products:
+        check_time(program.line(product))
         reached: set[str] = set()
         fresh = list(statements[product].results)
         own_constant = not statements[product].hidden_product and constant(product, -1)

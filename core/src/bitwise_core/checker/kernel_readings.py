@@ -1,0 +1,187 @@
+"""The readings behind verdicts and partitions, of one kernel or of two large grids, and where they are made."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import TypeAlias
+
+from bitwise_core.checker.analysis import (
+    AnalysisResult,
+    Arches,
+    Options,
+    Session,
+    Source,
+    arch_pair,
+    buffer_numbers,
+    with_cross_architecture,
+)
+from bitwise_core.checker.comparison import Comparison, LargeComparison, compare, compare_large, session_of
+from bitwise_core.checker.readings import Readers, Reading, ReadingCache, environment, kernel_subject, reading_key
+from bitwise_core.checker.verdicts import Outcome, verdict
+from bitwise_core.checker.worker_pool import Progress, WorkerPool
+from bitwise_core.errors import BitwiseError
+from bitwise_core.execution.concrete import LANES_PER_BATCH
+from bitwise_core.plugins import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How the kernels of a folder are read: processes (None: one per core), an executor instead, the cache, progress.
+
+    An `executor` runs the readings of its caller: it must run the same code, with the same assembler.
+    """
+
+    workers: int | None = None
+    executor: Executor | None = None
+    cache: ReadingCache | None = None
+    progress: Progress | None = None
+
+
+@contextmanager
+def readers(sources: Sequence[Source], target: str, options: Options, execution: Execution) -> Iterator[Readers]:
+    """Provide the readers of kernels that are compared with each other.
+
+    Raises KeyError where no plugin models a target.
+    """
+    registry.default().arch(target)
+    launches = [source.launch for source in sources if source.launch is not None]
+    if len({source.target or target for source in sources}) > 1:
+        options = replace(options, cross_architecture=True)
+    buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
+    make = partial(_session, buffers, options, None if execution.executor is None else (environment(),))
+    pool = WorkerPool(make, execution.workers, len(sources), time_limit=options.time_limit, executor=execution.executor)
+    with pool:
+        yield Readers(buffers, options, pool, execution.cache, execution.progress)
+
+
+def _session(buffers: Mapping[str, int], options: Options, expected: tuple[str | None] | None) -> Session:
+    """The session of one worker.  Raises ForeignWorker where another environment than this is expected."""
+    if expected is not None and environment() != expected[0]:
+        raise ForeignWorker(
+            f"the worker {platform.node()} runs another version of bitwise, of Python, NumPy or the assembler than "
+            "this process, or its code was changed since it started; install the same versions and start it again"
+        )
+    return Session(buffers, options)
+
+
+class ForeignWorker(BitwiseError, RuntimeError):
+    """A worker of an executor runs other code than the process that asks for its readings."""
+
+
+AnalysisJob: TypeAlias = tuple[Source, str]
+"""A kernel and the name of its architecture."""
+
+ComparisonJob: TypeAlias = tuple[AnalysisJob, AnalysisJob]
+
+
+def _analyse(session: Session, job: AnalysisJob) -> AnalysisResult:
+    source, arch = job
+    return session.analyse(source, registry.default().arch(arch)).portable()
+
+
+def _without_analysis(job: AnalysisJob, reason: str) -> AnalysisResult:
+    return AnalysisResult(job[0].name, None, reason, interrupted=True)
+
+
+def _of_another_kernel(result: AnalysisResult, job: AnalysisJob) -> AnalysisResult | None:
+    # The message on a malformed kernel names its file.
+    return None if result.malformed or result.failed else replace(result, name=job[0].name)
+
+
+def _keeps_analysis(result: AnalysisResult) -> bool:
+    return not (result.malformed or result.failed or result.interrupted)
+
+
+def _cost(job: AnalysisJob) -> float:
+    source, _ = job
+    launch = source.launch
+    threads = 1 if launch is None or launch.block is None else prod(launch.block)
+    return len(source.text) * (1 + (0 if launch is None else launch.blocks * threads / LANES_PER_BATCH))
+
+
+ANALYSIS = Reading(
+    name="analysis",
+    answer=_analyse,
+    subject=lambda job: kernel_subject(*job),
+    cost=_cost,
+    lost=_without_analysis,
+    renamed=_of_another_kernel,
+    keeps=_keeps_analysis,
+    result=AnalysisResult,
+)
+"""The analysis of one kernel."""
+
+
+def _compare(session: Session, job: ComparisonJob) -> LargeComparison:
+    (left, of_left), (right, of_right) = job
+    plugins = registry.default()
+    return compare_large((left, right), (plugins.arch(of_left), plugins.arch(of_right)), session)
+
+
+LARGE_COMPARISON = Reading(
+    name="comparison of large grids",
+    answer=_compare,
+    # The reason of the outcome names the kernels.
+    subject=lambda job: [(source.name, kernel_subject(source, arch)) for source, arch in job],
+    cost=lambda job: sum(map(_cost, job)),
+    lost=lambda job, reason: LargeComparison(Outcome.UNKNOWN, f"{reason} ({job[0][0].name})", interrupted=True),
+    renamed=lambda result, job: result,
+    keeps=lambda result: not result.interrupted,
+    result=LargeComparison,
+)
+"""The comparison of two kernels of which at least one has a large grid."""
+
+
+def analysis_jobs(sources: Iterable[Source], target: str) -> list[AnalysisJob]:
+    """The jobs of kernels; a kernel without a `target` has the given one."""
+    return [(source, source.target or target) for source in sources]
+
+
+def compare_or_recall(
+    left: Source, right: Source, arch: Arches, options: Options, cache: ReadingCache | None
+) -> Comparison:
+    """Compare two kernels as `comparison.compare` does, or recall the comparison where kept readings decide it.
+
+    A recalled comparison is Equal or Unknown, or for every launch: what differs otherwise takes the programs and the
+    trees, which are not kept.
+    """
+    if cache is None:
+        return compare(left, right, arch, options)
+    session = session_of((left, right), with_cross_architecture(arch, options))
+    first, second = ((source, each.name) for source, each in zip((left, right), arch_pair(arch), strict=True))
+    keys = [reading_key(ANALYSIS, job, session.buffers, session.options, cache) for job in (first, second)]
+    of_both = reading_key(LARGE_COMPARISON, (first, second), session.buffers, session.options, cache)
+    recalled = _recall(cache, keys, of_both, (left, right), session.options)
+    if recalled is not None:
+        return recalled
+    found = compare(left, right, arch, options)
+    for key, result in zip(keys, found.results, strict=True):
+        cache.put(ANALYSIS, key, result)
+    decided = found.verdict.outcome in (Outcome.EQUAL, Outcome.UNPROVED)
+    if decided and any(result.large for result in found.results):
+        cache.put(LARGE_COMPARISON, of_both, LargeComparison(found.verdict.outcome, found.verdict.reason))
+    return found
+
+
+def _recall(
+    cache: ReadingCache, keys: list[str | None], of_both: str | None, sources: tuple[Source, Source], options: Options
+) -> Comparison | None:
+    left, right = (cache.get(ANALYSIS, key) for key in keys)
+    if left is None or right is None:
+        return None
+    results = replace(left, name=sources[0].name), replace(right, name=sources[1].name)
+    found = verdict(*results, options)
+    if (left.large or right.large) and left.unknown is None and right.unknown is None:
+        large = cache.get(LARGE_COMPARISON, of_both)
+        if large is None:
+            return None
+        found = replace(found, outcome=large.outcome, reason=large.reason)
+    if found.outcome is Outcome.UNPROVED and not options.every_launch:
+        return None
+    return Comparison(results, found)
