@@ -126,7 +126,7 @@ def _stores_in_range(stores: Iterable[Access], where: Array, bits: int) -> list[
     ]
 
 
-def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
+def forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
     """Return the loaded value with earlier stores of this launch applied; `load` holds its active lanes.
 
     Raises Unsupported if a store of another thread is not ordered before the load, if stores to one address are not
@@ -229,7 +229,7 @@ class GlobalMemory:
             self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
             near = _stores_in_range(self.stores.get(buffer, ()), where, bits)
             if near:
-                value = _forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
+                value = forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
