@@ -1,11 +1,12 @@
 """Runs a program over a batch of blocks, scheduling groups of lanes by the lowest instruction.
 
 A group is a set of lanes at one instruction.  Lanes that diverge at a branch run as separate groups and reconverge when
-they reach the same instruction.  For a branch on data both sides run up to the instruction where they join, and each register
-becomes a select of two values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends
-is followed for each number of iterations, up to a bound; a loop that only computes registers is one function
-(`data_loops`).  While a group waits (at a barrier, for a copy), others run.  If no group can run, the kernel hangs on this launch, and
-Unsupported is raised.
+they reach the same instruction.  While a group waits (at a barrier, for a copy), others run.  If no group can run, the
+kernel hangs on this launch, and Unsupported is raised.
+
+For a branch on data both sides run up to the instruction where they join, and each register becomes a select of two
+values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is followed for each
+number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`).
 """
 
 from __future__ import annotations
