@@ -70,6 +70,16 @@ SELECTIONS = (
     ),
     Rule("and_true", "and.b1(p, 0x1)", "p", over(), "True is the neutral element."),
     Rule("and_false", "and.b1(p, 0x0)", "0x0", over(), "False decides the conjunction."),
+    Rule(
+        "neither",
+        "and.b1(not.b1(p), not.b1(q))",
+        "not.b1(or.b1(p, q))",
+        over(),
+        "Neither holds if not one of them does.",
+    ),
+    Rule(
+        "not_both", "or.b1(not.b1(p), not.b1(q))", "not.b1(and.b1(p, q))", over(), "One is false if not both are true."
+    ),
     Rule("or_false", "or.b1(p, 0x0)", "p", over(), "False is the neutral element."),
     Rule("or_true", "or.b1(p, 0x1)", "0x1", over(), "True decides the disjunction."),
     Rule(
