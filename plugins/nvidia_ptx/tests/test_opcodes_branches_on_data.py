@@ -65,10 +65,19 @@ def countdown(number: str, total: str, label: str, *, step: str = "0fBF800000", 
 
 def nested(added: str) -> str:
     """Return a loop inside of a loop."""
-    return f"""{CLAMPED} mov.b32 %r9, %r7;
-        OUTER: add.f32 %r5, %r5, 0fBF800000; abs.f32 %r21, %r5; add.f32 %r21, %r21, 0f3F800000; mov.b32 %r22, %r21;
-        INNER: add.f32 %r22, %r22, {added}; setp.lt.f32 %p4, %r22, 0f41800000; @%p4 bra INNER;
+    return f"""{CLAMPED} max.f32 %r5, %r5, 0f40400000; mov.b32 %r9, %r7;
+        OUTER: mov.b32 %r23, %r5; add.f32 %r5, %r5, 0fBF800000; mov.b32 %r22, %r23;
+        INNER: add.f32 %r24, %r22, 0f3F800000; fma.rn.f32 %r22, {added}, 0f3F000000, %r24; setp.lt.f32 %p4, %r22, 0f41800000; @%p4 bra INNER;
         add.f32 %r9, %r9, %r22; setp.gt.f32 %p3, %r5, 0f3FC00000; @%p3 bra OUTER;"""
+
+
+LATE = "mov.b32 %r41, %r3; mov.b32 %r42, %r3; mov.b32 %r43, {begin}; mov.b32 %r44, %r3; mov.b32 %r45, %r3; AGAIN: mov.b32 %r44, %r41; mov.b32 %r45, %r42; add.f32 %r41, %r43, 0f3F800000; add.f32 %r42, %r43, 0f40000000; add.f32 %r43, %r43, 0f3F000000; add.f32 %r5, %r5, 0fBF800000; max.f32 %r46, {limit}, 0f3F800000; setp.gt.f32 %p3, %r5, %r46; @%p3 bra AGAIN; mov.b32 %r9, {last}; st.global.b32 [%d7+1024], {other};"
+"""A loop of registers that are equal after the first iteration, and not after the second."""
+
+
+def late(begin: str = "%r4", limit: str = "%r44", last: str = "%r44", other: str = "%r45") -> str:
+    """Return the loop, with the begin of a register, the register that ends it, and the two that are results."""
+    return CLAMPED + LATE.format(begin=begin, limit=limit, last=last, other=other) + END
 
 
 INDEXED = "st.local.b32 [%d20], %r2; st.local.b32 [%d20+4], {second}; and.b32 %r20, %r4, 4; cvt.u64.u32 %d21, %r20; add.s64 %d21, %d20, %d21; ld.local.b32 %r9, [%d21];"
@@ -162,7 +171,7 @@ EQUAL = {
         CLAMPED + VARYING + "@%p1 bra S;" + countdown("%r5", "%r7", "LOOP") + "mov.b32 %r9, %r7; S:" + END,
         CLAMPED + VARYING + countdown("%r5", "%r7", "LOOP") + "selp.b32 %r9, %r9, %r7, %p1;" + END,
     ),
-    "loop in a loop": (nested("%r21") + END, nested("%r21").replace("%r22", "%r52") + END),
+    "loop in a loop": (nested("%r23") + END, nested("%r23").replace("%r22", "%r52") + END),
     "array at an index from data, in a branch": (
         VARYING + "mov.b32 %r9, 0; @%p1 bra S;" + INDEXED.format(second="%r3") + "S:" + END,
         VARYING + INDEXED.format(second="%r3") + "selp.b32 %r9, 0, %r9, %p1;" + END,
@@ -201,7 +210,10 @@ NEAR_MISSES = {
     "another limit": (EQUAL["loop as a function of its registers"][0], CLAMPED + countdown("%r5", "%r7", "LOOP", limit="0f40200000") + "mov.b32 %r9, %r7;" + END),
     "another begin": (EQUAL["loop as a function of its registers"][0], CLAMPED + "add.f32 %r7, %r7, 0f3F800000;" + countdown("%r5", "%r7", "LOOP") + "mov.b32 %r9, %r7;" + END),
     "the other register of a loop": (EQUAL["loop as a function of its registers"][0], CLAMPED + countdown("%r5", "%r7", "LOOP") + "mov.b32 %r9, %r5;" + END),
-    "a variable of the inner loop for one of the outer": (nested("%r21") + END, nested("%r22") + END),
+    "a variable of the inner loop for one of the outer": (nested("%r23") + END, nested("%r22") + END),
+    "a register whose begin matters late": (late(), late(begin="%r2")),
+    "a limit that differs late": (late(), late(limit="%r45")),
+    "a result that differs late": (late(), late(last="%r45", other="%r44")),
     "another array": (
         EQUAL["array at an index from data, in a branch"][0], VARYING + "mov.b32 %r9, 0; @%p1 bra S;" + INDEXED.format(second="%r4") + "S:" + END
     ),
@@ -225,7 +237,7 @@ def contents() -> list[dict[str, np.ndarray]]:
         words = np.where(generator.random(count) < 0.3, generator.choice(SPECIAL, count), small)
         words = np.where(generator.random(count) < 0.1, generator.integers(0, 1 << 32, count, dtype=np.uint32), words)
         given = words.astype(np.uint32).view(np.uint8)
-        before = generator.integers(0, 256, 4 * THREADS, dtype=np.uint8)
+        before = generator.integers(0, 256, 2048, dtype=np.uint8)
         found.append({"out": before, "in": given})
     return found
 
@@ -296,6 +308,21 @@ UNKNOWN = {
     ),
     "a barrier inside of one side, for its stores": (
         UNIFORM + "@%p1 bra S; bar.sync 0; st.global.b32 [%d7], %r2; S: ld.global.b32 %r5, [%d16]; st.global.b32 [%d7+1024], %r5;", "a race"
+    ),
+    "a barrier on the other side only": (
+        "st.shared.b32 [%d9], %r2;" + UNIFORM + "@!%p1 bra S; bar.sync 0; S: ld.shared.b32 %r9, [%d11];" + END, "no barrier between"
+    ),
+    "a barrier on the taken side only": (
+        "st.shared.b32 [%d9], %r2;" + UNIFORM + "@%p1 bra A; bra S; A: bar.sync 0; S: ld.shared.b32 %r9, [%d11];" + END, "no barrier between"
+    ),
+    "a load after a barrier on one side only, and a store": (
+        UNIFORM + "@%p1 bra S; bar.sync 0; ld.global.b32 %r9, [%d7]; S: st.global.b32 [%d13], %r2; st.global.b32 [%d7+1024], %r9;", "a race"
+    ),
+    "a load and a store after a barrier on one side only": (
+        UNIFORM + "@%p1 bra S; bar.sync 0; ld.global.b32 %r9, [%d7]; st.global.b32 [%d13], %r2; st.global.b32 [%d7+1024], %r9; S: ret;", "a race"
+    ),
+    "a barrier of a part of the block": (
+        "setp.lt.u32 %p6, %r0, 32; @%p6 bra S;" + UNIFORM + "@%p1 bra S;" + EXCHANGE + "S:" + END, "a barrier depends on data"
     ),
     "threads that store to one place on one side": (UNIFORM + "@%p1 bra S; st.global.b32 [%d0], %r2; S: ret;", "a race"),
     "threads of both sides that store to one place, which one reads": (

@@ -19,7 +19,8 @@ def is_uniform(machine: Machine, value: Value, lanes: int) -> bool:
     if L.lazy_integers(value) is not None or isinstance(value, L.PackedVector):
         return False
     vector = as_symbolic_vector(value)
-    if np.any(L.has_flag(vector, _VARYING)):
+    varying = np.asarray(L.has_flag(vector, _VARYING))
+    if varying.any() and (varying & machine.active()).any():
         return False
     words = exact_hash(vector)
     if words.shape[2] == 1:

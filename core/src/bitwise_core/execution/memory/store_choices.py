@@ -131,7 +131,7 @@ def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: S
     memory, latest = machine.memory, machine.epoch
     for side in (if_true, if_false):
         for buffer, loads in side.loads.items():
-            memory.loads.setdefault(buffer, []).extend(_until(each, latest) for each in loads)
+            memory.loads.setdefault(buffer, []).extend([*loads, *_until(loads, latest)])
     fresh: dict[int, list[Access]] = {}
     for buffer in {**if_true.stores, **if_false.stores}:
         sides = [list(each.stores.get(buffer, ())) for each in (if_true, if_false)]
@@ -140,9 +140,13 @@ def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: S
         memory.stores.setdefault(buffer, []).extend(events)
 
 
-def _until(access: Access, epoch: int) -> Access:
-    """Return the access as one that no barrier of its side follows which the other side has not passed too."""
-    return access if access.epoch <= epoch else replace(access, epoch=epoch)
+def _until(loads: Sequence[Access], epoch: int) -> list[Access]:
+    """Return the loads that follow a barrier which the other side lacks, as loads after the last barrier of both.
+
+    No barrier may be between them and the accesses after the join.  Stores need no such copy: a later access is ordered
+    after a store only if its epoch is greater.
+    """
+    return [replace(each, epoch=epoch) for each in loads if each.epoch > epoch]
 
 
 def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[list[Access]]) -> list[Access]:
@@ -174,8 +178,7 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
     words = np.broadcast_to(value.words, (2, 1, address.size))
     flags = np.broadcast_to(_flags_of(value), (1, address.size))
     for part, (rows, there) in zip(parts, found, strict=True):
-        epochs = np.minimum(part.epoch, machine.epoch)
-        stamps = np.stack([epochs, part.line], axis=1)[rows] if part.address.size else np.zeros((address.size, 2))
+        stamps = np.stack([part.epoch, part.line], axis=1)[rows] if part.address.size else np.zeros((address.size, 2))
         for epoch, number in np.unique(stamps[there], axis=0):
             here = there & (stamps[:, 0] == epoch) & (stamps[:, 1] == number)
             lanes = SymbolicVector(bits, words[:, :, here], flags[:, here])
