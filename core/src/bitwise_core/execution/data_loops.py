@@ -52,11 +52,13 @@ def run_as_function(
     Return False and leave the state unchanged for any other loop, and for one that passes on known numbers, such as
     counters: these may end it.
     """
-    if target > branch or join != branch + 1 or machine.domain.name != "terms":
+    if target > branch or join != branch + 1 or machine.domain.name not in ("terms", "addresses"):
         return False
     carried = _carried(machine, program, branch, target, join)
     if carried is None:
         return False
+    if machine.domain.name == "addresses":
+        return _mix(machine, program, branch, target, carried, runner)
     before, local, condition, mask = machine.registers, machine.local, machine.condition, machine.mask
     level = machine.extra.get(_LEVEL, 0)
     widths = [width(before[name]) for name in carried]
@@ -88,6 +90,28 @@ def run_as_function(
         end = term(value.bits, tag, [*body, *begin], _kind_of_nan(value), exact=True, recorder=recorder)
         found[name] = machine.domain.select(taken, end, before[name])
     machine.registers = {name: value for name, value in found.items() if live(name)}
+    return True
+
+
+def _mix(
+    machine: Machine, program: Program, branch: int, target: int, carried: Sequence[str], runner: Callable[[], Runner]
+) -> bool:
+    """Set the registers after a loop in a domain in which data is opaque: each depends on what the loop passes on.
+
+    What a register depends on reaches another one in at most as many iterations as there are registers.
+    """
+    before = machine.registers
+    for _ in range(len(carried) + 1):
+        begin = machine.registers
+        machine.registers = dict(begin)
+        runner().start(target, branch)
+        control = program.steps[branch](machine)
+        after = machine.registers
+        if not isinstance(control, Branch) or control.taken is None or machine.known(control.taken) is not None:
+            machine.registers = before
+            return False
+        mixed = {name: machine.domain.select(control.taken, after[name], begin[name]) for name in carried}
+        machine.registers = {**begin, **mixed}
     return True
 
 
