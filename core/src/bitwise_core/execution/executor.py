@@ -410,6 +410,7 @@ class Executor:
         if function is None:
             raise Unsupported(f"the function {control.function} has no body", self._line(group.pc))
         caller, parameters = machine.registers, machine.parameters
+        self._forget_arrays(function)
         machine.registers = {}
         machine.parameters = dict(
             zip((parameter.name for parameter in function.kernel.parameters), control.arguments, strict=True)
@@ -424,6 +425,16 @@ class Executor:
             assert isinstance(operand, Symbol)
             machine.set_parameter(operand.name, value)
         group.pc += 1
+
+    def _forget_arrays(self, function: Program) -> None:
+        """A function that is called again finds nothing in its local arrays."""
+        machine = self.machine
+        for array in function.kernel.local:
+            start = machine.symbols.get(array.name)
+            if start is not None:
+                machine.local = {
+                    place: value for place, value in machine.local.items() if not start <= place < start + array.size
+                }
 
     def _remove_lanes(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
         full = (self.machine.blocks, self.machine.threads)
