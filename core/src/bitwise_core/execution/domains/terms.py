@@ -426,6 +426,7 @@ class TermDomain:
 
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
         """Return the term of a select that no rule replaces; it has the facts that both values have."""
+        given = (condition, left, right)
         left, right = nan_marks.as_selected(left, right, self.context)
         kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
             left.flags, right.flags
@@ -437,7 +438,8 @@ class TermDomain:
         winner = choose(condition, left, right, self.context.formats) if self.context.finite else None
         if winner is not None:
             result = L.blend(winner[0], self.context.note("select", winner[1], values), result)
-        return self._with_origin("select", result, values)
+        # The marks of the operands do not change their bits: a rule compares them with values that have none.
+        return self._with_origin("select", result, given)
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
