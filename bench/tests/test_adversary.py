@@ -183,11 +183,25 @@ def test_the_search_itself_finds_a_wrong_rule(broken_rule: None) -> None:
 
 
 class FalseDevice:
-    """A GPU whose programs return the bytes of the simulation, except for the last one."""
+    """A GPU whose programs return the bytes of the simulation, except for the last one.
 
-    def run(self, kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array]) -> list[Array]:
+    `faulty_optimiser`: the last one is right where the assembler does not optimise.
+    """
+
+    def __init__(self, *, faulty_optimiser: bool) -> None:
+        self.faulty_optimiser = faulty_optimiser
+
+    def run(
+        self,
+        kernel: KernelText,
+        language: Language,
+        blocks: int,
+        contents: Mapping[str, Array],
+        *,
+        optimised: bool = True,
+    ) -> list[Array]:
         rows = list(execution.run(kernel, language, blocks, contents, finite=False).results)
-        return [*rows[:-1], rows[-1] ^ np.uint8(1)]
+        return rows if self.faulty_optimiser and not optimised else [*rows[:-1], rows[-1] ^ np.uint8(1)]
 
 
 def sums(of: Material, dice: random.Random, count: int) -> list[Program]:
@@ -195,17 +209,22 @@ def sums(of: Material, dice: random.Random, count: int) -> list[Program]:
     return [Program(Expression("add.s32", pair, "i32"), "u32", "test") for pair in ((x, y), (y, x))]
 
 
-def test_other_bytes_on_a_gpu_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("faulty_optimiser", [False, True])
+def test_other_bytes_on_a_gpu_are_reported(monkeypatch: pytest.MonkeyPatch, *, faulty_optimiser: bool) -> None:
     monkeypatch.setattr(campaign, "DEVICE_BLOCKS", 1)
     tally = Tally()
-    device = FalseDevice()
+    device = FalseDevice(faulty_optimiser=faulty_optimiser)
     play(Round(PTX, SCOPES["launch"], "sums", sums, random.Random(0), 1, 2), tally, device)  # type: ignore[arg-type]
     assert sum(tally.wrong.values()) == 0
-    assert sum(tally.on_device.values()) == sum(tally.device_wrong.values()) == 1
-    assert tally.simulation == {"programs compared with the GPU": 2, "other bytes": 1}
-    assert {each["what"] for each in tally.device_differences} == {"pair", "simulation"}
+    assert sum(tally.on_device.values()) == 1
+    wrong = tally.optimiser if faulty_optimiser else tally.device_wrong
+    assert sum(wrong.values()) == sum(tally.optimiser.values()) + sum(tally.device_wrong.values()) == 1
+    suffix = ", only where the assembler optimises" if faulty_optimiser else ""
+    assert tally.simulation == {"programs compared with the GPU": 2, f"other bytes{suffix}": 1}
+    kinds = {f"{each}, optimised" if faulty_optimiser else each for each in ("pair", "simulation")}
+    assert {each["what"] for each in tally.device_differences} == kinds
     record = record_of([tally.portable()], [], {"gpu": "none"}, seed=0, jobs=1, seconds=1.0)
-    assert failed(record)
+    assert failed(record) is not faulty_optimiser
 
 
 def test_records_are_merged_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,10 +81,16 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> SimulatedDriver:
     run = device.Device.run
 
     def noted(
-        own: device.Device, kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array]
+        own: device.Device,
+        kernel: KernelText,
+        language: Language,
+        blocks: int,
+        contents: Mapping[str, Array],
+        *,
+        optimised: bool = True,
     ) -> list[Array]:
         found.kernel = kernel
-        return run(own, kernel, language, blocks, contents)
+        return run(own, kernel, language, blocks, contents, optimised=optimised)
 
     monkeypatch.setattr(device.Device, "run", noted)
     monkeypatch.setattr(device.ctypes, "CDLL", lambda name: found)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the helpers beside the tests
 
 
 @dataclass
@@ -77,3 +81,19 @@ def without_gpu(triton_cache: Recorded) -> Iterator[Recorded]:
     # Kernels are unloaded by the driver that loaded them.
     gc.collect()
     driver._active = before
+
+
+@pytest.fixture
+def memory_of_this_process(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Reads the storage of a `fake_tensors.Tensor` instead of torch's; the result lists the bytes of each read."""
+    from bitwise_triton import tensor_contents
+
+    read: list[int] = []
+
+    def read_storage(storage: Any, start: int, length: int) -> bytes:
+        read.append(length)
+        found: bytes = storage.memory[start : start + length].tobytes()
+        return found
+
+    monkeypatch.setattr(tensor_contents, "read_storage", read_storage)
+    return read

@@ -14,7 +14,7 @@ from bitwise_core.checker.counterexamples.memory_contents import (
     with_feedback,
 )
 from bitwise_core.checker.counterexamples.value_distributions import special_patterns
-from bitwise_core.execution.buffers import element_type
+from bitwise_core.execution.element_types import element_type
 
 FORMS = {"X": element_type("fp32"), "H": element_type("fp16"), "N": element_type("i32"), "B": element_type("bf16")}
 ELEMENTS: list[ElementIndex] = [(name, index) for name in FORMS for index in range(5)]

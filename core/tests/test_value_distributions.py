@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitwise_core.checker.counterexamples.value_distributions import KINDS, draw, integers
-from bitwise_core.execution.buffers import element_type
+from bitwise_core.execution.element_types import element_type
 from bitwise_core.numerics import nan_of
 
 TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from bitwise_triton.errors import CaptureError
@@ -28,6 +28,8 @@ class Buffer:
     `offset` is the distance in bytes from the start of the buffer to the pointer.
     `alignment` is the alignment of the start of the buffer in bytes; 16 or more lets Triton assume divisibility.
     `size_bytes` is the size of the whole buffer; None means at most 2 GiB, which matters on AMD only.
+    `values` are the contents of the buffer from its start before the launch, as a list of numbers or a NumPy array;
+    None means any. A verdict for the launch holds for these values.
     """
 
     name: str | None
@@ -35,6 +37,7 @@ class Buffer:
     offset: int = 0
     alignment: int = 16
     size_bytes: int | None = None
+    values: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,12 @@ def canonical_dtype(dtype: object) -> str:
             f"Triton has no scalar type {str(dtype)!r}; use for example 'fp16', 'bf16' or 'i32'."
         ) from None
     return name
+
+
+def element_dtype(dtype: object) -> str:
+    """The name in a manifest of the type of a buffer's elements, from Triton's or torch's name. Raises CaptureError."""
+    name = canonical_dtype(dtype)
+    return {"u1": "i1"}.get(name, name)
 
 
 def item_bytes(dtype: str) -> int:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_triton import equivalence
 from bitwise_triton.compilation import (
@@ -24,13 +24,18 @@ from bitwise_triton.compilation import (
     compile_all,
     configuration_name,
     make_job,
+    split_settings,
     unwrap,
 )
 from bitwise_triton.config_binding import bind_configuration
 from bitwise_triton.errors import CaptureError, UnverifiableReferenceError
-from bitwise_triton.launch_cache import install_launch_caches, running_autotuner
+from bitwise_triton.launch_cache import RecordTensors, install_launch_caches, running_autotuner
 from bitwise_triton.pre_hooks import HookEffects
+from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors, give_tensors, recorded_tensors
 from bitwise_triton.tensor_stand_ins import stand_ins
+
+if TYPE_CHECKING:
+    from bitwise_core.execution.tensor_contents import TensorContents
 
 logger = logging.getLogger("bitwise_triton")
 
@@ -60,6 +65,12 @@ class _Candidate:
     effects: HookEffects
 
 
+def _with_tensors(candidate: _Candidate, recorded: Mapping[str, TensorContents]) -> _Candidate:
+    if isinstance(candidate.compiled, CaptureError):
+        return candidate
+    return replace(candidate, compiled=give_tensors(candidate.compiled, recorded))
+
+
 def equivalence_pruner(
     reference: int | Mapping[str, object] | CompiledKernel | None = None,
     *,
@@ -69,6 +80,8 @@ def equivalence_pruner(
     target: Any = None,
     grid: Grid | None = None,
     report: Callable[[list[ConfigurationReport]], None] | None = None,
+    tensors: Tensors = True,
+    tensor_bytes: int = MAXIMUM_BYTES,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EquivalencePruner:
@@ -84,10 +97,18 @@ def equivalence_pruner(
     callable that returns it, is needed only if the pruner is not called by Triton's autotuner itself; the proofs are
     then valid for the launch of the call only.
 
+    Where a proof fails because control flow or addresses depend on data, it is tried again with the contents of the
+    call's tensors of integers and booleans, of up to `tensor_bytes` bytes each. What is proved so holds for these
+    contents: a launch of such a kernel reads them, and other contents are tuned anew. `tensors=False` turns this off; a
+    list of names includes these tensors of floats. A kernel that updates such a tensor needs Triton's `restore_value`
+    for it, as tuning in place does in any case.
+
     Calling the pruner raises CaptureError, or UnverifiableReferenceError if the reference's own result could not be
     established.
     """
-    return EquivalencePruner(reference, function, tuple(assume), every_launch, target, grid, report, workers, progress)
+    return EquivalencePruner(
+        reference, function, tuple(assume), every_launch, target, grid, report, tensors, tensor_bytes, workers, progress
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +122,8 @@ class EquivalencePruner:
     target: Any
     grid: Grid | None
     report: Callable[[list[ConfigurationReport]], None] | None
+    tensors: Tensors
+    tensor_bytes: int
     workers: int | None
     progress: Callable[[int, int], None] | None
 
@@ -116,7 +139,8 @@ class EquivalencePruner:
         settings = {**named_arguments, **keywords}
         every_launch = self.every_launch or (settings.get("grid") or self.grid) is None
         candidates = self._compile(decorated, configurations, settings)
-        reports = self._judge(configurations, candidates, every_launch)
+        record = self._recorder(decorated, autotuner, candidates)
+        reports, depends = self._judge_with_tensors(configurations, candidates, every_launch, record, settings)
         self._publish(reports)
         kept = [configuration for configuration, one in zip(configurations, reports, strict=True) if one.kept]
         if not kept:
@@ -125,8 +149,58 @@ class EquivalencePruner:
                 "elsewhere; the reports have the reasons."
             )
         if autotuner is not None:
-            install_launch_caches(autotuner, settings, every_launch=every_launch, grid=self.grid)
+            install_launch_caches(
+                autotuner, settings, every_launch=every_launch, grid=self.grid, tensors=record if depends else None
+            )
         return kept
+
+    def _recorder(self, decorated: Any, autotuner: Any, candidates: Sequence[_Candidate]) -> RecordTensors:
+        """The function that records the tensors of a launch, except for those that a hook changes before it."""
+        kernel, _ = unwrap(decorated)
+        # A configuration names a tensor's attributes in its effects, as in x.grad.
+        changed = {call[0].split(".")[0] for one in candidates for call in one.effects}
+        changed.update(getattr(autotuner, "reset_to_zero", ()))
+        opaque = bool(getattr(autotuner, "user_defined_pre_hook", False))
+
+        def record(settings: Mapping[str, Any]) -> dict[str, TensorContents]:
+            values, _ = split_settings(kernel, settings)
+            return recorded_tensors(values, False if opaque else self.tensors, self.tensor_bytes, changed)
+
+        return record
+
+    def _judge_with_tensors(
+        self,
+        configurations: Sequence[Any],
+        candidates: Sequence[_Candidate],
+        every_launch: bool,
+        record: RecordTensors,
+        settings: Mapping[str, Any],
+    ) -> tuple[list[ConfigurationReport], bool]:
+        """Reports on the candidates, and whether they hold for the contents of the launch's tensors only.
+
+        Contents are used only if something is Unknown without them and more is proved with them.
+        """
+        reports, failure = None, None
+        try:
+            reports = self._judge(configurations, candidates, every_launch)
+        except UnverifiableReferenceError as error:
+            failure = error
+        if reports is not None and not any(one.outcome == "unknown" for one in reports):
+            return reports, False
+        recorded = {} if every_launch else record(settings)
+        if recorded:
+            given = [_with_tensors(one, recorded) for one in candidates]
+            try:
+                again = self._judge(configurations, given, every_launch, recorded)
+            except UnverifiableReferenceError as error:
+                failure = error
+            else:
+                if reports is None or sum(one.kept for one in again) > sum(one.kept for one in reports):
+                    return again, True
+        if reports is None:
+            assert failure is not None
+            raise failure
+        return reports, False
 
     def _function(self) -> Any:
         """The decorated kernel if one was given, directly or by a callable."""
@@ -173,9 +247,15 @@ class EquivalencePruner:
         ]
 
     def _judge(
-        self, configurations: Sequence[Any], candidates: Sequence[_Candidate], every_launch: bool
+        self,
+        configurations: Sequence[Any],
+        candidates: Sequence[_Candidate],
+        every_launch: bool,
+        recorded: Mapping[str, TensorContents] | None = None,
     ) -> list[ConfigurationReport]:
         reference, effects = self._reference(configurations, candidates)
+        if recorded and isinstance(self.reference, CompiledKernel):
+            reference = give_tensors(reference, recorded)
         compiled = [one.compiled for one in candidates if isinstance(one.compiled, CompiledKernel)]
         kernels = [reference, *(one for one in compiled if one is not reference)]
         verdicts = equivalence.compare_with_reference(reference, kernels, every_launch=every_launch, assume=self.assume)

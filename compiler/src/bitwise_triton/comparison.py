@@ -10,6 +10,7 @@ from bitwise_triton.compilation import CompiledKernel, Grid, configuration_name
 from bitwise_triton.configurations import compile_configurations
 from bitwise_triton.equivalence import checker, source_of
 from bitwise_triton.errors import CaptureError
+from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors, give_tensors, recorded_tensors
 from bitwise_triton.tensor_stand_ins import stand_ins
 
 if TYPE_CHECKING:
@@ -54,15 +55,22 @@ def capture(
     grid: Grid,
     constants: Mapping[str, object] | None = None,
     target: str = "sm_90",
+    tensors: Tensors = True,
+    tensor_bytes: int = MAXIMUM_BYTES,
     workers: int | None = None,
 ) -> list[CompiledKernel]:
     """Compile every `triton.Config` of a kernel for `target`, in order. No GPU is needed.
 
     `args` are the runtime arguments by parameter name: `Buffer`, `TensorMap`, numbers, or tensors. `constants` are
     `tl.constexpr` arguments that the configurations do not set. `grid` is as in a launch. `write_folder` writes the
-    result as a folder for the `bitwise` command. Raises the first CaptureError; `compile_configurations` returns the
-    errors in place.
+    result as a folder for the `bitwise` command.
+
+    The contents of tensors of integers and booleans of up to `tensor_bytes` bytes become part of the launch, as do the
+    `values` of a `Buffer`: page tables, lengths, ids and flags. `tensors=False` leaves all tensors symbolic, so that
+    verdicts hold for all their contents; a list of names records these tensors of floats as well. Raises the first
+    CaptureError; `compile_configurations` returns the errors in place.
     """
+    recorded = recorded_tensors(args, tensors, tensor_bytes)
     outcomes = compile_configurations(
         kernel, configs, stand_ins(args), grid, constants=constants, target=target, workers=workers
     )
@@ -70,7 +78,7 @@ def capture(
     for outcome in outcomes:
         if isinstance(outcome, CaptureError):
             raise outcome
-        compiled.append(outcome)
+        compiled.append(give_tensors(outcome, recorded))
     return compiled
 
 
@@ -85,6 +93,8 @@ def compare(
     target: str = "sm_90",
     every_launch: bool = False,
     assume: Sequence[str] = (),
+    tensors: Tensors = True,
+    tensor_bytes: int = MAXIMUM_BYTES,
     search_seconds: float = 5.0,
 ) -> Verdict:
     """The checker's verdict on two configurations of a kernel; the other arguments are as in `capture`.
@@ -97,7 +107,16 @@ def compare(
     from bitwise_core.checker.counterexamples import search_verdict
 
     arch, options = checker(target, every_launch=every_launch, assume=assume)
-    left, right = capture(kernel, [config_a, config_b], args, grid=grid, constants=constants, target=target)
+    left, right = capture(
+        kernel,
+        [config_a, config_b],
+        args,
+        grid=grid,
+        constants=constants,
+        target=target,
+        tensors=tensors,
+        tensor_bytes=tensor_bytes,
+    )
     sources = source_of(left), source_of(right)
     return search_verdict(*sources, arch, options, compare_sources(*sources, arch, options), search_seconds)
 
@@ -112,6 +131,8 @@ def partition(
     target: str = "sm_90",
     every_launch: bool = False,
     assume: Sequence[str] = (),
+    tensors: Tensors = True,
+    tensor_bytes: int = MAXIMUM_BYTES,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConfigurationPartition:
@@ -123,10 +144,15 @@ def partition(
     from bitwise_core.checker.partition import partition as partition_sources
 
     _, options = checker(target, every_launch=every_launch, assume=assume)
+    recorded = recorded_tensors(args, tensors, tensor_bytes)
     outcomes = compile_configurations(
         kernel, configs, stand_ins(args), grid, constants=constants, target=target, workers=workers, progress=progress
     )
-    sources = [source_of(one, str(index)) for index, one in enumerate(outcomes) if not isinstance(one, CaptureError)]
+    sources = [
+        source_of(give_tensors(one, recorded), str(index))
+        for index, one in enumerate(outcomes)
+        if not isinstance(one, CaptureError)
+    ]
     found = partition_sources(sources, target, options, workers=workers)
     return ConfigurationPartition(
         classes=tuple(tuple(int(name) for name in members) for members in found.classes),

@@ -172,14 +172,26 @@ def compile_job(job: CompileJob) -> CompiledKernel:
         raise CaptureError(
             f"{job.title} does not compile for {where} with Triton {triton.__version__}: {_reason(error)}"
         ) from None
-    seconds = time.perf_counter() - start
+    return compiled_kernel(job, compiled, signature, bound, time.perf_counter() - start)
+
+
+def compiled_kernel(
+    job: CompileJob, compiled: Any, signature: Mapping[str, Any], values: Mapping[str, object], seconds: float
+) -> CompiledKernel:
+    """Describe Triton's result of compiling a job, with its launch. Raises CaptureError.
+
+    `signature` has Triton's types by parameter, and `values` the arguments of the same names.
+    """
+    import triton
+
     metadata = compiled.metadata._asdict()
     extension = "ptx" if job.target.backend == "cuda" else "amdgcn"
     text, entry = compiled.asm[extension], metadata["name"]
     block = _block(text, extension, entry, metadata)
     columns = metadata.get("tmem_size") or 0
+    where = target_name(job.target)
     check_limits(job.title, where, metadata["shared"], block[0] * block[1] * block[2], columns)
-    arguments = manifest.manifest_arguments(signature, bound, metadata.get("tensordesc_meta"))
+    arguments = manifest.manifest_arguments(signature, values, metadata.get("tensordesc_meta"))
     read = manifest.ptx_parameter_bytes if extension == "ptx" else manifest.amdgcn_parameter_bytes
     manifest.check_parameters(job.title, arguments, read(text, entry))
     # Triton's launcher requests clusters along x for more than one block a program, and none otherwise.

@@ -19,6 +19,7 @@ from bitwise_triton.compilation import (
     unwrap,
 )
 from bitwise_triton.errors import CaptureError
+from bitwise_triton.tensor_contents import give_tensors, recorded_tensors, write_tensors
 
 
 def compile_configuration(
@@ -42,7 +43,8 @@ def compile_configuration(
     the configuration.
     """
     options = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, **options}
-    return compile_job(make_job(function, arguments, constants, options, grid=grid, target=target, name=name))
+    compiled = compile_job(make_job(function, arguments, constants, options, grid=grid, target=target, name=name))
+    return give_tensors(compiled, recorded_tensors(arguments, False))
 
 
 def compile_configurations(
@@ -72,11 +74,15 @@ def compile_configurations(
             jobs.append(make_job(function, arguments, all_constants, all_options, grid=grid, target=target))
         except CaptureError as error:
             jobs.append(error)
-    return compile_all(jobs, workers=workers, progress=progress)
+    stated = recorded_tensors(arguments, False)
+    outcomes = compile_all(jobs, workers=workers, progress=progress)
+    return [one if isinstance(one, CaptureError) else give_tensors(one, stated) for one in outcomes]
 
 
 def write_folder(captured: Sequence[CompiledKernel], folder: str | Path, names: Sequence[str] | None = None) -> Path:
     """Write one assembly file for each configuration and `manifest.json` to `folder`. Returns the manifest's path.
+
+    The contents of tensors that the launches give are written beside it, one .npy file for each.
 
     `names` are file names without extension (default: the entry point and a running number). Existing files are
     overwritten. Raises CaptureError if the names are not unique or their number is wrong.
@@ -91,7 +97,7 @@ def write_folder(captured: Sequence[CompiledKernel], folder: str | Path, names: 
     for name, one in zip(names, captured, strict=True):
         file = f"{name}.{one.extension}"
         (path / file).write_text(one.assembly)
-        kernels.append({"file": file, **one.manifest_entry})
+        kernels.append({"file": file, **write_tensors(one.manifest_entry, path)})
         options[file], titles[file] = dict(one.options), one.name
     head = {
         "triton": _only({one.triton_version for one in captured}),

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bitwise_triton.argument_keys import argument_key
 from bitwise_triton.compilation import Grid, split_settings, unwrap
 from bitwise_triton.config_binding import bind_configuration
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_stand_ins import is_tensor, stand_ins
+
+if TYPE_CHECKING:
+    from bitwise_core.execution.tensor_contents import TensorContents
+
+
+RecordTensors: TypeAlias = "Callable[[Mapping[str, Any]], Mapping[str, TensorContents]]"
+"""Returns the contents of the tensors of a launch, by buffer, from all arguments of the call by name."""
 
 
 def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
@@ -37,18 +44,25 @@ def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
 
 
 def install_launch_caches(
-    autotuner: Any, settings: Mapping[str, Any], *, every_launch: bool, grid: Grid | None
+    autotuner: Any,
+    settings: Mapping[str, Any],
+    *,
+    every_launch: bool,
+    grid: Grid | None,
+    tensors: RecordTensors | None = None,
 ) -> None:
     """Give `autotuner` a separate cache for each launch that the proofs for the launch of `settings` do not cover.
 
-    Must be called while the autotuner prunes for that launch; the result of that pruning goes to the launch's own
-    cache.
+    `tensors` records the contents on which the proofs for this launch depend; None if they depend on none. Must be
+    called while the autotuner prunes for that launch; the result of that pruning goes to the launch's own cache.
     """
-    if isinstance(vars(autotuner).get("run"), _RunWithLaunchCaches):
-        return
-    guarded = _RunWithLaunchCaches(autotuner, lambda passed: launch_key(autotuner, passed, every_launch, grid))
-    guarded.choose_cache(settings)
-    autotuner.run = guarded
+    guarded = vars(autotuner).get("run")
+    if not isinstance(guarded, _RunWithLaunchCaches):
+        guarded = _RunWithLaunchCaches(autotuner, lambda passed: launch_key(autotuner, passed, every_launch, grid))
+        guarded.choose_cache(settings)
+        autotuner.run = guarded
+    if tensors is not None:
+        guarded.require_tensors(settings, tensors)
 
 
 class _RunWithLaunchCaches:
@@ -58,10 +72,21 @@ class _RunWithLaunchCaches:
         self._autotuner, self._identify = autotuner, identify
         self._run = autotuner.run
         self._caches: dict[Hashable, dict[Any, Any]] = {}
+        self._tensors: dict[Hashable, RecordTensors] = {}
 
     def choose_cache(self, settings: Mapping[str, Any]) -> None:
         """Select the cache of a launch. `settings` are all arguments of the call, by name."""
-        self._autotuner.cache = self._caches.setdefault(self._identify(settings), {})
+        key = self._identify(settings)
+        record = self._tensors.get(key)
+        if record is not None:
+            digests = {name: contents.digest for name, contents in record(settings).items()}
+            key = (key, tuple(sorted(digests.items())))
+        self._autotuner.cache = self._caches.setdefault(key, {})
+
+    def require_tensors(self, settings: Mapping[str, Any], record: RecordTensors) -> None:
+        """Separate the launches that have the key of this one by the contents of their tensors as well."""
+        self._tensors.setdefault(self._identify(settings), record)
+        self.choose_cache(settings)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         self.choose_cache({**dict(zip(self._autotuner.arg_names, arguments, strict=False)), **keywords})

@@ -54,7 +54,9 @@ def _expand(
 def _pointer(buffer: Buffer, kind: str) -> dict[str, Any]:
     if buffer.name is None:
         return {"buffer": None}
-    entry: dict[str, Any] = {"buffer": buffer.name, "dtype": kind.removeprefix("*k").removeprefix("*")}
+    dtype = kind.removeprefix("*k").removeprefix("*")
+    # Triton's name of a boolean is that of a manifest's i1.
+    entry: dict[str, Any] = {"buffer": buffer.name, "dtype": "i1" if dtype == "u1" else dtype}
     if buffer.offset:
         entry["offset"] = buffer.offset
     return entry

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bitwise_triton.arguments import Buffer, PointerStandIn
@@ -18,13 +19,30 @@ _UNBOUNDED_BYTES = 1 << 62
 
 def stand_ins(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` by parameter name with a stand-in for each tensor, alone, in a tuple or in a descriptor."""
-    groups: dict[int, tuple[str, int]] = {}
+    groups = tensor_groups(values)
+    return {name: _replace(name, value, groups) for name, value in values.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """The tensors of one storage: the name of their buffer, its address, and the arguments that they belong to."""
+
+    name: str
+    lowest: int
+    tensors: tuple[Any, ...]
+    arguments: tuple[str, ...]
+
+
+def tensor_groups(values: Mapping[str, Any]) -> dict[int, TensorGroup]:
+    """The tensors of `values` by their storage."""
+    groups: dict[int, TensorGroup] = {}
     for name, value in values.items():
         for tensor in _tensors(value):
             storage, address = _storage(tensor), int(tensor.data_ptr())
-            first, lowest = groups.get(storage, (name, address))
-            groups[storage] = (first, min(lowest, address))
-    return {name: _replace(name, value, groups) for name, value in values.items()}
+            old = groups.get(storage, TensorGroup(name, address, (), ()))
+            tensors, arguments = (*old.tensors, tensor), (*old.arguments, name)
+            groups[storage] = TensorGroup(old.name, min(old.lowest, address), tensors, arguments)
+    return groups
 
 
 def is_tensor(value: Any) -> bool:
@@ -84,7 +102,7 @@ def _size(tensor: Any) -> int:
     return _UNBOUNDED_BYTES
 
 
-def _replace(name: str, value: Any, groups: Mapping[int, tuple[str, int]]) -> Any:
+def _replace(name: str, value: Any, groups: Mapping[int, TensorGroup]) -> Any:
     if isinstance(value, tuple):
         parts: list[Any] = [_replace(name, part, groups) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -99,8 +117,8 @@ def _replace(name: str, value: Any, groups: Mapping[int, tuple[str, int]]) -> An
     address = int(value.data_ptr())
     if address == 0:
         return PointerStandIn(Buffer(None, str(value.dtype)), 0)
-    first, lowest = groups[_storage(value)]
+    group = groups[_storage(value)]
     # Triton only tests for 2 GiB; an exact size would distinguish equal launches.
     size = 0 if _size(value) < 1 << 31 else _UNBOUNDED_BYTES
-    buffer = Buffer(first, str(value.dtype), offset=address - lowest, size_bytes=size)
+    buffer = Buffer(group.name, str(value.dtype), offset=address - group.lowest, size_bytes=size)
     return PointerStandIn(buffer, _BASE_ADDRESS + address % 16)

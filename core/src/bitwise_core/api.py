@@ -35,8 +35,9 @@ from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.errors import BitwiseError
-from bitwise_core.execution.buffers import Array, array_mismatch, arrays_of, buffer_bytes, element_types
+from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.element_types import Array, array_mismatch
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry
@@ -161,9 +162,9 @@ def run(
     """Simulate a launch and return every buffer after it, with the exact bits that the GPU returns.  No GPU is needed.
 
     `buffers` maps the name of every buffer of the launch to its content before the launch, in the type that the launch
-    states or as unsigned integers of the same width (bit patterns).  `launch` is by default that of the `Source`, or
-    that of the manifest.json in the file's folder.  Raises BitwiseError, also for an instruction without exact
-    semantics.
+    states or as unsigned integers of the same width (bit patterns).  Buffers whose contents the launch gives may be
+    omitted.  `launch` is by default that of the `Source`, or that of the manifest.json in the file's folder.  Raises
+    BitwiseError, also for an instruction without exact semantics.
     """
     source = _source_of(kernel, launch, "kernel")
     if source.launch is None and isinstance(kernel, Path | str) and not _is_text(kernel):
@@ -241,13 +242,18 @@ def _buffer_arrays(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict
     assert source.launch is not None
     found: dict[str, Array] = {}
     wrong = []
-    types = element_types([source.launch])
+    types, given = element_types([source.launch]), source.launch.given()
     for name, form in types.items():
+        if name not in buffers and name in given:
+            found[name] = given[name].numbers
+            continue
         if name not in buffers:
             wrong.append(f"{source.name}: buffers: {name} is missing; the launch's buffers: {', '.join(types)}")
             continue
         array = np.ascontiguousarray(buffers[name])
         fault = array_mismatch(array, form)
+        if fault is None and name in given:
+            fault = given[name].fault_of(array)
         if fault is not None:
             wrong.append(f"{source.name}: buffers: the array {name} {fault}")
         found[name] = array

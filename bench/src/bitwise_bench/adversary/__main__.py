@@ -21,6 +21,7 @@ from typing import Any
 from bitwise_bench.adversary import findings
 from bitwise_bench.adversary.campaign import worker
 from bitwise_bench.adversary.device import Device, DeviceError
+from bitwise_bench.adversary.findings import WrongEqual
 from bitwise_bench.adversary.record import failed, merged, record_of, summary
 from bitwise_bench.command_line import command_parser
 
@@ -63,33 +64,13 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
                 tallies.append(job.result())
             except Exception as error:  # the counts of the other workers are kept
                 lost.append(f"worker {number} failed: {type(error).__name__}: {error}"[:2000])
-    number = 0
+    found: list[WrongEqual] = []
     for tally in tallies:
-        for found in tally.findings:
-            number += 1
-            print(
-                f"WRONG EQUAL ({found.scope}): {found.left}\n    and {found.right}\n    {found.element}: {found.values}"
-            )
-            if chosen.found is not None:
-                findings.write(found, chosen.found / str(number))
-        for pair in tally.wrong_loops:
-            number += 1
-            print(f"WRONG EQUAL: {pair.entry()}")
-            if chosen.found is not None:
-                folder = chosen.found / str(number)
-                folder.mkdir(parents=True, exist_ok=True)
-                for name, text in pair.files().items():
-                    (folder / name).write_text(text)
-                findings.save_arrays(folder / "input.npz", pair.contents)
-        for mutant in tally.wrong_mutants:
-            number += 1
-            print(f"WRONG EQUAL: {mutant.entry()}")
-            if chosen.found is not None:
-                folder = chosen.found / str(number)
-                folder.mkdir(parents=True, exist_ok=True)
-                for name, text in zip(("left.ptx", "right.ptx"), mutant.texts, strict=True):
-                    (folder / name).write_text(text)
-                (folder / "finding.json").write_text(json.dumps(mutant.entry(), indent=1) + "\n")
+        found += [*tally.findings, *tally.wrong_loops, *tally.wrong_mutants]
+    for number, each in enumerate(found, 1):
+        print(f"WRONG EQUAL: {each.entry()}")
+        if chosen.found is not None:
+            findings.write(each, chosen.found / str(number))
     return record_of(
         [tally.portable() for tally in tallies], lost, device,
         seed=chosen.seed, jobs=chosen.jobs, seconds=time.monotonic() - start,

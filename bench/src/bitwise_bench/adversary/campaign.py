@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,13 +16,14 @@ from bitwise_bench.adversary import execution, kernel_mutants, loop_rounds, loop
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
-from bitwise_bench.adversary.judging import Difference, canonical, difference, pair_difference
+from bitwise_bench.adversary.judging import canonical, difference, pair_difference
 from bitwise_bench.adversary.kernel_mutants import WrongMutant
 from bitwise_bench.adversary.kernels import DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
+from bitwise_bench.adversary.record import COUNTS
 from bitwise_bench.adversary.scopes import SCOPES, Scope
 from bitwise_bench.adversary.shrinking import BLOCKS, context_of, shrunk, witness
 from bitwise_bench.adversary.sources import SOURCES, Source
@@ -47,6 +49,7 @@ class Tally:
     wrong: Counter[str] = field(default_factory=Counter)
     on_device: Counter[str] = field(default_factory=Counter)
     device_wrong: Counter[str] = field(default_factory=Counter)
+    optimiser: Counter[str] = field(default_factory=Counter)
     simulation: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     device_differences: list[dict[str, Any]] = field(default_factory=list)
@@ -54,30 +57,18 @@ class Tally:
     errors: list[str] = field(default_factory=list)
     wrong_mutants: list[WrongMutant] = field(default_factory=list)
     wrong_loops: list[loop_rounds.LoopPair] = field(default_factory=list)
-    kernels_not_judged: int = 0
+    kernels_not_judged: Counter[str] = field(default_factory=Counter)
     seen: set[bytes] = field(default_factory=set)
 
     def portable(self) -> dict[str, Any]:
         """Return the counts and lists as a JSON value."""
-        counts = (
-            "programs",
-            "equal",
-            "unknown",
-            "reasons",
-            "covered",
-            "wrong",
-            "on_device",
-            "device_wrong",
-            "simulation",
-        )
         return {
-            **{name.replace("_", " "): dict(getattr(self, name)) for name in counts},
+            **{name: dict(getattr(self, name.replace(" ", "_"))) for name in COUNTS},
             "findings": [
                 *(each.entry() for each in self.findings),
                 *(each.entry() for each in self.wrong_mutants),
                 *(each.entry() for each in self.wrong_loops),
             ],
-            "kernels not judged": {"compiled kernels": self.kernels_not_judged},
             "device differences": self.device_differences,
             "wrong pairs that were not reproduced alone": self.unshrunk[:20],
             "errors": self.errors,
@@ -199,23 +190,17 @@ def _judge_on_device(
     executed: execution.Executed,
     contents: dict[str, Array],
 ) -> None:
-    """Run the kernel on a GPU: on the same inputs, and where no assumption excludes inputs, on more."""
+    """Run the kernel on a GPU: on the same inputs, and where no assumption excludes inputs, on more.
+
+    A difference that is not there without optimisation by the assembler is counted as the assembler's.
+    """
     language, scope = turn.language, turn.scope
-    same = device.run(kernel, language, BLOCKS, contents)
-    for index, program in enumerate(members):
-        dtype = DTYPES[STORES[program.store].buffer]
-        # The NaN of a sign change and of fp64 arithmetic is not specified (see `BitsDomain`).
-        found = difference(same[index], executed.results[index], dtype, nans=executed.nans[index], cover=True)
-        tally.simulation["programs compared with the GPU"] += 1
-        if found is not None:
-            after = "other bytes after a NaN" if found.with_nan else "other bytes"
-            tally.simulation["other NaN payloads" if found.covered else after] += 1
-            if not found.covered:
-                _note(turn, tally, "simulation", program, program, same[index], executed.results[index], found.sample)
-    results = [same]
+    runs = [_DeviceRun(device, kernel, language, BLOCKS, contents)]
     if not scope.finite:
         more = language.inputs(kernel, DEVICE_BLOCKS, turn.seed + 1, finite=False)
-        results.append(device.run(kernel, language, DEVICE_BLOCKS, more))
+        runs.append(_DeviceRun(device, kernel, language, DEVICE_BLOCKS, more))
+    for index, program in enumerate(members):
+        _compare_with_simulation(turn, tally, program, runs[0], executed, index)
     start = 0
     for each in classes:
         for number in range(1, len(each)):
@@ -223,22 +208,61 @@ def _judge_on_device(
             where = f"{language.name}, {scope.name}, {members[right].source}"
             tally.on_device[where] += 1
             dtype = DTYPES[STORES[members[left].store].buffer]
-            for position, rows in enumerate(results):
-                found = _on_device(executed, rows, left, right, dtype, same_inputs=position == 0)
-                if found is not None and not found.covered:
-                    tally.device_wrong[where] += 1
-                    _note(turn, tally, "pair", members[left], members[right], rows[left], rows[right], found.sample)
+            for done in runs:
+                allowed = _allowed(executed, left, right) if done is runs[0] else None
+                found = difference(done.optimised[left], done.optimised[right], dtype, allowed)
+                if found is not None:
+                    plain = difference(done.plain[left], done.plain[right], dtype, allowed)
+                    (tally.optimiser if plain is None else tally.device_wrong)[where] += 1
+                    what = "pair, optimised" if plain is None else "pair"
+                    values = done.optimised[left], done.optimised[right]
+                    _note(turn, tally, what, members[left], members[right], *values, found.sample)
                     break
         start += len(each)
 
 
-def _on_device(
-    executed: execution.Executed, rows: Sequence[Array], left: int, right: int, dtype: str, *, same_inputs: bool
-) -> Difference | None:
-    """Return a difference of two programs on a GPU; an assumption excludes the inputs that it excludes on the CPU."""
+class _DeviceRun:
+    """The bytes of the programs of a kernel on a GPU; `optimised` and `plain`: as the assembler does by default or not.
+
+    The kernel is assembled and run without optimisation when `plain` is first asked for.
+    """
+
+    def __init__(
+        self, device: Device, kernel: KernelText, language: Language, blocks: int, contents: dict[str, Array]
+    ) -> None:
+        self._run = partial(device.run, kernel, language, blocks, contents)
+        self.optimised: list[Array] = self._run()
+
+    @cached_property
+    def plain(self) -> list[Array]:
+        return self._run(optimised=False)
+
+
+def _compare_with_simulation(
+    turn: Round, tally: Tally, program: Program, done: _DeviceRun, executed: execution.Executed, index: int
+) -> None:
+    dtype = DTYPES[STORES[program.store].buffer]
+    simulated, nans = executed.results[index], executed.nans[index]
+    tally.simulation["programs compared with the GPU"] += 1
+    # The NaN of a sign change and of fp64 arithmetic is not specified (see `BitsDomain`).
+    found = difference(done.optimised[index], simulated, dtype, nans=nans, cover=True)
+    if found is None:
+        return
+    if found.covered:
+        tally.simulation["other NaN payloads"] += 1
+        return
+    after = "other bytes after a NaN" if found.with_nan else "other bytes"
+    plain = difference(done.plain[index], simulated, dtype, nans=nans, cover=True)
+    optimiser = plain is None or plain.covered
+    tally.simulation[f"{after}, only where the assembler optimises" if optimiser else after] += 1
+    what = "simulation, optimised" if optimiser else "simulation"
+    _note(turn, tally, what, program, program, done.optimised[index], simulated, found.sample)
+
+
+def _allowed(executed: execution.Executed, left: int, right: int) -> Array | None:
+    """Return the samples that no assumption of two programs excludes, None for all."""
     first, second = executed.allowed[left], executed.allowed[right]
-    allowed = first & second if same_inputs and first is not None and second is not None else None
-    return difference(rows[left], rows[right], dtype, allowed)
+    return first & second if first is not None and second is not None else None
 
 
 def _note(
@@ -343,7 +367,7 @@ def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None
             try:
                 play_kernel(dice, scope, tally)
             except Exception as error:  # a configuration that cannot be compiled or executed is no finding
-                tally.kernels_not_judged += 1
+                tally.kernels_not_judged["compiled kernels"] += 1
                 tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
             continue
         # Loops are what the analysis of every launch summarises.

@@ -46,7 +46,7 @@ class Device:
         context = ctypes.c_void_p()
         self._check("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self._check("cuCtxSetCurrent", context)
-        self._images: dict[str, bytes] = {}
+        self._images: dict[tuple[str, bool], bytes] = {}
 
     def _check(self, name: str, *arguments: Any) -> None:
         status = getattr(self.driver, name)(*arguments)
@@ -70,25 +70,44 @@ class Device:
             "ptxas": self.assembler.version,
         }
 
-    def assembled(self, text: str) -> bytes:
+    def assembled(self, text: str, *, optimised: bool = True) -> bytes:
         """Return the machine code of a text; that of the last text is kept for another launch."""
-        if text not in self._images:
-            self._images = {text: self._assembled(text)}
-        return self._images[text]
+        if (text, optimised) not in self._images:
+            self._images = {(text, optimised): self._assembled(text, () if optimised else ("-O0",))}
+        return self._images[text, optimised]
 
-    def _assembled(self, text: str) -> bytes:
+    def _assembled(self, text: str, level: tuple[str, ...]) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
             source.write_text(text)
-            command = [self.assembler.path, "-arch=sm_90a", *self.assembler.options, str(source), "-o", str(target)]
+            command = [
+                self.assembler.path,
+                "-arch=sm_90a",
+                *level,
+                *self.assembler.options,
+                str(source),
+                "-o",
+                str(target),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise DeviceError(f"ptxas refuses a kernel of the adversary: {done.stderr.strip()[:500]}\n{text}")
             return target.read_bytes()
 
-    def run(self, kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array]) -> list[Array]:
-        """Return the bytes of each program, of shape (samples, bytes), on these contents of the input buffers."""
-        image = self.assembled(kernel.text)
+    def run(
+        self,
+        kernel: KernelText,
+        language: Language,
+        blocks: int,
+        contents: Mapping[str, Array],
+        *,
+        optimised: bool = True,
+    ) -> list[Array]:
+        """Return the bytes of each program, of shape (samples, bytes), on these contents of the input buffers.
+
+        `optimised`: the assembler optimises the kernel, as it does by default.
+        """
+        image = self.assembled(kernel.text, optimised=optimised)
         launch = kernel.launch(blocks)
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self._check("cuModuleLoadData", ctypes.byref(module), image)

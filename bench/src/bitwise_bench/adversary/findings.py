@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,20 @@ from bitwise_bench.adversary.shrinking import BLOCKS, Witness
 from bitwise_core.checker.analysis import Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.verdicts import Outcome
-from bitwise_core.execution.buffers import element_type
+from bitwise_core.execution.element_types import element_type
+
+
+class WrongEqual(Protocol):
+    """A pair of kernels that the checker calls Equal and that return different bytes."""
+
+    def entry(self) -> dict[str, Any]:
+        """Return the pair for a record."""
+
+    def texts(self) -> Mapping[str, str]:
+        """Return the texts of the files that show the pair: kernels, manifest, description."""
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Return the contents of the buffers, empty where they are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,8 @@ class Finding:
     source: str
     confirmed: bool
     with_nan: bool
-    files: dict[str, Any]
+    files: Mapping[str, str]
+    contents: Mapping[str, Array]
 
     def entry(self) -> dict[str, Any]:
         """Return the finding for a record, without its files."""
@@ -51,6 +65,28 @@ class Finding:
             "values": list(self.values), "loaded": self.loaded, "source": self.source, "confirmed": self.confirmed,
             "with NaN": self.with_nan,
         }  # fmt: skip
+
+    def texts(self) -> Mapping[str, str]:
+        """See `WrongEqual.texts`."""
+        flag = {"finite": " --assume finite", "every launch": " --every-launch"}.get(self.scope, "")
+        left, right = (name for name in self.files if name.startswith(("left", "right")))
+        lines = [
+            "# Equal by verdict, different by bytes",
+            "",
+            f"`bitwise diff {left} {right} --manifest manifest.json --no-contraction-audit{flag}` says equal",
+            f"({self.scope}). On `input.npz` the kernels return {self.values[0]} and {self.values[1]}",
+            f"({self.element}).",
+            f"The programs are `{self.left}` and `{self.right}`. The thread loads",
+            "; ".join(f"{name}: {text}" for name, text in self.loaded.items()) + ".",
+            ""
+            if self.confirmed
+            else "In texts of their own the kernels are not Equal: the pair needs a common kernel.",
+        ]
+        return {**self.files, "README.md": "\n".join(lines) + "\n"}
+
+    def arrays(self) -> Mapping[str, Array]:
+        """See `WrongEqual.arrays`."""
+        return self.contents
 
 
 def opcodes_of(left: Program, right: Program) -> frozenset[str]:
@@ -95,11 +131,10 @@ def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
         arguments = [argument.short() for argument in launch.args]
         launches.append({"file": launch.file, "entry": launch.entry, "grid": 1, "block": language.threads,
                          "args": arguments})  # fmt: skip
-    files: dict[str, Any] = {
+    files = {
         "left" + suffix: kernels[0].text,
         "right" + suffix: kernels[1].text,
         "manifest.json": json.dumps({"kernels": launches}, indent=1) + "\n",
-        "contents": _typed(contents, kernels),
     }
     return Finding(
         written(seen.left),
@@ -113,6 +148,7 @@ def finding(seen: Witness, language: Language, scope: Scope) -> Finding:
         bool(len(places)) and verdict.outcome is Outcome.EQUAL,
         seen.found.with_nan,
         files,
+        _typed(contents, kernels),
     )
 
 
@@ -131,30 +167,11 @@ def _element_bytes(kernels: Sequence[KernelText], name: str) -> int:
     return element_type(arguments[0].dtype).bytes
 
 
-def write(found: Finding, folder: Path) -> None:
+def write(found: WrongEqual, folder: Path) -> None:
     """Write the two kernels, a manifest, the input and a description into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in found.files.items():
-        if name == "contents":
-            save_arrays(folder / "input.npz", content)
-        else:
-            (folder / name).write_text(content)
-    flag = {"finite": " --assume finite", "every launch": " --every-launch"}.get(found.scope, "")
-    left, right = (name for name in found.files if name.startswith(("left", "right")))
-    lines = [
-        "# Equal by verdict, different by bytes",
-        "",
-        f"`bitwise diff {left} {right} --manifest manifest.json --no-contraction-audit{flag}` says equal",
-        f"({found.scope}). On `input.npz` the kernels return {found.values[0]} and {found.values[1]}",
-        f"({found.element}).",
-        f"The programs are `{found.left}` and `{found.right}`. The thread loads",
-        "; ".join(f"{name}: {text}" for name, text in found.loaded.items()) + ".",
-        "" if found.confirmed else "In texts of their own the kernels are not Equal: the pair needs a common kernel.",
-    ]
-    (folder / "README.md").write_text("\n".join(lines) + "\n")
-
-
-def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write named arrays."""
-    named: dict[str, Any] = dict(arrays)
-    np.savez(path, **named)
+    for name, text in found.texts().items():
+        (folder / name).write_text(text)
+    if found.arrays():
+        named: dict[str, Any] = dict(found.arrays())
+        np.savez(folder / "input.npz", **named)

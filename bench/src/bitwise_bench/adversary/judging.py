@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_bench.adversary.execution import Executed
 from bitwise_bench.adversary.patterns import Array
 from bitwise_core.checker.verdicts import COMMON_NOTES
-from bitwise_core.execution.buffers import element_type
+from bitwise_core.execution.element_types import element_type
 from bitwise_core.numerics import FLOAT_FORMATS, nan_of
 
 PAYLOAD_NOTE = "NaN payloads are not distinguished, nor are integers computed from them"

@@ -5,8 +5,9 @@ The kernels are configurations of the corpus, compiled here.
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -49,7 +50,16 @@ class WrongMutant:
     buffer: str
     index: int
     values: tuple[str, str]
-    texts: tuple[str, str]
+    kernels: tuple[str, str]
+
+    def arrays(self) -> Mapping[str, Array]:
+        """See `WrongEqual.arrays`: the input follows from the kernel."""
+        return {}
+
+    def texts(self) -> Mapping[str, str]:
+        """See `WrongEqual.texts`."""
+        left, right = self.kernels
+        return {"left.ptx": left, "right.ptx": right, "finding.json": json.dumps(self.entry(), indent=1) + "\n"}
 
     def entry(self) -> dict[str, Any]:
         """Return the finding for a record."""

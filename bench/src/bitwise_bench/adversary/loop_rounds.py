@@ -48,8 +48,12 @@ class LoopPair:
             "loaded": {}, "source": "loops", "confirmed": True, "with NaN": self.with_nan,
         }  # fmt: skip
 
-    def files(self) -> dict[str, str]:
-        """Return the texts and the manifest of the two kernels."""
+    def arrays(self) -> Mapping[str, Array]:
+        """See `WrongEqual.arrays`."""
+        return self.contents
+
+    def texts(self) -> Mapping[str, str]:
+        """See `WrongEqual.texts`."""
         kernels = [loop_kernel(program, self.rows) for program in (self.left, self.right)]
         launches = []
         for name, kernel in zip(("left.ptx", "right.ptx"), kernels, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 from bitwise_bench.environment import analysis_environment
 
-_COUNTS = (
+COUNTS = (
     "programs",
     "equal",
     "unknown",
@@ -17,9 +17,15 @@ _COUNTS = (
     "wrong",
     "on device",
     "device wrong",
+    "optimiser",
     "simulation",
     "kernels not judged",
 )
+"""The counts of a record.
+
+`device wrong`: pairs whose bytes differ on the GPU, also where the assembler does not optimise.  `optimiser`: pairs
+whose bytes differ only where it does: a pass of the assembler changes what its instructions compute.
+"""
 _LISTS = ("findings", "device differences", "wrong pairs that were not reproduced alone", "errors")
 
 
@@ -56,7 +62,7 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in _COUNTS:
+    for name in COUNTS:
         total: Counter[str] = Counter()
         for part in parts:
             total.update(part[name])
@@ -85,6 +91,7 @@ def summary(record: Mapping[str, Any]) -> str:
     if record["on device"]:
         lines.append(
             f"on the GPU: {sum(record['on device'].values())} pairs, {sum(record['device wrong'].values())} with "
-            f"different bytes; programs compared with the simulation: {record['simulation']}"
+            f"different bytes, and {sum(record['optimiser'].values())} with different bytes only where the assembler "
+            f"optimises; programs compared with the simulation: {record['simulation']}"
         )
     return "\n".join(lines)

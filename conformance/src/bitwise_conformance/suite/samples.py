@@ -4,6 +4,7 @@ samples/
   known_failures.txt              ids of cases that fail, one per line, each with a reason (optional)
   <architecture>/
     <group>/manifest.json         the launches of the assembly files in the folder, on the same buffers
+    <group>/<tensor>.npy          the contents of a buffer that the launches give
     <group>/expected.json         an `Expected`
     matrix_units/<row>.json       a `Vectors` for the row of that name
   profiles/<profile>.json         a `ProfileQueries` for the profile of that name

@@ -16,6 +16,7 @@ from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
+from bitwise_core.checker.missing_tensors import missing_tensors
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -27,7 +28,7 @@ from bitwise_core.execution.concrete import (
     prepare_launch,
     run_blocks,
 )
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.global_memory import Nondeterministic, Race
@@ -105,7 +106,9 @@ class AnalysisResult:
     `nondeterministic`: the kernel's own result is not determined.  `malformed`: the text or the launch is wrong, and
     `unknown` is the message for its author.  `failed`: the analysis raised an internal error, which is a bug.
     `notes` are the assumptions of the analysis.  `program_only` is the reason why the launch-parametric analysis
-    compares the program text only, None where it compares the function that the kernel computes.
+    compares the program text only, None where it compares the function that the kernel computes.  `tensors` holds, for
+    each buffer of the launch, the digest of the contents that the launch gives, None
+    where it gives none: results are compared only where they agree (`conflicting_tensors`).
 
     `prepared` is the program that was executed, None where there is none.  `outputs` are the final contents of each
     buffer, by buffer number, None where the analysis stopped or the grid is large.  Neither is passed between
@@ -121,6 +124,7 @@ class AnalysisResult:
     malformed: bool = False
     failed: bool = False
     program_only: str | None = None
+    tensors: Mapping[str, str | None] = field(default_factory=dict)
     prepared: PreparedLaunch | None = field(default=None, repr=False, compare=False)
     outputs: Mapping[int, Output] | None = field(default=None, repr=False, compare=False)
 
@@ -138,6 +142,32 @@ class AnalysisResult:
     def portable(self) -> AnalysisResult:
         """The result without program and outputs, small enough to pass between processes."""
         return replace(self, prepared=None, outputs=None)
+
+
+def given_digests(source: Source, options: Options) -> dict[str, str | None]:
+    """The digests of the contents that a kernel's launch gives, by buffer; empty for a result for every launch."""
+    if options.every_launch or source.launch is None:
+        return {}
+    given = source.launch.given()
+    return {name: given[name].digest if name in given else None for name in source.launch.buffers()}
+
+
+def conflicting_tensors(left: Mapping[str, str | None], right: Mapping[str, str | None]) -> str | None:
+    """A sentence if two launches do not give the same contents to a buffer that both have, else None."""
+    for name in sorted(left.keys() & right.keys()):
+        if left[name] != right[name]:
+            what = "different contents" if left[name] and right[name] else "contents in one of the launches only"
+            return f"the buffer {name} has {what}; give the same contents for both kernels, or for none"
+    return None
+
+
+def given_note(launch: Launch) -> tuple[str, ...]:
+    """The note that names the tensors whose contents are part of the launch; empty if there are none."""
+    given = launch.given()
+    if not given:
+        return ()
+    named = ", ".join(f"{name} ({len(each)} {each.dtype}, digest {each.digest[:12]})" for name, each in given.items())
+    return (f"the verdict holds for the contents that the launch gives of {named}",)
 
 
 LARGE_GRID = "large grids are decided on a few blocks; all others are proved to be translations of these"
@@ -172,7 +202,7 @@ def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
     if source.launch is None:
         raise Unsupported("the manifest has no launch of it")
     module, notes = parse_and_audit(source, source.launch.entry, arch, options)
-    return prepare_launch(module, arch, source.launch, notes)
+    return prepare_launch(module, arch, source.launch, (*notes, *given_note(source.launch)))
 
 
 def parse_and_audit(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
@@ -222,7 +252,15 @@ class Session:
         def stopped(reason: str, nondeterministic: bool = False, malformed: bool = False) -> AnalysisResult:
             seconds = time.perf_counter() - start
             return AnalysisResult(
-                source.name, None, reason, nondeterministic, (), seconds, malformed, prepared=partial_result.prepared
+                source.name,
+                None,
+                reason,
+                nondeterministic,
+                (),
+                seconds,
+                malformed,
+                tensors=given_digests(source, self.options),
+                prepared=partial_result.prepared,
             )
 
         try:
@@ -234,7 +272,7 @@ class Session:
         except NotSymmetric as error:
             return stopped(
                 "the grid is too large to be executed in full, and its blocks are not proved to be translations of "
-                f"each other: {error}"
+                f"each other: {error}{self._missing_tensors(error, partial_result.prepared)}"
             )
         except Nondeterministic as error:
             return stopped(f"the kernel's own result is not determined: {error}", nondeterministic=True)
@@ -243,7 +281,7 @@ class Session:
         except ManifestError as error:
             return stopped(f"{source.name}: {error}", malformed=True)
         except Unsupported as error:
-            return stopped(str(error))
+            return stopped(f"{error}{self._missing_tensors(error, partial_result.prepared)}")
         except RecursionError:
             return stopped("the text is nested too deeply")
         except MemoryError:
@@ -260,9 +298,21 @@ class Session:
             notes=partial_result.notes,
             seconds=time.perf_counter() - start,
             program_only=partial_result.program_only,
+            tensors=given_digests(source, self.options),
             prepared=partial_result.prepared,
             outputs=partial_result.outputs,
         )
+
+    def _missing_tensors(self, error: Exception, prepared: PreparedLaunch | None) -> str:
+        """The end of a sentence that names the tensors whose contents would let the analysis of a launch continue."""
+        if self.options.every_launch or prepared is None or not isinstance(error, DataDependent | NotSymmetric):
+            return ""
+        try:
+            names = missing_tensors(prepared, self.buffers, self.options.assume, error)
+        except Exception:
+            # A hint must not change the reason of an Unknown.
+            return ""
+        return f"; give the contents of {' and '.join(names)} in the manifest" if names else ""
 
     def _analyse_launch(self, source: Source, arch: Arch, partial_result: _PartialResult) -> None:
         prepared = partial_result.prepared = prepare(source, arch, self.options)

@@ -17,6 +17,8 @@ from bitwise_core.checker.analysis import (
     arch_pair,
     buffer_numbers,
     concrete_outputs,
+    conflicting_tensors,
+    given_digests,
     term_domain_factory,
     with_cross_architecture,
 )
@@ -108,6 +110,9 @@ def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arc
 def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcome, str]:
     """Compare two kernels on large grids by block symmetry: outcome and reason.  Never raises because of a text."""
     names = " and ".join(source.name for source in sources)
+    conflict = conflicting_tensors(*(given_digests(source, session.options) for source in sources))
+    if conflict is not None:
+        return Outcome.UNKNOWN, f"{names} are launched on different tensors: {conflict}"
     try:
         summaries = _summaries(sources, arch, session)
         found = symmetry.compare(summaries[0], summaries[1], term_domain_factory(session.options.assume))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, buffer_numbers
 from bitwise_core.checker.comparison import compare_large
-from bitwise_core.checker.verdicts import Outcome, Verdict, verdict
+from bitwise_core.checker.verdicts import Outcome, Verdict, given_tensors, verdict
 from bitwise_core.checker.worker_pool import Progress, WorkerPool
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.plugins import registry
@@ -23,7 +23,8 @@ class Partition:
     """Equivalence classes of kernels, in the order of their first kernels; an Unknown kernel is a class by itself.
 
     `unknown` maps the names of Unknown kernels to the reasons.  `scope` is `launch` or `every launch`.  `results` are
-    the results of all kernels in their given order, `notes` the assumptions of the analyses.
+    the results of all kernels in their given order, `notes` the assumptions of the analyses.  Kernels whose launches
+    give a buffer different contents are in different classes.
     """
 
     classes: tuple[tuple[str, ...], ...]
@@ -60,6 +61,7 @@ class Partition:
             "scope": self.scope,
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
+            "tensors": {name: list(digests) for name, digests in given_tensors(self.results).items()},
         }
 
 
@@ -145,15 +147,15 @@ def verdicts(
         positions = [n for n, each in enumerate(rest, 1) if each.unknown is None and (first.large or each.large)]
         compared = _compare_all(task, reference, [sources[n] for n in positions], pool)
     for position, (outcome, reason) in zip(positions, compared, strict=True):
-        before = answers[position]
-        answers[position] = Verdict(outcome, reason, before.scope, before.notes, before.conditions)
+        answers[position] = replace(answers[position], outcome=outcome, reason=reason)
     return answers
 
 
 def _verdict_on_itself(result: AnalysisResult, options: Options) -> Verdict:
     if result.unknown is not None:
         return verdict(result, result, options)
-    return Verdict(Outcome.EQUAL, "it is the reference", options.scope, result.notes, tuple(sorted(options.assume)))
+    conditions, tensors = tuple(sorted(options.assume)), given_tensors([result])
+    return Verdict(Outcome.EQUAL, "it is the reference", options.scope, result.notes, conditions, tensors=tensors)
 
 
 def partition(
@@ -178,24 +180,26 @@ def partition(
             unknown |= reasons
     ordered = sorted(classes, key=min)
     proved = [result for position, result in enumerate(results) if position not in unknown]
-    notes = tuple(dict.fromkeys(note for result in proved for note in result.notes))
+    notes = tuple(dict.fromkeys([*(note for result in proved for note in result.notes), *_tensor_notes(results)]))
     names = tuple(tuple(sources[position].name for position in sorted(members)) for members in ordered)
     by_name = {sources[position].name: reason for position, reason in sorted(unknown.items())}
     return Partition(names, by_name, options.scope, time.perf_counter() - start, tuple(results), notes)
 
 
 def _by_signature(results: Sequence[AnalysisResult]) -> tuple[list[list[int]], dict[int, str]]:
-    """Group the positions of results by signature; with the reasons why some of them are Unknown, by position.
+    """Group the positions of results by signature and by the tensors of their launches.
 
-    A kernel on a large grid is a class by itself.  A class of one kernel of which the program text alone was compared
-    is Unknown.
+    Return the reasons why some of them are Unknown as well, by position.  A kernel on a large grid is a class by
+    itself.  A class of one kernel of which the program text alone was compared is Unknown.
     """
     classes: dict[object, list[int]] = {}
     unknown: dict[int, str] = {}
+    tensors = _tensors_that_differ(results)
     for position, result in enumerate(results):
         if result.unknown is not None:
             unknown[position] = result.unknown
-        classes.setdefault(result.signature if result.signature is not None else position, []).append(position)
+        key = position if result.signature is None else (result.signature, tensors[position])
+        classes.setdefault(key, []).append(position)
     for members in classes.values():
         reason = results[members[0]].program_only
         if len(members) == 1 and reason is not None:
@@ -203,12 +207,35 @@ def _by_signature(results: Sequence[AnalysisResult]) -> tuple[list[list[int]], d
     return list(classes.values()), unknown
 
 
+def _contested(results: Sequence[AnalysisResult]) -> list[str]:
+    """The buffers to which the launches do not all give the same contents."""
+    found: dict[str, set[str | None]] = {}
+    for result in results:
+        for name, digest in result.tensors.items():
+            found.setdefault(name, set()).add(digest)
+    return sorted(name for name, digests in found.items() if len(digests) > 1)
+
+
+def _tensors_that_differ(results: Sequence[AnalysisResult]) -> list[tuple[tuple[str, str | None], ...]]:
+    """For each result, the contents of the buffers that not all launches give alike; only equal ones are compared."""
+    names = _contested(results)
+    return [tuple((name, each.tensors[name]) for name in names if name in each.tensors) for each in results]
+
+
+def _tensor_notes(results: Sequence[AnalysisResult]) -> list[str]:
+    return [
+        f"the launches do not all give the same contents of {name}: kernels are compared only where they do"
+        for name in _contested(results)
+    ]
+
+
 def _large_groups(sources: Sequence[Source], results: Sequence[AnalysisResult]) -> list[list[int]]:
-    """Groups of positions of kernels with the same buffers, of which at least one has a large grid."""
-    groups: dict[frozenset[str], list[int]] = {}
+    """Groups of positions of kernels with the same buffers and tensors, of which at least one has a large grid."""
+    groups: dict[object, list[int]] = {}
+    tensors = _tensors_that_differ(results)
     for position, (source, result) in enumerate(zip(sources, results, strict=True)):
         if source.launch is not None and result.unknown is None:
-            groups.setdefault(frozenset(source.launch.buffers()), []).append(position)
+            groups.setdefault((frozenset(source.launch.buffers()), tensors[position]), []).append(position)
     return [group for group in groups.values() if len(group) > 1 and any(results[position].large for position in group)]
 
 

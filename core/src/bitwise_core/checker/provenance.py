@@ -187,11 +187,11 @@ class Provenance:
 def _stored(event: Access, lane: int, address: int, size: int) -> Scalar:
     value = event.value
     assert value is not None
-    whole = _scalar(value, (1, event.address.size), lane)
+    whole = scalar_at(value, (1, event.address.size), lane)
     low = (address - int(event.address[lane])) * 8
     if low == 0 and size * 8 == event.bits:
         return whole
-    return _scalar(as_symbolic_vector(extract(whole.vector(), low, size * 8)), (1, 1), 0)
+    return scalar_at(as_symbolic_vector(extract(whole.vector(), low, size * 8)), (1, 1), 0)
 
 
 class RecordingDomain(TermDomain):
@@ -260,10 +260,10 @@ def trace_provenance(
 
 def _operands(term: RecordedTerm, flat: int) -> tuple[Scalar, ...]:
     shape = term.result.words.shape[1:]
-    return tuple(_scalar(each, shape, flat) for each in term.operands)
+    return tuple(scalar_at(each, shape, flat) for each in term.operands)
 
 
-def _scalar(vector: SymbolicVector, shape: tuple[int, ...], flat: int) -> Scalar:
+def scalar_at(vector: SymbolicVector, shape: tuple[int, ...], flat: int) -> Scalar:
     """The value of a vector at a flat index of the shape to which it broadcasts."""
     position = np.unravel_index(flat, shape)
     first, second = (int(_at(vector.words[half], position)) for half in (0, 1))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
 
-from bitwise_core.checker.analysis import AnalysisResult, Options
-from bitwise_core.execution.buffers import Array
+from bitwise_core.checker.analysis import AnalysisResult, Options, conflicting_tensors
+from bitwise_core.execution.element_types import Array
 
 
 class Outcome(StrEnum):
@@ -106,8 +106,9 @@ class Verdict:
     """The result of a comparison of two kernels.
 
     `scope` is `launch` or `every launch`.  `notes` are the assumptions of the verdict, `conditions` the conditions on
-    values under which it holds.  `divergence` is the first divergence of the canonical forms; `counterexample` is an
-    input on which the bytes differ.
+    values under which it holds.  `tensors` holds the digests of the contents that the launches give, by buffer: the
+    verdict holds for these contents.  `divergence` is the first divergence of the canonical forms; `counterexample` is
+    an input on which the bytes differ.
     """
 
     outcome: Outcome
@@ -117,6 +118,7 @@ class Verdict:
     conditions: tuple[str, ...] = ()
     divergence: Divergence | None = None
     counterexample: Counterexample | None = None
+    tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Verdict({', '.join(self.sentences())})"
@@ -147,11 +149,29 @@ COMMON_NOTES = (
 
 def verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Verdict:
     """The verdict on two results of the same buffers and options; large grids are compared by `comparison`."""
+    return replace(_verdict(left, right, options), tensors=given_tensors((left, right)))
+
+
+def given_tensors(results: Iterable[AnalysisResult]) -> dict[str, tuple[str, ...]]:
+    """The digests of the contents that the launches of these results give, by buffer; usually one for each buffer."""
+    found: dict[str, dict[str, None]] = {}
+    for each in results:
+        for name, digest in each.tensors.items():
+            if digest is not None:
+                found.setdefault(name, {})[digest] = None
+    return {name: tuple(digests) for name, digests in found.items()}
+
+
+def _verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Verdict:
     notes = tuple(dict.fromkeys((*left.notes, *right.notes, *COMMON_NOTES)))
     conditions = tuple(sorted(options.assume))
     for each in (left, right):
         if each.unknown is not None:
             return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.unknown}", options.scope, notes, conditions)
+    conflict = conflicting_tensors(left.tensors, right.tensors)
+    if conflict is not None:
+        reason = f"{left.name} and {right.name} are launched on different tensors: {conflict}"
+        return Verdict(Outcome.UNKNOWN, reason, options.scope, notes, conditions)
     if left.large or right.large:
         reason = "large grids have no signatures; compare the kernels block by block"
         return Verdict(Outcome.UNKNOWN, reason, options.scope, notes, conditions)

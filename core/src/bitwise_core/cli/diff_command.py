@@ -86,6 +86,7 @@ def as_record(verdict: Verdict) -> dict[str, object]:
         "scope": verdict.scope,
         "notes": list(verdict.notes),
         "conditions": list(verdict.conditions),
+        "tensors": {name: list(digests) for name, digests in verdict.tensors.items()},
         "divergence": None if verdict.divergence is None else asdict(verdict.divergence),
         "counterexample": None if counterexample is None else counterexample_as_record(counterexample),
     }

@@ -42,12 +42,6 @@ class Clusters:
         found: Array = x + across * (y + up * z)
         return found
 
-    def rank_of(self, blocks: Array) -> Array:
-        """Return the ranks of these blocks in their clusters, numbered with x varying fastest."""
-        x, y, z = (at % own for at, own in zip(_coordinates(blocks, self.grid), self.shape, strict=True))
-        found: Array = x + self.shape[0] * (y + self.shape[1] * z)
-        return found
-
     def blocks_of(self, clusters: Array) -> Array:
         """Return the blocks of these clusters, shape (clusters, size), by ascending rank."""
         of_grid: Extents = tuple(each // own for each, own in zip(self.grid, self.shape, strict=True))  # type: ignore[assignment]

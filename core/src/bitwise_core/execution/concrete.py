@@ -12,13 +12,14 @@ from bitwise_core.assembly.module import Kernel, Module, kernel_digest
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
-from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import THREAD_SHIFT, ClusterState, Machine
 from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
+from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory, Nondeterministic
 from bitwise_core.execution.memory.outputs import Output, outputs
 from bitwise_core.execution.memory.race_detector import RaceDetectors
@@ -123,7 +124,7 @@ def run_blocks(
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
-        memory = GlobalMemory(domain)
+        memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
         memory.watched, memory.formats, memory.text = watched, formats, kernel_digest(prepared.kernel)
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
@@ -173,9 +174,11 @@ def _run_batches(
         budget = [share]
         try:
             run_machine(prepared, machine, budget)
-        except Unsupported:
+        except Unsupported as error:
             if work is not None and budget[0] < 0:
                 raise WorkLimitExceeded from None
+            if isinstance(error, DataDependent):
+                error.block = int(batch[min(error.row, batch.size - 1)])
             raise
         remaining -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))

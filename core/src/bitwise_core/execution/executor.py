@@ -11,7 +11,7 @@ number of iterations, up to a bound.  One that only computes registers is a func
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Symbol
 from bitwise_core.execution.data_loops import run_as_function
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import (
     Barrier,
@@ -42,7 +42,8 @@ from bitwise_core.execution.program_analyses import effects_of, live_at, region
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.uniformity import is_uniform
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask, width
 
 MAXIMUM_STEPS = 20_000_000
 
@@ -97,7 +98,7 @@ class Executor:
     def start(self, pc: int = 0, stop: int | None = None) -> None:
         """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
         if self.depth > MAXIMUM_NESTING:
-            raise Unsupported("branches on data or calls nest too deeply")
+            raise _nested_too_deeply(self.machine)
         machine = self.machine
         outer = machine.mask
         groups = [LaneGroup(pc, outer)]
@@ -153,12 +154,14 @@ class Executor:
             if machine.condition is not None:
                 refusal = refusal_under_condition(program.infos[pc])
                 if refusal is not None:
-                    raise Unsupported(refusal, instructions[pc].line)
+                    raise _noted(DataDependent(refusal, instructions[pc].line, (machine.condition,)), machine)
             try:
                 control = steps[pc](machine)
             except Unsupported as error:
                 if error.line is None:
                     error.line = instructions[pc].line
+                if isinstance(error, DataDependent):
+                    _note_values(error, machine, program.infos[pc].reads)
                 raise
             except Exception as error:
                 if is_unwritten_register(error):
@@ -215,7 +218,8 @@ class Executor:
             self._branch(Branch(len(self.program.steps), control.taken), control.taken, group, groups)
         elif isinstance(control, Exit | Return):
             if machine.condition is not None and not self.follows_data:
-                raise Unsupported("the kernel's end depends on data", self._line(pc))
+                values = (machine.condition,)
+                raise _noted(DataDependent("the kernel's end depends on data", self._line(pc), values), machine)
             groups.remove(group)
             if isinstance(control, Exit):
                 self._end(group)
@@ -224,7 +228,8 @@ class Executor:
             self._call(control, group, self._lanes_outside(group, alive))
         elif isinstance(control, Barrier):
             if machine.condition is not None:
-                raise Unsupported("a barrier depends on data", self._line(pc))
+                values = (machine.condition,)
+                raise _noted(DataDependent("a barrier depends on data", self._line(pc), values), machine)
             if control.count is None and self.outside is not None:
                 present = machine.active((machine.blocks, machine.threads)).any(axis=1)
                 if (self.outside.any(axis=1) & present).any():
@@ -306,7 +311,7 @@ class Executor:
             return
         if entered >= MAXIMUM_ITERATIONS:
             reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
-            raise Unsupported(reason, self._line(pc))
+            raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
         whole = self._whole_blocks_choose(taken, group, join)
         outer = machine.condition, machine.path
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
@@ -371,7 +376,8 @@ class Executor:
             or reconvergence <= pc
             or control.target <= pc
         ):
-            raise Unsupported("the kernel's control flow depends on data (a loop or an early end)", self._line(pc))
+            reason = "the kernel's control flow depends on data (a loop or an early end)"
+            raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
         before, local, parameters = machine.registers, machine.local, machine.parameters
         outer = machine.condition
         results = []
@@ -496,6 +502,47 @@ class Executor:
             races.barrier(np.arange(races.warps))
         machine.epoch += 1
         group.waiting = None
+
+
+def _nested_too_deeply(machine: Machine) -> Unsupported:
+    reason = "branches on data or calls nest too deeply"
+    if machine.condition is None:
+        return Unsupported(reason)
+    return _noted(DataDependent(reason, None, (machine.condition,)), machine)
+
+
+def _noted(error: DataDependent, machine: Machine) -> DataDependent:
+    _note_values(error, machine, ())
+    return error
+
+
+def _note_values(error: DataDependent, machine: Machine, registers: Iterable[str]) -> None:
+    """Note the values on which an error depends: by default the condition, or what the instruction read of data.
+
+    Predicates decide before other registers do.  Nothing is noted in other domains than that of terms.
+    """
+    if machine.domain.name != "terms":
+        return
+    if not error.values and machine.condition is not None:
+        error.values = (machine.condition,)
+    if not error.values:
+        read = [machine.registers[name] for name in sorted(registers) if name in machine.registers]
+        unknown = [each for each in read if machine.known(each) is None]
+        error.values = tuple([each for each in unknown if width(each) == 1] or unknown)
+    for value in error.values:
+        rows = np.flatnonzero(np.any(unknown_lanes(machine, value), axis=1))
+        if rows.size:
+            error.row = int(rows[0])
+            return
+
+
+def unknown_lanes(machine: Machine, value: Value) -> Array:
+    """Return the active lanes in which a value is no number, of the shape of the value and of the mask together."""
+    if isinstance(value, np.ndarray):
+        return np.zeros((1, 1), dtype=bool)
+    vector = as_symbolic_vector(value)
+    unknown: Array = np.broadcast_to(~np.asarray(constant_mask(vector)), vector.words.shape[1:])
+    return unknown if machine.mask is None else unknown & machine.mask
 
 
 def _possible_lanes(predicate: Value, mask: Array | None) -> Array | None:

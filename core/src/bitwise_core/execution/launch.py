@@ -1,4 +1,4 @@
-"""A launch: the grid, the block, and the value of each kernel parameter; reading and writing of manifests."""
+"""A launch: the grid, the block, the value of each kernel parameter, the given tensors; reading of manifests."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from bitwise_core.errors import BitwiseError
+from bitwise_core.execution.tensor_contents import FLOATS, TensorContents, float_pattern, tensor_contents
 
 POINTER_SHIFT = 40
 """Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
@@ -23,8 +34,33 @@ class ManifestError(BitwiseError, ValueError):
     """A manifest is incomplete or wrong; the message names the file and what to change."""
 
 
+Contents = Annotated[InstanceOf[TensorContents], PlainSerializer(TensorContents.manifest_form)]
+
+FOLDER = "folder"
+"""The key of a validation's context under which the folder of the manifest is, in which contents are files."""
+
+
+def _with_contents(data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    """Return an argument's fields with its `values` read.  Raises ValueError."""
+    values = data.get("values")
+    if values is None:
+        return data
+    buffer = data.get("buffer")
+    if not isinstance(buffer, str):
+        raise ValueError("the null pointer has no contents: remove `values`, or name a buffer")
+    dtype = data.get("dtype")
+    try:
+        found = tensor_contents(values, dtype if isinstance(dtype, str) else None, (info.context or {}).get(FOLDER))
+    except ValueError as error:
+        raise ValueError(f"the values of the buffer {buffer} {error}") from None
+    return {**data, "values": found}
+
+
 class TensorMap(BaseModel):
-    """A tensor map made by the host: shape and strides in elements, innermost dimension last."""
+    """A tensor map made by the host: shape and strides in elements, innermost dimension last.
+
+    `values` are the contents of the buffer before the launch, see `Argument`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,10 +73,19 @@ class TensorMap(BaseModel):
     padding: str = "zero"
     offset: int = 0
     element_bytes: int | None = None
+    values: Contents | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_values(cls, data: Any, info: ValidationInfo) -> Any:
+        return _with_contents(data, info) if isinstance(data, dict) else data
 
 
 class Argument(BaseModel):
-    """One kernel argument: a buffer (null if `buffer` is None), a scalar, or a tensor map."""
+    """One kernel argument: a buffer (null if `buffer` is None), a scalar, or a tensor map.
+
+    `values` are the contents of the buffer before the launch, from its first byte whatever the `offset`; None: any.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,12 +95,15 @@ class Argument(BaseModel):
     offset: int = 0
     value: int | float | bool | None = None
     tensor_map: TensorMap | None = None
+    values: Contents | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, data: Any) -> Any:
+    def _short_form(cls, data: Any, info: ValidationInfo) -> Any:
         if not isinstance(data, dict):
             return data
+        if "buffer" in data:
+            data = _with_contents(data, info)
         if "kind" in data:
             if data["kind"] not in ("buffer", "tensor_map", *_WIDTHS):
                 raise ValueError(
@@ -76,10 +124,11 @@ class Argument(BaseModel):
     def short(self) -> dict[str, Any]:
         """Return the form that a manifest has."""
         if self.kind == "buffer":
-            extra = {key: value for key, value in (("dtype", self.dtype), ("offset", self.offset or None)) if value}
-            return {"buffer": self.buffer, **extra}
+            given = None if self.values is None else self.values.manifest_form()
+            extra = {"dtype": self.dtype, "offset": self.offset, "values": given}
+            return {"buffer": self.buffer, **{key: value for key, value in extra.items() if value}}
         if self.kind == "tensor_map":
-            return {"tensor_map": self.tensor_map.model_dump() if self.tensor_map else None}
+            return {"tensor_map": self.tensor_map.model_dump(exclude_none=True) if self.tensor_map else None}
         return {self.kind: self.value}
 
 
@@ -99,7 +148,7 @@ class Launch(BaseModel):
     """One launch of a kernel: the grid in blocks and the block in threads, both (x, y, z), and the arguments.
 
     `cluster` is the shape of the clusters that the launch requests, in blocks (x, y, z), None if it requests none.  The
-    grid counts every block of a cluster.
+    grid counts every block of a cluster.  A buffer has at most one contents, whichever of its arguments gives them.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -123,6 +172,22 @@ class Launch(BaseModel):
         names += [a.tensor_map.buffer for a in self.args if a.tensor_map is not None]
         return tuple(dict.fromkeys(names))
 
+    def given(self) -> dict[str, TensorContents]:
+        """Return the contents before the launch of each buffer for which an argument gives them."""
+        described = [a.tensor_map if a.tensor_map is not None else a for a in self.args]
+        return {str(each.buffer): each.values for each in described if each.values is not None}
+
+    @model_validator(mode="after")
+    def _give_each_buffer_once(self) -> Launch:
+        given = self.given()
+        for each in (a.tensor_map if a.tensor_map is not None else a for a in self.args):
+            if each.values is not None and each.values != given[str(each.buffer)]:
+                raise ValueError(
+                    f"two arguments give the buffer {each.buffer} different values: give them once, or give buffers of "
+                    "different contents different names"
+                )
+        return self
+
 
 class Manifest(BaseModel):
     """The launches of a folder of kernels; `configurations` may describe its files for human readers."""
@@ -134,9 +199,10 @@ class Manifest(BaseModel):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest.  Raises ManifestError with the file and the place."""
+    """Read a manifest and the contents of tensors beside it.  Raises ManifestError with the file and the place."""
     try:
-        return Manifest.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Manifest.model_validate(document, context={FOLDER: path.parent})
     except OSError as error:
         raise ManifestError(f"{path}: cannot be read ({error.strerror})") from None
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -144,29 +210,20 @@ def read_manifest(path: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise ManifestError(f"{path}: {place}: {first['msg']}") from None
+        raise ManifestError(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 def scalar_bits(argument: Argument) -> tuple[int, int]:
     """Return a scalar argument's bit pattern and its width in bytes.  Raises ManifestError."""
-    import struct
-
     kind, value = argument.kind, argument.value
     size = _WIDTHS[kind]
     if value is None:
         raise ManifestError(f"the scalar argument {kind} has no value")
-    try:
-        if kind == "fp64":
-            return int.from_bytes(struct.pack("<d", value), "little"), 8
-        if kind == "fp32":
-            return int.from_bytes(struct.pack("<f", value), "little"), 4
-        if kind == "fp16":
-            return int.from_bytes(struct.pack("<e", value), "little"), 2
-        if kind == "bf16":
-            bits = int.from_bytes(struct.pack("<f", value), "little")
-            return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 if value == value else 0x7FC0, 2
-    except OverflowError:
-        raise ManifestError(f"the value {value!r} does not fit {kind}") from None
+    if kind in FLOATS:
+        pattern = float_pattern(value, kind)
+        if pattern is None:
+            raise ManifestError(f"the value {value!r} does not fit {kind}")
+        return pattern, size
     if value != value or value in (float("inf"), float("-inf")):
         raise ManifestError(f"the value {value!r} does not fit {kind}")
     number = int(value)

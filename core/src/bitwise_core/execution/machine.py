@@ -251,7 +251,7 @@ class Machine:
             return joined if isinstance(joined, np.ndarray) else None
         special = L.lazy_integers(value)
         if special is not None:
-            return special.known_numbers()
+            return special.known_numbers(self.mask)
         known = L.constant_mask(value)
         if known is True:
             return L.constants_of(value)

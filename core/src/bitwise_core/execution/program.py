@@ -9,7 +9,7 @@ from typing import Any
 from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.control_flow import EXIT, postdominators
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import (
     Branch,
@@ -168,7 +168,7 @@ def _guarded(step: Step, register: str, negated: bool, line: int, refusal: str |
         if active is not None:
             return _under_mask(machine, step, active)
         if refusal is not None:
-            raise Unsupported(refusal, line)
+            raise DataDependent(refusal, line, (predicate,))
         return _under_condition(machine, step, predicate, line)
 
     return run
@@ -204,7 +204,7 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
     if isinstance(control, Exit | Return):
         return ConditionalEnd(predicate)
     if control is not None:
-        raise Unsupported("control depends on data", line)
+        raise DataDependent("control depends on data", line)
     machine.registers = merged_values(machine, predicate, machine.registers, before)
     machine.parameters = merged_values(machine, predicate, machine.parameters, parameters)
     merge_local(machine, predicate, machine.local, local)
@@ -240,6 +240,6 @@ def merge_local(
         if other is None or other is value:
             continue
         if width(other) != width(value):
-            raise Unsupported("local memory is written in different widths under a condition on data")
+            raise DataDependent("local memory is written in different widths under a condition on data")
         merged[place] = machine.domain.select(predicate, value, other)
     machine.local = merged

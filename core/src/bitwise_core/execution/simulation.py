@@ -17,6 +17,7 @@ from bitwise_core.execution.concrete import (
 from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS
+from bitwise_core.execution.launch import ManifestError
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics.mma import MmaSpec
@@ -46,8 +47,9 @@ def simulate(
 ) -> SimulationResult:
     """Run the blocks of a launch (default: all).
 
-    `contents` holds the bytes (uint8, one axis) of every buffer before the launch.  If `open_ended`, a buffer continues
-    with zeros beyond its content, as far as the launch accesses it.  Raises Unsupported for an instruction without
+    `contents` holds the bytes (uint8, one axis) of every buffer before the launch; those that the launch gives may be
+    omitted.  If `open_ended`, every other buffer continues with zeros beyond its content, as far as the launch accesses
+    it.  Raises ManifestError for other contents than the launch gives.  Raises Unsupported for an instruction without
     exact semantics here, an access out of bounds, a race or a nondeterministic value, and if `finite` for an infinity
     or a NaN that is made from finite numbers.
     """
@@ -68,10 +70,16 @@ def simulate_batch(
     raises for all, all have the same notes, and an open-ended buffer ends at the largest extent of any launch.  Raises
     ValueError if the sizes of the contents differ.
     """
+    given = prepared.launch.given()
+    contents = [{**{name: each.patterns for name, each in given.items()}, **one} for one in contents]
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents[0]))}
     names = {number: name for name, number in numbers.items()}
     before = [{numbers[name]: each for name, each in one.items()} for one in contents]
     buffers = BufferContents(before)
+    for name, tensor in given.items():
+        if any(one[name].tobytes() != tensor.data for one in contents):
+            raise ManifestError(f"the launch gives the contents of {name}, and it is run on others; run it on those")
+    closed = frozenset(numbers[name] for name in given)
     if blocks is None and prepared.launch.blocks > MAXIMUM_BLOCKS:
         raise Unsupported(f"a launch of more than {MAXIMUM_BLOCKS} blocks is not simulated")
     # The copies of a block in all launches are adjacent, so that values independent of the inputs are uniform.  The
@@ -85,7 +93,7 @@ def simulate_batch(
     def attempt(granule: int, watched: frozenset[int]) -> BitsMemory:
         nonlocal domain
         domain = _domain(prepared, buffers, finite)
-        memory = BitsMemory(domain, buffers, names, open_ended)
+        memory = BitsMemory(domain, buffers, names, open_ended, closed)
         memory.watched = watched
         _run(prepared, memory, numbers, block_numbers, granule)
         return memory

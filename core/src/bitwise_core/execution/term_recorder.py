@@ -49,9 +49,10 @@ class RecordedTerm:
 
 
 class Recorder:
-    """The terms made so far, in order.  `line_source` is the machine that runs."""
+    """The terms made so far, in order.  `line_source` is the machine that runs, `limit` the most bytes of hashes."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAXIMUM_BYTES) -> None:
+        self.limit = limit
         self.terms: list[RecordedTerm] = []
         self.line_source: HasLine | None = None
         self.bytes = 0
@@ -59,7 +60,7 @@ class Recorder:
     def add(self, name: str, result: SymbolicVector, operands: Sequence[SymbolicVector], commutes: bool) -> None:
         """Record terms.  Raises TooManyTerms if they exceed the limit."""
         self.bytes += result.words.size * 8
-        if self.bytes > MAXIMUM_BYTES:
+        if self.bytes > self.limit:
             raise TooManyTerms("the block computes too many values to show its trees")
         line = self.line_source.line if self.line_source is not None else 0
         self.terms.append(RecordedTerm(name, result, tuple(operands), commutes, line))

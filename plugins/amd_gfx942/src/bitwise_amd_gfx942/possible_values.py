@@ -60,9 +60,12 @@ class PossibleValues(L.LazyIntegers):
         """The width; 1 for a predicate."""
         return L.width(next(iter(self.options.values())))
 
-    def known_numbers(self) -> Array | None:
-        """See `LazyIntegers.known_numbers`: the value is unknown, since the options differ."""
-        return None
+    def known_numbers(self, active: Array | None = None) -> Array | None:
+        """See `LazyIntegers.known_numbers`: the options differ, but perhaps not in the active lanes."""
+        if active is None:
+            return None
+        first, *others = self.options.values()
+        return None if any(((each != first) & active).any() for each in others) else first
 
     def symbolic_vector(self) -> SymbolicVector:
         """See `LazyIntegers.symbolic_vector`."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from bitwise_core.assembly.module import Register, Vector
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
@@ -133,7 +133,8 @@ def read_word(machine: Machine, name: str) -> Value:
     if key is not None and key in machine.registers:
         known = machine.known(machine.registers[key])
         if known is None:
-            raise Unsupported("a lane mask that depends on data is read as a number")
+            values = (machine.registers[key],)
+            raise DataDependent("a lane mask that depends on data is read as a number", None, values)
         number = ballot(known, machine.threads)
         high = name == "vcc_hi" or (name[0] == "s" and int(name[1:]) % 2)
         return (number >> np.uint64(32) if high else number).astype(np.uint32)
@@ -142,7 +143,8 @@ def read_word(machine: Machine, name: str) -> Value:
         if name in ("exec_lo", "exec_hi"):
             known = machine.known(machine.registers[EXEC])
             if known is None:
-                raise Unsupported("the execution mask depends on data and is read as a number")
+                values = (machine.registers[EXEC],)
+                raise DataDependent("the execution mask depends on data and is read as a number", None, values)
             number = ballot(known, machine.threads)
             return (number >> np.uint64(32) if name == "exec_hi" else number).astype(np.uint32)
         return poison(32)
@@ -186,7 +188,7 @@ def read_lane_mask(machine: Machine, operand: Vector) -> Value:
     number = concat([read_word(machine, low), read_word(machine, high)])
     known = machine.known(number)
     if known is None:
-        raise Unsupported("a number that depends on data is read as a lane mask")
+        raise DataDependent("a number that depends on data is read as a lane mask", None, (number,))
     return lanes_of_bits(known, machine.threads)
 
 

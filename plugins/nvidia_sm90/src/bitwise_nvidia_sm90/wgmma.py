@@ -18,7 +18,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, UPDATED_FIRST, Accumulation, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
@@ -128,7 +128,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
 def _groups(machine: Machine, line: int) -> list[int]:
     """Return the indices of the active warpgroups.  Raises Unsupported if one is partly active."""
     if machine.condition is not None:
-        raise Unsupported("a warpgroup instruction depends on data", line)
+        raise DataDependent("a warpgroup instruction depends on data", line)
     active = machine.active_threads()
     if machine.threads % _WARPGROUP:
         padded = np.zeros(-(-machine.threads // _WARPGROUP) * _WARPGROUP, dtype=bool)
@@ -146,7 +146,7 @@ def _tile_rows(
     """Return, for each warpgroup, the operand vectors of its tile.  Raises Unsupported."""
     value = machine.known(machine.read_bits(operand, 64))
     if value is None:
-        raise Unsupported("a matrix descriptor depends on data")
+        raise DataDependent("a matrix descriptor depends on data")
     result = []
     for group in groups:
         number = _uniform_descriptor(machine, value, group)

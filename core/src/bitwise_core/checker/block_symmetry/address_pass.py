@@ -2,7 +2,8 @@
 
 Integers are `BlockAffine` values.  Data is an opaque value with a taint flag, which is set where a number that differs
 between blocks is an operand.  Tainted data is not the data of the reference block with shifted addresses, so a pass
-that stores it fails.  The result of a pass is the list of global memory accesses of its blocks.
+that stores it fails.  Loads from buffers whose contents the launch gives are integers, exact in every block, if
+the launch does not write the buffer.  The result of a pass is the list of global memory accesses of its blocks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
@@ -269,13 +271,14 @@ class GlobalAccess:
 
 
 class AddressMemory(GlobalMemory):
-    """The global memory of an address pass: it records accesses in order and has no contents."""
+    """The global memory of an address pass: it records accesses in order, and has no contents but given ones."""
 
-    def __init__(self, domain: AddressDomain) -> None:
-        super().__init__(domain)
+    def __init__(self, domain: AddressDomain, given: GivenContents) -> None:
+        super().__init__(domain, given)
         self.address_domain = domain
         self.accesses: list[GlobalAccess] = []
         self.gathered_buffers: set[int] = set()
+        self.loaded_given: set[int] = set()
 
     def _record(self, kind: str, address: Any, bits: int, mask: Array | None, line: int, operation: str = "") -> None:
         value = plain(address)
@@ -289,10 +292,38 @@ class AddressMemory(GlobalMemory):
                 GlobalAccess(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
             )
 
-    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Any:
         """See `GlobalMemory.load`."""
         self._record("load", address, bits, mask, line)
-        return opaque_data(bits)
+        given = self._given_buffer(address, mask)
+        if given is None:
+            return opaque_data(bits)
+        self.loaded_given.add(given)
+        active = np.ones((1, 1), dtype=bool) if mask is None else mask
+
+        def read(where: Array) -> Array:
+            return self.given.read(where, bits, active, line)
+
+        value = plain(address)
+        if not isinstance(value, BlockAffine):
+            return read(value)
+        return evaluate_by_distinct_blocks(self.address_domain.grid, [value], read)
+
+    def _given_buffer(self, address: Any, mask: Array | None) -> int | None:
+        """The buffer of an access to given contents, that of its first active lane in the reference block.
+
+        Every access of a pass is later proved to be to one buffer, in all lanes of all blocks (`symmetry`).
+        """
+        if not self.given.buffers:
+            return None
+        value = plain(address)
+        if isinstance(value, BlockAffine):
+            value = value.grid.active_values(value.column)[:1].reshape(1, 1) + value.thread
+        if mask is not None:
+            shape = np.broadcast_shapes(value.shape, mask.shape)
+            value = np.broadcast_to(value, shape)[np.broadcast_to(mask, shape)]
+        buffer = int(value.flat[0]) >> POINTER_SHIFT if value.size else 0
+        return buffer if buffer in self.given.buffers else None
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """See `GlobalMemory.gather`."""
@@ -391,6 +422,8 @@ class AddressPass:
     scratch: frozenset[int]
     gathered: frozenset[int]
     """Buffers that may be read at addresses computed from data."""
+    loaded_given: frozenset[int]
+    """Buffers of which the pass read the contents that the launch gives."""
 
 
 def address_passes(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limits) -> list[AddressPass]:
@@ -434,7 +467,7 @@ def _run_pass(
     prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool
 ) -> AddressPass:
     numbers = grid.numbers
-    memory = AddressMemory(AddressDomain(grid))
+    memory = AddressMemory(AddressDomain(grid), GivenContents(prepared.launch, buffers))
     machine = machine_for(prepared, memory, buffers, numbers[:1], granule)
     if opaque:
         machine.shared = OpaqueSharedMemory()
@@ -453,5 +486,9 @@ def _run_pass(
     except Unsupported as error:
         raise NotSymmetric(f"the execution of all blocks at once fails: {error.reason}", error.line) from None
     return AddressPass(
-        grid, tuple(memory.accesses), frozenset(machine.extra.get("scratch", ())), frozenset(memory.gathered_buffers)
+        grid,
+        tuple(memory.accesses),
+        frozenset(machine.extra.get("scratch", ())),
+        frozenset(memory.gathered_buffers),
+        frozenset(memory.loaded_given),
     )

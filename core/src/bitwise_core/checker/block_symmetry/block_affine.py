@@ -120,7 +120,7 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
 
     # -- the interface `LazyIntegers` ---------------------------------------------------------------------------------
 
-    def known_numbers(self) -> Any:
+    def known_numbers(self, active: Array | None = None) -> Any:
         """Decide a predicate, which may narrow the grid; a number becomes a plain array only if the blocks agree."""
         return decide(self) if self.bits == 1 else plain(self)
 

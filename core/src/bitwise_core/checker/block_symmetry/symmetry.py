@@ -5,13 +5,14 @@ The execution of a block in full (`run_blocks`) is correct.  Hashes of different
 
 Proved for each kernel.  An address pass (`address_pass`) executes the program once for all blocks of a class, with
 integers that are exact in every block: a number of the block plus a number of the thread.  Every branch, mask, barrier,
-shared-memory address and number used as data is the same in all blocks of the class.  Blocks for which this does not
-hold are excluded and form classes of their own.  Data that depends on a number of the block is tainted, and a store of
-tainted data ends the proof.  In block b, each access to a buffer X is at D_X(b) plus an offset that is common to the
-class; where accesses to one buffer shift differently, the class is divided further.  Therefore the execution of block c
-of the class is the execution of block b with each address a in X replaced by a + D_X(c) - D_X(b): the terms are equal
-up to this replacement of loads, and the stored addresses are moved by it.  Buffers are disjoint, the replacement is
-one-to-one, and canonical forms depend on loads only through equality and adjacency within a buffer.  Therefore the
+shared-memory address and number used as data is the same in all blocks of the class.  A number that was loaded from
+contents that the launch gives is one of these integers; the launch does not write such a buffer.  Blocks for which this
+does not hold are excluded and form classes of their own.  Data that depends on a number of the block is tainted, and a
+store of tainted data ends the proof.  In block b, each access to a buffer X is at D_X(b) plus an offset that is common
+to the class; where accesses to one buffer shift differently, the class is divided further.  Therefore the execution of
+block c of the class is the execution of block b with each address a in X replaced by a + D_X(c) - D_X(b): the terms are
+equal up to this replacement of loads, and the stored addresses are moved by it.  Buffers are disjoint, the replacement
+is one-to-one, and canonical forms depend on loads only through equality and adjacency within a buffer.  Therefore the
 canonical forms are equal up to the replacement as well.
 
 Proved between the blocks of one kernel.  No two blocks store to one byte, and no block loads a byte that another block
@@ -226,6 +227,8 @@ def summarise(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limi
     written = written_buffers(found)
     if written & frozenset[int]().union(*(each.gathered for each in found)):
         raise NotSymmetric("memory is read at computed addresses in a buffer that the launch writes")
+    if written & frozenset[int]().union(*(each.loaded_given for each in found)):
+        raise NotSymmetric("a buffer whose contents the launch gives is both read and written")
     classes = tuple(block_class for each in found for block_class in block_classes(each, written, limits))
     count = prepared.launch.blocks
     class_of, position = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)

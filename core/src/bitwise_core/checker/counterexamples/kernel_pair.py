@@ -12,9 +12,9 @@ from bitwise_core.checker.analysis import MAXIMUM_LANES
 from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.assumptions import replace_non_finite
-from bitwise_core.execution.buffers import Array, ElementType
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import THREAD_SHIFT
 from bitwise_core.execution.simulation import SimulationResult, simulate
@@ -47,7 +47,7 @@ class KernelPair:
 
     `blocks` are the blocks of each kernel to execute (None: all).  If not all are executed, `only` is the element to
     compare: its buffer, byte offset and size in bytes.  `finite`: inputs are made finite, and inputs on which a value
-    overflows are rejected.
+    overflows are rejected.  Buffers whose contents the launches give hold these in every run.
     """
 
     kernels: tuple[PreparedLaunch, PreparedLaunch]
@@ -65,6 +65,7 @@ class KernelPair:
         """
         if self.finite:
             contents = {name: self._made_finite(name, content) for name, content in contents.items()}
+        contents = self._with_given(contents)
         simulations = self._execute(contents, self.blocks)
         self.runs += 1
         for name, size in self._accessed_bytes(simulations).items():
@@ -87,6 +88,11 @@ class KernelPair:
                 return self._counterexample(padded, difference, simulations)
         return None
 
+    def _with_given(self, contents: Mapping[str, Array]) -> dict[str, Array]:
+        """The bytes of every buffer, with those that the launches give."""
+        given = {name: each for kernel in self.kernels for name, each in kernel.launch.given().items()}
+        return {name: given[name].patterns if name in given else each for name, each in contents.items()}
+
     def _made_finite(self, name: str, content: Array) -> Array:
         form = self.forms[name].format
         return content if form is None else replace_non_finite(content, form)
@@ -97,7 +103,7 @@ class KernelPair:
         Raises Unsupported.
         """
         nothing = {name: np.zeros(0, dtype=np.uint8) for name in self.forms}
-        self.sizes = self._accessed_bytes(self._execute(nothing, self._first_and_last_blocks()))
+        self.sizes = self._accessed_bytes(self._execute(self._with_given(nothing), self._first_and_last_blocks()))
 
     def _first_and_last_blocks(self) -> Blocks:
         first, second = (sorted({0, each.launch.blocks - 1}) for each in self.kernels)

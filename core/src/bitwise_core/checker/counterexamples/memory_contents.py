@@ -16,7 +16,7 @@ from bitwise_core.checker.counterexamples.value_distributions import (
     draw,
     special_patterns,
 )
-from bitwise_core.execution.buffers import Array, ElementType
+from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.numerics import FloatFormat, operation
 
 SAMPLES = 256

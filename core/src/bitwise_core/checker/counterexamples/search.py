@@ -10,16 +10,25 @@ import numpy as np
 
 from bitwise_core import numerics
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Arches, Options, Source, arch_pair, prepare
+from bitwise_core.checker.analysis import (
+    Arches,
+    Options,
+    Source,
+    arch_pair,
+    conflicting_tensors,
+    given_digests,
+    prepare,
+)
 from bitwise_core.checker.comparison import Comparison, DivergenceTrace
 from bitwise_core.checker.counterexamples.kernel_pair import KernelPair, NotFound, make_pair, zero_extended
 from bitwise_core.checker.counterexamples.tree_search import Evaluator, build_trees, candidates
 from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, draw, special_patterns
 from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict, refuted
 from bitwise_core.execution.assumptions import FINITE
-from bitwise_core.execution.buffers import Array, ElementType, element_types
+from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import ManifestError
 
 FEW_SPECIAL = "few special values"
@@ -67,6 +76,10 @@ def find_counterexample(
             if each.kind is not None and each != known[name]:
                 stated = f"{known[name].name} and {each.name}"
                 return NotFound(f"no input was tried: the launches declare the buffer {name} as {stated}")
+    one_launch = replace(options, every_launch=False)
+    conflict = conflicting_tensors(given_digests(left, one_launch), given_digests(right, one_launch))
+    if conflict is not None:
+        return NotFound(f"no input was tried: {conflict}")
     trace = None if comparison is None else comparison.trace
     try:
         prepared = _prepare((left, right), arch, options, comparison)

@@ -20,7 +20,7 @@ from bitwise_core.checker.counterexamples.memory_contents import (
     with_feedback,
 )
 from bitwise_core.checker.expression_trees import build_tree
-from bitwise_core.execution.buffers import Array, ElementType
+from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.simulation import matrix_units
 from bitwise_core.ir.evaluation import Values, evaluate_many
 from bitwise_core.ir.nodes import Load, Node, descendants

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from bitwise_core.execution.buffers import Array, ElementType
+from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.numerics import FloatFormat, storage
 
 Draw = Callable[[FloatFormat, int, np.random.Generator], Array]

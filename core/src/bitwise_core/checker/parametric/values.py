@@ -51,7 +51,7 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
             self._words = hashing.mix(raw * hashing.multiplier(12) + hashing.constant(f"integer of {self.bits} bits"))
         return self._words
 
-    def known_numbers(self) -> Any:
+    def known_numbers(self, active: Array | None = None) -> Any:
         """None: the value is not a number."""
         return None
 
@@ -158,7 +158,7 @@ class Predicate(SymbolicVector, L.LazyIntegers):
         """The polynomial, if the predicate is only that one polynomial is nonnegative, else None."""
         return self.polynomials[0] if len(self.polynomials) == 1 and not self.opaque else None
 
-    def known_numbers(self) -> Any:
+    def known_numbers(self, active: Array | None = None) -> Any:
         """The truth values if every lane is constant, else None."""
         known = L.constant_mask(self)
         return L.constants_of(self) if known is True or (known is not False and np.all(known)) else None

@@ -23,6 +23,18 @@ class Unsupported(BitwiseError):
         return self.reason if self.line is None else f"{self.reason} at line {self.line}"
 
 
+class DataDependent(Unsupported):
+    """The analysis cannot continue because a value that must be known depends on data.
+
+    `values` are the values that do, as far as they are known; `row` is a row of them that does, and `block` its block.
+    """
+
+    def __init__(self, reason: str, line: int | None = None, values: Sequence[Value] = ()) -> None:
+        super().__init__(reason, line)
+        self.values, self.row = tuple(values), 0
+        self.block: int | None = None
+
+
 class Domain(Protocol):
     """The operations on values that depend on data.
 

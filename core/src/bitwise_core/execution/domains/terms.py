@@ -21,7 +21,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.constant_folding import fold_constants
+from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
 from bitwise_core.execution.values.minmax import extremum
@@ -67,7 +67,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedV
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
 from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.ir.rules.patterns import Term
-from bitwise_core.numerics import FloatFormat, IntegerFormat, Operation, operation
+from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 
 Otherwise: TypeAlias = Callable[[], SymbolicVector]
 Builder: TypeAlias = Callable[[Term, Bindings], Value]
@@ -99,8 +99,10 @@ class TermDomain:
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
-        if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
-            return operation.function(*operands)
+        numbers = [operand for operand in operands if isinstance(operand, np.ndarray)]
+        if operation.function is not None and len(numbers) == len(operands):
+            folded = without_unspecified_nans(operation, numbers, operation.function(*numbers))
+            return nan_marks.with_result_nans(folded, operation)
         operands = self._operands(operation, operands)
         result = nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
         if operation.bits == 16 and isinstance(result, SymbolicVector) and result.origins:
@@ -266,18 +268,23 @@ class TermDomain:
                     moved = moved ^ present if hoist.flag == L.NEGATED else moved | present
         if same and plan.hoists[0]:
             values[1] = values[0]
-        words = _term_words(info, values, exact=_reads_nan_bits(info))
+        reads_bits = _reads_nan_bits(info)
+        words = _term_words(info, values, exact=reads_bits)
         if target is not None and L.any_flag(switched):
             other = _term_words(target, values, exact=False)
             words = other if isinstance(switched, int) else np.where(switched != 0, other, words)
+        # The payload of a NaN does not affect an integer; a unit may pass on that of an fp64.
         if isinstance(info.result, IntegerFormat) or (info.verb == "convert" and info.operands[0].name == "fp64"):
-            properties |= (
-                L.INTEGER
-            )  # the payload of a NaN does not affect an integer; a unit may pass on that of an fp64
+            properties |= L.INTEGER
+        if info.function is None and info.verb == "div" and _is_sign(values[1], info.operands[1]):
+            properties |= L.INTEGER  # an assembler may return the dividend
         facts = self._with_facts(0, plan, values)
         if target is not None:
             facts = L.select_flags(np.asarray(switched != 0), 0, facts)
         flags = L.TERM | properties | L.sticky_flags(*values) | facts
+        if reads_bits:
+            for value in values:
+                flags = flags | nan_bits(value)
         if L.any_flag(moved):
             # A sum with +0 of a value that is not -0 is the value; the facts are those of the number without its sign.
             flags = L.clear_flags_where(flags | moved, L.PLUS_ZERO, L.NOT_MINUS_ZERO)
@@ -572,6 +579,14 @@ _NOT = operation("not.b1")
 def _has_foreign_marks(info: Operation) -> bool:
     """Return whether an operand of an operation may have a mark of another format than its own."""
     return any(nan_marks.foreign_marks(form.name) for form in info.operands)
+
+
+def _is_sign(value: SymbolicVector, form: Format) -> bool:
+    """Return whether a value is the constant 1 or -1 in some lane."""
+    if not isinstance(form, FloatFormat) or not np.any(L.constant_mask(value)):
+        return False
+    one = form.bias << form.mantissa_bits
+    return any(np.any(L.equals_constant(value, number)) for number in (one, one | 1 << (form.bits - 1)))
 
 
 @cache

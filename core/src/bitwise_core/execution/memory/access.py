@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Operand
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.race_detector import RaceDetector
@@ -130,7 +130,7 @@ def known_address(machine: Machine, operand: Operand, size: int) -> Array:
         raise Unsupported(f"the operand {operand} is not an address with a base register")
     address = machine.known(machine.read_bits(operand.base, 64))
     if address is None:
-        raise Unsupported("memory is accessed at an address that depends on data")
+        raise DataDependent("memory is accessed at an address that depends on data")
     if operand.offset:
         address = address + np.uint64(operand.offset & (1 << 64) - 1)
     check_aligned(machine, address, size, machine.line)

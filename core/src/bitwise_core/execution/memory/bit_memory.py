@@ -82,15 +82,20 @@ class BitsMemory(GlobalMemory):
     """Loads and stores on bit patterns, of one launch or of several independent ones.
 
     `launch` holds the launch of each block of the batch, shape (blocks, 1); None if there is only one.  No access may
-    be outside its buffer.  If `open_ended`, buffers continue with zeros beyond their content, and `extent` records how
-    far each was accessed by any of the launches.
+    be outside its buffer.  If `open_ended`, buffers continue with zeros beyond their content, except for those in
+    `closed`, and `extent` records how far each was accessed by any of the launches.
     """
 
     def __init__(
-        self, domain: Domain, buffers: BufferContents, names: Mapping[int, str], open_ended: bool = False
+        self,
+        domain: Domain,
+        buffers: BufferContents,
+        names: Mapping[int, str],
+        open_ended: bool = False,
+        closed: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__(domain)
-        self.buffers, self.names, self.open_ended = buffers, names, open_ended
+        self.buffers, self.names, self.open_ended, self.closed = buffers, names, open_ended, closed
         self.launch: Array | None = None
         self.scratch: frozenset[int] = frozenset()
         self.extent = dict.fromkeys(names, 0)
@@ -147,7 +152,7 @@ class BitsMemory(GlobalMemory):
                 raise Unsupported(f"memory outside every buffer of the launch is {what}", line)
             offset = (address if low == high else address[buffer == number]) & _OFFSET
             last = int(offset.max())
-            if self.open_ended and last < MAXIMUM_BYTES:
+            if self.open_ended and number not in self.closed and last < MAXIMUM_BYTES:
                 self.extent[number] = max(self.extent[number], last + bits // 8)
             elif last + bits // 8 > size:
                 raise Unsupported(

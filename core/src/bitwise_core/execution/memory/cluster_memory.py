@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Blocked, ClusterState, Control, Machine, Predicated
 from bitwise_core.execution.memory.access import read_shared, write_shared
 from bitwise_core.execution.memory.cluster_races import BlockOfCluster, ClusterDetector, ClusterRaceDetectors
@@ -45,7 +45,7 @@ def write_cluster(machine: Machine, address: Array, ranks: Array, value: Value) 
         write_shared(machine, address, value)
         return
     if machine.condition is not None:
-        raise Unsupported("shared memory is written under a condition on data")
+        raise DataDependent("shared memory is written under a condition on data")
     shared = machine.shared
     cells, ranks = _places(machine, address, ranks)
     for detector, accessed, actors in _accesses(machine, cells, ranks, width(value)):
@@ -139,7 +139,7 @@ def arrive_at_cluster(machine: Machine, *, publishes: bool) -> None:
     """
     state, races = cluster_state(machine)
     if machine.condition is not None:
-        raise Unsupported("a barrier of the cluster depends on data")
+        raise DataDependent("a barrier of the cluster depends on data")
     active = machine.active()
     if (state.arrivals != state.waits)[active].any():
         raise Unsupported("a thread arrives at a barrier of the cluster twice and does not wait for it in between")
@@ -155,7 +155,7 @@ def wait_for_cluster(machine: Machine) -> Control | None:
     """
     state, races = cluster_state(machine)
     if machine.condition is not None:
-        raise Unsupported("a barrier of the cluster depends on data")
+        raise DataDependent("a barrier of the cluster depends on data")
     active = machine.active()
     if (state.arrivals != state.waits + 1)[active].any():
         raise Unsupported("a thread waits for a barrier of the cluster at which it has not arrived")

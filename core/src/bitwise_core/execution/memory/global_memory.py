@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, high_half
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, term
 from bitwise_core.numerics import FloatFormat, Operation
@@ -196,10 +197,14 @@ def _distinct(numbers: Array) -> list[int]:
 
 
 class GlobalMemory:
-    """The loads and stores of a launch, over all its batches."""
+    """The loads and stores of a launch, over all its batches.
 
-    def __init__(self, domain: Domain) -> None:
+    `given` are the contents that the launch gives: loads of them are numbers.  All other contents are the domain's.
+    """
+
+    def __init__(self, domain: Domain, given: GivenContents | None = None) -> None:
         self.domain = domain
+        self.given = none_given() if given is None else given
         self.stores: dict[int, list[Access]] = {}
         self.loads: dict[int, list[Access]] = {}
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
@@ -216,7 +221,7 @@ class GlobalMemory:
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
-        value = self.domain.load(address.astype(np.uint64, copy=False), bits)
+        value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
         if not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
         full = np.broadcast_shapes(shape, thread.shape)
@@ -231,6 +236,21 @@ class GlobalMemory:
             if near:
                 value = forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
+
+    def initial(self, address: Array, bits: int, mask: Array | None, buffers: Iterable[int], line: int) -> Value:
+        """Return the content before the launch at each active lane's address, which lies in one of `buffers`.
+
+        Raises Unsupported beyond the given contents of a buffer.
+        """
+        known = self.given.buffers.intersection(buffers)
+        if not known:
+            return self.domain.load(address, bits)
+        active = np.ones((1, 1), dtype=bool) if mask is None else mask
+        numbers = self.given.read(address, bits, active, line)
+        if known.issuperset(buffers):
+            return numbers
+        inside = np.isin(self.buffer_of(address), list(known))
+        return blend_values(inside, numbers, self.domain.load(address, bits))
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
         if mask is not None:
@@ -252,17 +272,28 @@ class GlobalMemory:
         No store of the launch may reach these addresses.  Raises Unsupported.
         """
         if buffers is None and (self.stores or self.atomics):
-            raise Unsupported("memory is read at a computed address after the kernel has stored", line)
+            raise DataDependent("memory is read at a computed address after the kernel has stored", line, (address,))
         for buffer in buffers or (ANY_BUFFER,):
             self.gathered.setdefault(buffer, line)
-        return self.domain.gather(address, bits, mask)
+        return self._with_given(self.domain.gather(address, bits, mask), address, bits, mask, line)
+
+    def _with_given(self, value: Value, address: Value, bits: int, mask: Array | None, line: int) -> Value:
+        """Return what a gather reads, with numbers in the lanes whose address in given contents is known."""
+        if not self.given.buffers:
+            return value
+        where = as_symbolic_vector(address)
+        known = np.asarray(L.constant_mask(where)) & np.isin(self.buffer_of(where.words[0]), list(self.given.buffers))
+        if not known.any():
+            return value
+        active = known if mask is None else known & mask
+        return blend_values(known, self.given.read(where.words[0], bits, active, line), value)
 
     def check_gathers(self) -> None:
         """Raise Unsupported if an access at a computed address may conflict with another access of the launch."""
         written = self.stores.keys() | self.atomics.keys()
         for buffer, line in self.gathered.items():
             if buffer in written or (buffer == ANY_BUFFER and written):
-                raise Unsupported("memory that the launch writes is read at a computed address", line)
+                raise DataDependent("memory that the launch writes is read at a computed address", line)
         read = self.loaded_buffers | self.gathered.keys()
         for each in self.scattered:
             conflicts = bool(read) if each.buffers is None or ANY_BUFFER in read else not each.buffers.isdisjoint(read)
@@ -276,7 +307,7 @@ class GlobalMemory:
 
         Raises Unsupported here; the launch-parametric analysis overrides it.
         """
-        raise Unsupported("memory is written at a computed address", line)
+        raise DataDependent("memory is written at a computed address", line, (address,))
 
     def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
         """Return what an asynchronous copy reads at an address that depends on data.
@@ -284,7 +315,7 @@ class GlobalMemory:
         The copy reads `count` bytes and fills the rest of `bits` bits with zeros.  Raises Unsupported here; the
         launch-parametric analysis overrides it.
         """
-        raise Unsupported("an asynchronous copy at a computed address", line)
+        raise DataDependent("an asynchronous copy at a computed address", line, (address,))
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Store the value at each active lane's address."""
@@ -348,7 +379,7 @@ class GlobalMemory:
         if not is_order_independent(operation):
             raise Nondeterministic("a floating-point sum at computed addresses may have several contributors", line)
         if any(other.name != operation.name for other in self.scattered):
-            raise Unsupported("different atomic operations at computed addresses", line)
+            raise DataDependent("different atomic operations at computed addresses", line)
         contribution = term(
             64,
             "contribution " + operation.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
@@ -70,7 +70,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     if isinstance(known, np.ndarray):
         return _own_cells(machine, contents, known.astype(np.uint64) + np.uint64(offset), bits, line)
     if any(L.width(value) != bits for value in contents.values()):
-        raise Unsupported("local memory is read at a computed address in another width than it was written", line)
+        raise DataDependent("local memory is read at a computed address in another width than it was written", line)
     shift = np.full((1, 1), offset, dtype=np.uint64)
     where = address if not offset else machine.domain.integer(operation("add.b64"), [address, shift])
     cells = [contents[start] for start in sorted(contents)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.memory.global_memory import (
     Access,
     GlobalMemory,
@@ -62,15 +62,27 @@ class _StoredRows:
         """Return the elements of these stores."""
         address, thread, size, words, flags, line, epoch = _columns(events)
         order = np.argsort(address, kind="stable")
-        return _StoredRows(
-            address[order], thread[order], size[order], words[:, order], flags[order], line[order], epoch[order], order
-        )
+        columns = (_taken(each, order) for each in (size, flags, line, epoch))
+        sizes, all_flags, lines, epochs = columns
+        return _StoredRows(address[order], thread[order], sizes, words[:, order], all_flags, lines, epochs, order)
+
+    def rows(self, chosen: Array) -> Output:
+        """Return the chosen elements."""
+        if chosen.all():
+            return Output(self.address, self.size, self.words, self.flags, self.line, self.thread)
+        return Output(self.address[chosen], self.size[chosen], self.words[:, chosen], self.flags[chosen],
+                      self.line[chosen], self.thread[chosen])  # fmt: skip
 
     def overlap(self) -> bool:
         """Return whether two elements overlap partially."""
         same = self.address[1:] == self.address[:-1]
         overlapping = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
         return bool(overlapping or (self.size[1:] != self.size[:-1])[same].any())
+
+
+def _taken(column: Array, order: Array) -> Array:
+    """Return a column in another order; one number throughout, as most columns are, needs no order."""
+    return column if column.size and (column == column[0]).all() else column[order]
 
 
 def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
@@ -171,7 +183,7 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     atomics = memory.atomics.get(buffer, [])
     if atomics and events:
         raise Unsupported("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
-    return [_accumulate_atomics(memory.domain, atomics)] if atomics else events
+    return [_accumulate_atomics(memory, buffer, atomics)] if atomics else events
 
 
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
@@ -191,15 +203,13 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             last = _last_stores(memory, buffer, whole)
             stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last])))
         last = _last_stores(memory, buffer, stored)
-        found = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
-                       stored.line[last], stored.thread[last])  # fmt: skip
-        result[buffer] = _with_unspecified_nans(_of_format(found, form), memory.text)
+        result[buffer] = _with_unspecified_nans(_of_format(stored.rows(last), form), memory.text)
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(
             other != first.name for each in memory.atomics.values() for other, _ in each
         ):
-            raise Unsupported("atomic operations at computed addresses may conflict with stores", first.line)
+            raise DataDependent("atomic operations at computed addresses may conflict with stores", first.line)
         total = np.sum([each.words for each in memory.scattered], axis=0, dtype=np.uint64)
         words = hashing.mix(total.reshape(2, 1, 1) + hashing.constant("contributions " + first.name))
         one = np.zeros(1, dtype=np.uint64)
@@ -228,10 +238,11 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
     Raises Unsupported if the order of threads decides which store or load is last.
     """
     last = np.append(rows.address[1:] != rows.address[:-1], True)
-    stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
-    clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
-    if clash.any():
-        raise Race("two threads store different values at one address (a race)", int(rows.line[clash][0]))
+    if not last.all():
+        stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
+        clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
+        if clash.any():
+            raise Race("two threads store different values at one address (a race)", int(rows.line[clash][0]))
     _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
     return last
 
@@ -267,8 +278,9 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
                 )
 
 
-def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
-    """Return the results of atomic operations; nondeterministic where their order matters."""
+def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[str, Access]]) -> Access:
+    """Return the results of atomic operations on a buffer; nondeterministic where their order matters."""
+    domain = memory.domain
     names = {name for name, _ in atomics}
     if len(names) != 1:
         raise Unsupported("different atomic operations update one buffer", atomics[0][1].line)
@@ -291,7 +303,7 @@ def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Ac
     order = np.argsort(address, kind="stable")
     address, words, flags = address[order], words[:, :, order], flags[:, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
-    total: Value = domain.load(unique[None], bits)
+    total = memory.initial(unique[None], bits, None, (buffer,), events[0].line)
     for contributor in range(int(count.max())):
         present = count > contributor
         index = np.minimum(start + contributor, address.size - 1)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import WIDENING
-from bitwise_core.numerics import Operation, operation
+from bitwise_core.numerics import FloatFormat, Operation, nan_of, operation
 
 _NARROW, _WIDEN = operation("convert.rn.fp16.fp32"), operation(WIDENING)
 
@@ -36,7 +37,35 @@ def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicV
         operand if isinstance(operand, np.ndarray) else L.constants_of(as_symbolic_vector(operand))
         for operand in operands
     ]
-    return L.as_array_if_constant(L.blend(known, L.constant_vector(evaluate_constants(info, numbers, known)), result))
+    folded = as_symbolic_vector(without_unspecified_nans(info, numbers, evaluate_constants(info, numbers, known)))
+    return L.as_array_if_constant(L.blend(known, folded, result))
+
+
+def without_unspecified_nans(info: Operation, numbers: Sequence[Array], result: Array) -> Value:
+    """Return the results of an operation on constants, with a term for a NaN whose bits the assembler decides.
+
+    An assembler evaluates operations on literals itself: it may return a NaN operand where the unit returns the
+    canonical NaN, and it may or may not flip the sign of a NaN.  ptxas does all of these, and its NaNs of fp64 have
+    another pattern than those of the unit.
+    """
+    form = info.result
+    if not isinstance(form, FloatFormat):
+        return result
+    chosen: bool | Array = form.bits == 64
+    for number, kind in zip(numbers, info.operands, strict=True):
+        if isinstance(kind, FloatFormat):
+            kept = nan_of(number, kind)
+            if info.verb not in _SIGN_CHANGES and kind.canonical_nan is not None:
+                kept &= number != kind.canonical_nan
+            chosen = chosen | kept
+    chosen = chosen & nan_of(result, form)
+    if not np.any(chosen):
+        return result
+    words = np.broadcast_to(hashing.constant(f"a NaN of {form.name} from constants"), (2, *result.shape))
+    return L.blend(chosen, SymbolicVector(info.bits, words, L.TERM | L.INTEGER), L.constant_vector(result))
+
+
+_SIGN_CHANGES = ("neg", "abs")
 
 
 def evaluate_constants(info: Operation, numbers: Sequence[Array], where: bool | Array) -> Array:

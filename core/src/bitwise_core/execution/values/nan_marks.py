@@ -132,11 +132,6 @@ def flipped_sign_mark(flags: Flags) -> Flags:
     return np.where((flags & np.uint32(_ANY)) != 0, flags ^ np.uint32(L.FLIPPED_NAN), flags)
 
 
-def without_sign_mark(flags: Flags) -> Flags:
-    """Return the flags after the sign bit was cleared, that of a canonical NaN included."""
-    return L.clear_flags(flags, L.FLIPPED_NAN)
-
-
 def as_selected(
     left: SymbolicVector, right: SymbolicVector, context: TermContext
 ) -> tuple[SymbolicVector, SymbolicVector]:

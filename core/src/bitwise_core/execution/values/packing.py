@@ -331,7 +331,7 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
         index += 1
     lazy = next((part for part in result if isinstance(part, LazyIntegers)), None)
     if len(result) > 1 and lazy is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
-        return [lazy.concat(result)]
+        return [lazy.concat(result)] if sum(width(part) for part in result) in UNSIGNED else result
     known = [part for part in result if isinstance(part, np.ndarray)]
     total_bits = sum(width(part) for part in known)
     if len(result) > 1 and len(known) == len(result) and total_bits in UNSIGNED:

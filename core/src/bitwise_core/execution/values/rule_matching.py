@@ -20,7 +20,7 @@ from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.constant_folding import uniform_constant
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.minmax import is_number_set
-from bitwise_core.execution.values.packing import as_symbolic_vector, high_half
+from bitwise_core.execution.values.packing import as_symbolic_vector, exact_lanes, high_half
 from bitwise_core.execution.values.rule_plans import (
     FLAGS_OF_CONSTANTS,
     READ_FLAGS,
@@ -168,7 +168,9 @@ def _one(
     for origin in vector.origins:
         if origin.name != origin_name(term):
             continue
-        found = both(lanes, both(origin.lanes, _plain_lanes(vector)))
+        # Bits with a mark are those of the operation only where they are no NaN.
+        exact = not isinstance(term.format, FloatFormat)
+        found = both(lanes, exact_lanes(vector, origin) if exact else both(origin.lanes, _plain_lanes(vector)))
         if found is False:
             continue
         orders = [origin.operands]

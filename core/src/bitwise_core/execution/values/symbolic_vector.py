@@ -185,8 +185,11 @@ class LazyIntegers:
 
     __slots__ = ()
 
-    def known_numbers(self) -> Array | None:
-        """Return the numbers as an array for a decision or an address (see `Machine.known`), or None."""
+    def known_numbers(self, active: Array | None = None) -> Array | None:
+        """Return the numbers as an array for a decision or an address (see `Machine.known`), or None.
+
+        They must be right in the `active` lanes, None for all of them.
+        """
         raise NotImplementedError
 
     def symbolic_vector(self) -> SymbolicVector:
@@ -411,10 +414,3 @@ def plus_zero(lanes: SymbolicVector) -> SymbolicVector:
     return SymbolicVector(
         lanes.bits, lanes.words, clear_flags_where(lanes.flags | PLUS_ZERO, PLUS_ZERO, NOT_MINUS_ZERO)
     )
-
-
-def implied_flags(positive: Flags) -> Flags:
-    """Return NOT_MINUS_ZERO where `positive` is set: a value that is never negative is never -0."""
-    if isinstance(positive, int):
-        return NOT_MINUS_ZERO if positive else 0
-    return np.where(positive != 0, np.uint32(NOT_MINUS_ZERO), np.uint32(0))

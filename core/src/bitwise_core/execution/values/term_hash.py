@@ -160,6 +160,8 @@ def nan_bits(lanes: SymbolicVector) -> Flags:
 
 def unspecified_nans(flags: Array, bits: Array) -> Array:
     """Return which stored elements depend on bits of a NaN that no document specifies; `bits` are their widths."""
+    if not (flags & np.uint32(NAN_MARK | UNSPECIFIED_NAN)).any():
+        return np.zeros(flags.shape, dtype=bool)
     own = np.where(bits == 64, _unspecified(flags, 64), _unspecified(flags, 32))
     found: Array = ((flags & np.uint32(UNSPECIFIED_NAN)) != 0) | own
     return found

@@ -22,7 +22,7 @@ from bitwise_amd_gfx942.opcodes.pointer_provenance import buffers_of
 from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
@@ -169,7 +169,7 @@ def _buffer_atomic(instruction: Instruction, meaning: Operation, count: int, ret
             if known is None:
                 machine.mask = _mask_in_bounds(machine, access)
             if known is None and (access.bound < _UNBOUNDED).any():
-                raise Unsupported("an atomic operation at an offset that depends on data may lie out of bounds", line)
+                raise DataDependent("an atomic operation at an offset that depends on data may lie out of bounds", line)
             if known is None or machine.condition is not None:
                 address = add_address(machine, access.base, zero_extend(access.offset))
                 _contribute(machine, meaning, address, value, count, line, _buffers(access))

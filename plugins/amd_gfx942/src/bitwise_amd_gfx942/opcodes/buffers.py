@@ -20,7 +20,7 @@ from bitwise_amd_gfx942.opcodes.pointer_provenance import provenance_of
 from bitwise_amd_gfx942.opcodes.select_provenance import split_out_of_bounds
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step, conjunction, literal
@@ -87,7 +87,7 @@ def access_reader(
         if low is None and by_data and read_scalar is None:
             data_base, low = _data_dependent_base(machine, extract(descriptor, 0, 64))
         if low is None or high is None:
-            raise Unsupported("a buffer's descriptor depends on data", line)
+            raise DataDependent("a buffer's descriptor depends on data", line)
         if _in_any_active_lane(machine, (low >> np.uint64(48)) != 0):
             raise Unsupported("a buffer's descriptor has a stride or swizzles, which is not modelled", line)
         if _in_any_active_lane(machine, (high >> np.uint64(32)) != _RAW):
@@ -99,7 +99,7 @@ def access_reader(
                 raise Unsupported("a buffer's scalar offset lies outside of it", line)
             base, bound = base + start.astype(np.uint64), bound - start
         elif read_scalar is not None:
-            raise Unsupported("a buffer's scalar offset depends on data", line)
+            raise DataDependent("a buffer's scalar offset depends on data", line)
         value: Value = literal(offset, 32)
         condition = None
         if read_varying is not None:
@@ -232,7 +232,7 @@ def _gathered(machine: Machine, access: BufferAccess, bits: int, line: int) -> V
     varying, constant = access.offset_terms or (access.offset, 0)
     size = constant + bits // 8
     if _in_any_active_lane(machine, access.bound < size):
-        raise Unsupported("a buffer has fewer bytes than one access at an offset that depends on data", line)
+        raise DataDependent("a buffer has fewer bytes than one access at an offset that depends on data", line)
     inside = compare_as_integers(machine, "le", "u32", varying, (access.bound - np.uint32(size)).astype(np.uint32))
     return machine.domain.select(inside, value, _zero(bits))
 
@@ -271,7 +271,7 @@ def store(instruction: Instruction, context: Context) -> Step:
         value = width.to_memory(value_of(machine))
         known = machine.known(access.offset)
         if known is None:
-            raise Unsupported("memory is written at a computed address", line)
+            raise DataDependent("memory is written at a computed address", line)
         lanes = _mask_within(machine, lanes_in_bounds(machine, access, width.bits, line))
         if lanes is not None and not lanes.any():
             return

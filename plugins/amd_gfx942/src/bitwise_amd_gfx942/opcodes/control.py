@@ -15,7 +15,7 @@ from bitwise_amd_gfx942.skippable_regions import skippable_region_exit
 from bitwise_amd_gfx942.wait_hazards import wait_hazards
 from bitwise_core.assembly.module import Instruction, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Barrier, Branch, Control, Exit, Machine, SkippableRegion, Step, invert
 
@@ -93,7 +93,7 @@ def branch_on_exec(instruction: Instruction, context: Context) -> Step:
             passed = skippable_region_exit(context, machine.pc, run, skip)
             if passed is not None:
                 return SkippableRegion(passed.join, lambda inner: make_undefined(inner, passed.clobbered), run)
-            raise Unsupported("whether any lane runs depends on data", line)
+            raise DataDependent("whether any lane runs depends on data", line, (lanes,))
         found = any_lane(machine, known)
         return Branch(target, invert(machine.domain, found) if opposite else found)
 

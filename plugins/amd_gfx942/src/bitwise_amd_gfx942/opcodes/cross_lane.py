@@ -19,7 +19,7 @@ from bitwise_amd_gfx942.opcodes.vector_integers import wrapping_add
 from bitwise_amd_gfx942.registers import WAVE, lowest_lane, uniform_if_equal
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.values.packing import blend_values, take_threads
@@ -44,7 +44,7 @@ def take_from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> V
     Raises Unsupported under an execution mask that depends on data.
     """
     if machine.condition is not None:
-        raise Unsupported("lanes exchange values under an execution mask that depends on data", line)
+        raise DataDependent("lanes exchange values under an execution mask that depends on data", line)
     index = np.broadcast_to(first_thread_of_wave(machine) + lane, (lane.shape[0], machine.threads))
     taken = take_threads(value, index)
     if machine.mask is None:
@@ -88,7 +88,7 @@ def bpermute(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = addressed(machine)
         if lane is None:
-            raise Unsupported(_DATA_DEPENDENT, line)
+            raise DataDependent(_DATA_DEPENDENT, line)
         write(machine, take_from_lanes(machine, value_of(machine), lane, line))
 
     return step
@@ -103,7 +103,7 @@ def permute_lanes(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = addressed(machine)
         if lane is None or machine.condition is not None:
-            raise Unsupported(_DATA_DEPENDENT, line)
+            raise DataDependent(_DATA_DEPENDENT, line)
         rows = max(lane.shape[0], 1 if machine.mask is None else machine.mask.shape[0])
         shape = (rows, machine.threads)
         lane = np.broadcast_to(lane, shape)
@@ -202,7 +202,7 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = machine.known(lane_of(machine))
         if lane is None:
-            raise Unsupported("the lane that is read depends on data", line)
+            raise DataDependent("the lane that is read depends on data", line)
         index = first_thread_of_wave(machine) + (lane & np.uint32(63)).astype(np.int64)
         write(machine, uniform_if_equal(as_array_if_constant(take_threads(value_of(machine), index)), machine.threads))
 
@@ -227,7 +227,7 @@ def read_first_lane(instruction: Instruction, context: Context) -> Step:
         try:
             active = active_lanes(machine)
         except TypeError:
-            raise Unsupported("which lane is the first active one depends on data", line) from None
+            raise DataDependent("which lane is the first active one depends on data", line) from None
         index = first_thread_of_wave(machine) if active is None else lowest_lane(active, machine.threads)
         write(machine, uniform_if_equal(as_array_if_constant(take_threads(value, index)), machine.threads))
 
@@ -251,7 +251,7 @@ def write_lane(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = machine.known(lane_of(machine))
         if lane is None:
-            raise Unsupported("the lane that is written depends on data", line)
+            raise DataDependent("the lane that is written depends on data", line)
         is_lane = np.arange(machine.threads)[None] - first_thread_of_wave(machine) == (lane & np.uint32(63)).astype(
             np.int64
         )
@@ -275,7 +275,7 @@ def masked_bit_count(instruction: Instruction, context: Context) -> Step:
         if isinstance(word, np.ndarray):
             word = np.broadcast_to(word, (word.shape[0], machine.threads))
         else:
-            raise Unsupported("lanes are counted in a set that depends on data", instruction.line)
+            raise DataDependent("lanes are counted in a set that depends on data", instruction.line)
         below_own = word & np.tile(masks, max(1, machine.threads // WAVE))[None]
         return wrapping_add(machine, ones(below_own), start)
 

@@ -18,7 +18,7 @@ from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, take_threads
@@ -91,7 +91,7 @@ def dpp_step(
 
     def step(machine: Machine) -> None:
         if machine.condition is not None:
-            raise Unsupported("lanes exchange values under an execution mask that depends on data", line)
+            raise DataDependent("lanes exchange values under an execution mask that depends on data", line)
         waves = machine.threads // WAVE
         index = (source[None] + WAVE * np.arange(waves)[:, None]).reshape(1, -1)
         valid = np.tile(exists, waves)[None]

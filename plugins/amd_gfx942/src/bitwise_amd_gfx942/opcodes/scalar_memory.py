@@ -13,7 +13,7 @@ from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
 from bitwise_amd_gfx942.opcodes.pointer_provenance import provenance_of
 from bitwise_core.assembly.module import Immediate, Instruction, Modified
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.memory.access import check_aligned, load_global
@@ -98,7 +98,7 @@ def _gathered(machine: Machine, start: Value, fixed: int, count: int, line: int)
     """
     base = provenance_of(machine, start)
     if base is None or base.alignment % 4 or fixed % 4:
-        raise Unsupported("memory is read for a whole wave at an address that depends on data", line)
+        raise DataDependent("memory is read for a whole wave at an address that depends on data", line)
     return [
         machine.memory.gather(
             add_address(machine, start, literal(fixed + 4 * index, 64)) if fixed + 4 * index else start,

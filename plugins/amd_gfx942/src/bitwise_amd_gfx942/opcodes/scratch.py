@@ -13,7 +13,7 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, immed
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader, writer
 from bitwise_core.assembly.module import Instruction, Operand, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.memory import local_memory
@@ -78,7 +78,7 @@ def store(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         address = machine.known(read_address(machine))
         if address is None:
-            raise Unsupported("private memory is written at an address that depends on data", line)
+            raise DataDependent("private memory is written at an address that depends on data", line)
         value = value_of(machine)
         local_memory.store(machine, address, [extract(value, 32 * each, 32) for each in range(count)], 32, line)
 

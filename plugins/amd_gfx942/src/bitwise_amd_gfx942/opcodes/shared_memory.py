@@ -18,7 +18,7 @@ from bitwise_amd_gfx942.opcodes.operand_access import half_writer, reader, write
 from bitwise_amd_gfx942.opcodes.sdwa import widened
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_shared, write_shared
@@ -42,7 +42,7 @@ def shared_address(machine: Machine, value: Value, offset: int, line: int) -> Ar
     """The address plus the offset, wrapped to 32 bits.  Raises Unsupported where it depends on data."""
     known = machine.known(value)
     if known is None:
-        raise Unsupported("shared memory is accessed at an address that depends on data", line)
+        raise DataDependent("shared memory is accessed at an address that depends on data", line)
     return (known + np.uint32(offset)).astype(np.uint64)
 
 

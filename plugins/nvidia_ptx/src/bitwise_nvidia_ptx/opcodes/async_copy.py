@@ -12,7 +12,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import check_aligned, detector_cells
@@ -89,9 +89,9 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
     begin = address_of(machine, source)
     destination, origin = machine.known(address_of(machine, target)), machine.known(begin)
     if destination is None:
-        raise Unsupported("an asynchronous copy to a computed address", line)
+        raise DataDependent("an asynchronous copy to a computed address", line)
     if machine.condition is not None:
-        raise Unsupported("an asynchronous copy depends on data", line)
+        raise DataDependent("an asynchronous copy depends on data", line)
     for address in (destination, origin):
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits // 8, line)
@@ -115,7 +115,7 @@ def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | No
         return _load_global(machine, origin, bits, line)
     count = machine.known(machine.read_bits(size, 32))
     if count is None:
-        raise Unsupported("an asynchronous copy's size depends on data", line)
+        raise DataDependent("an asynchronous copy's size depends on data", line)
     whole, none = count == bits // 8, count == 0
     active = machine.active()
     if (~(whole | none) & active).any():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.assembly.module import Instruction
+from bitwise_core.assembly.module import Instruction, Register
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
@@ -17,6 +17,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.shifts import shifted
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.float_registers import float_registers
 from bitwise_nvidia_ptx.opcodes import floating
 from bitwise_nvidia_ptx.opcodes.carry_flag import with_carry, with_carry_info
 from bitwise_nvidia_ptx.opcodes.common import (
@@ -92,6 +93,14 @@ def shift(instruction: Instruction, context: Context) -> Step:
     check_kind(instruction, kind, _SHIFTED)
     bits, is_signed = type_bits(kind), kind[0] == "s"
     destination, source, amount = operands_of(instruction, 3)
+    if (
+        bits == 64
+        and isinstance(amount, Register)
+        and amount.name in float_registers(context.kernel, context.arch.opcodes)
+    ):
+        raise UnknownInstruction(
+            instruction, "shifts by a register that a floating-point instruction writes; ptxas converts its number"
+        )
     signed_right = is_signed and root == "shr"
 
     def step(machine: Machine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.assembly.module import Operand
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -19,7 +19,7 @@ def uniform_address(machine: Machine, operand: Operand, what: str) -> int:
     """
     value = machine.known(address_of(machine, operand))
     if value is None:
-        raise Unsupported(f"{what} is at a computed address")
+        raise DataDependent(f"{what} is at a computed address")
     if value.size > 1:
         shape = np.broadcast_shapes(value.shape, (1, 1) if machine.mask is None else machine.mask.shape)
         active = np.broadcast_to(value, shape)
@@ -36,7 +36,7 @@ def require_known_condition(machine: Machine, what: str, *, of_blocks: bool = Fa
     `of_blocks`: even if each block executes it as a whole or not at all.
     """
     if machine.condition is not None or (of_blocks and machine.path is not None):
-        raise Unsupported(f"{what} depends on data")
+        raise DataDependent(f"{what} depends on data")
 
 
 def active_lane_count(machine: Machine) -> Array:

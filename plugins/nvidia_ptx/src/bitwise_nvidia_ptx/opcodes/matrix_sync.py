@@ -16,7 +16,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Instruction, Operand, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
@@ -179,7 +179,7 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         address = machine.known(address_of(machine, source))
         if address is None:
-            raise Unsupported("shared memory is read at a computed address", instruction.line)
+            raise DataDependent("shared memory is read at a computed address", instruction.line)
         _require_whole_warps(machine, instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         for index, target in enumerate(registers_in(destination)):
@@ -224,7 +224,7 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         address = machine.known(address_of(machine, target))
         if address is None:
-            raise Unsupported("shared memory is written at a computed address", instruction.line)
+            raise DataDependent("shared memory is written at a computed address", instruction.line)
         _require_whole_warps(machine, instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         lane = np.arange(machine.threads) & 31

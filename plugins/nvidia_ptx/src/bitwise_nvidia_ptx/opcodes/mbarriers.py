@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Symbol
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
 from bitwise_core.execution.memory.cluster_memory import arrive_from_cluster, cluster_state, use_in_cluster
@@ -138,7 +138,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
         def wait(machine: Machine) -> Control | None:
             wanted = machine.known(machine.read_bits(parity, 32))
             if wanted is None:
-                raise Unsupported("an mbarrier's parity depends on data", line)
+                raise DataDependent("an mbarrier's parity depends on data", line)
             return _wait(machine, mbarrier_at(machine, target), destination, wanted, of_cluster)
 
         return wait
@@ -256,7 +256,7 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -
         require_known_condition(machine, "an mbarrier operation", of_blocks=True)
         value = machine.known(address_of(machine, target))
         if value is None:
-            raise Unsupported("an mbarrier is at a computed address")
+            raise DataDependent("an mbarrier is at a computed address")
         offset, ranks = place_of(machine, value)
         outer, active = machine.mask, machine.active()
         chosen = np.broadcast_to(offset, active.shape)[active]

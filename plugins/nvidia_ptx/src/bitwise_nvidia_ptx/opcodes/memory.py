@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step
@@ -242,11 +242,11 @@ def _load_one(
     known = machine.known(address)
     if space == "shared":
         if known is None:
-            raise Unsupported("shared memory is read at a computed address", line)
+            raise DataDependent("shared memory is read at a computed address", line)
         return read_shared(machine, known + np.uint64(offset) if offset else known, bits)
     if space == "shared::cluster":
         if known is None:
-            raise Unsupported("shared memory is read at a computed address", line)
+            raise DataDependent("shared memory is read at a computed address", line)
         return load_from_cluster(machine, known + np.uint64(offset) if offset else known, bits)
     if space == "local":
         return local_memory.load(machine, address, offset, bits, line)
@@ -268,7 +268,7 @@ def _load_one(
 def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Value:
     assert isinstance(source, Address)
     if not isinstance(source.base, Symbol):
-        raise Unsupported("a parameter is read at a computed address")
+        raise DataDependent("a parameter is read at a computed address")
     value = machine.parameters.get(source.base.name)
     if value is None:
         raise Unsupported(f"the parameter {source.base.name} has no value in this launch")
@@ -305,7 +305,7 @@ def store(instruction: Instruction, context: Context) -> Step:
             machine.memory.scatter(machine, symbolic_address, concat(values), line)
             return
         if address is None:
-            raise Unsupported("memory is written at a computed address", line)
+            raise DataDependent("memory is written at a computed address", line)
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
         if space == "shared":
@@ -330,7 +330,7 @@ def store(instruction: Instruction, context: Context) -> Step:
 def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
     assert isinstance(target, Address)
     if not isinstance(target.base, Symbol):
-        raise Unsupported("a parameter is written at a computed address")
+        raise DataDependent("a parameter is written at a computed address")
     old = machine.parameters.get(target.base.name)
     low, high = target.offset * 8, target.offset * 8 + L.width(value)
     parts: list[Value] = [value]

@@ -12,7 +12,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Address, Instruction, Operand, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks, start_write, use_in_cluster
 from bitwise_core.execution.values import symbolic_vector as L
@@ -116,7 +116,7 @@ def _for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callab
     for operand in operands:
         value = machine.known(address_of(machine, operand))
         if value is None:
-            raise Unsupported("a tensor copy at a computed shared address")
+            raise DataDependent("a tensor copy at a computed shared address")
         places.append(np.broadcast_to(value_of_issuing_thread(machine, value), (machine.blocks, 1))[:, 0])
     rows = np.any(active, axis=1)
     keys = np.stack(places, axis=1)
@@ -156,7 +156,7 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
     for item in operand.extra[0].items:
         value = machine.known(machine.read_bits(item, 32))
         if value is None:
-            raise Unsupported("a tensor copy at computed coordinates", line)
+            raise DataDependent("a tensor copy at computed coordinates", line)
         coordinates.append(value_of_issuing_thread(machine, value).view(np.int32).astype(np.int64))
     extents = [table.uniform(f"box {d}") for d in range(rank)]
     element = table.uniform("element bytes")
@@ -218,7 +218,7 @@ def _load_box(
         return
     chosen = machine.known(machine.read_bits(ranks, 16))
     if chosen is None:
-        raise Unsupported("the blocks that receive a tensor copy depend on data", line)
+        raise DataDependent("the blocks that receive a tensor copy depend on data", line)
     address = uniform_address(machine, barrier_operand, "an mbarrier")
     masks = np.broadcast_to(value_of_issuing_thread(machine, chosen), (machine.blocks, 1))[:, 0].astype(np.int64)
     for issuer, receiver, rows in _pairs(machine, masks, lanes > 0):

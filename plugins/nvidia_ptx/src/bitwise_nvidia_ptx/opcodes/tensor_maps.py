@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
@@ -101,7 +101,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     def replace(machine: Machine) -> None:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
-            raise Unsupported("a field of a tensor map depends on data", instruction.line)
+            raise DataDependent("a field of a tensor map depends on data", instruction.line)
         table = maps_of(machine).setdefault(uniform_address(machine, map_operand, "a tensor map"), TensorMap())
         _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
@@ -118,7 +118,7 @@ def fence(instruction: Instruction, context: Context) -> Step:
     def acquire(machine: Machine) -> None:
         address = machine.known(address_of(machine, target))
         if address is None:
-            raise Unsupported("a tensor map at a computed address is acquired", instruction.line)
+            raise DataDependent("a tensor map at a computed address is acquired", instruction.line)
         found = maps_of(machine).get(map_key(machine, address))
         if found is not None:
             found.visible = True
@@ -148,5 +148,5 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
         raise Unsupported("a tensor map is published before it is defined")
     address = machine.known(address_of(machine, target))
     if address is None:
-        raise Unsupported("a tensor map is published at a computed address")
+        raise DataDependent("a tensor map is published at a computed address")
     maps_of(machine)[map_key(machine, address)] = TensorMap(dict(table.fields), visible=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.uniformity import is_uniform
@@ -61,9 +61,9 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         amounts = [machine.known(machine.read_bits(each, 32)) for each in (by, clamp)]
         if amounts[0] is None or amounts[1] is None:
-            raise Unsupported("a shuffle's distance depends on data", line)
+            raise DataDependent("a shuffle's distance depends on data", line)
         if machine.condition is not None and not is_uniform(machine, machine.condition, machine.warp):
-            raise Unsupported("the set of lanes that take part in a shuffle depends on data", line)
+            raise DataDependent("the set of lanes that take part in a shuffle depends on data", line)
         _check_members(machine, machine.known(machine.read_bits(members, 32)), line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         lane, base = thread & 31, thread & ~31
@@ -93,7 +93,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
 def _check_members(machine: Machine, members: Array | None, line: int) -> None:
     """Check that every lane that executes a shuffle is in its member mask.  Raises Unsupported."""
     if members is None:
-        raise Unsupported("a shuffle's member mask depends on data", line)
+        raise DataDependent("a shuffle's member mask depends on data", line)
     if members.size == 1 and int(members.flat[0]) == 0xFFFFFFFF:
         return
     lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
@@ -105,7 +105,7 @@ def _check_exact_members(machine: Machine, members: Operand, line: int) -> None:
     """Check that the member mask is the set of lanes that execute the instruction.  Raises Unsupported."""
     mask = machine.known(machine.read_bits(members, 32))
     if mask is None:
-        raise Unsupported("a member mask depends on data", line)
+        raise DataDependent("a member mask depends on data", line)
     lanes = machine.threads - (np.arange(machine.threads) & ~31)
     there = np.where(
         lanes < 32, (np.uint32(1) << np.minimum(lanes, 31).astype(np.uint32)) - np.uint32(1), ~np.uint32(0)
@@ -143,7 +143,7 @@ def ballot(machine: Machine, predicate: Array) -> Array:
     Raises Unsupported.
     """
     if machine.condition is not None:
-        raise Unsupported("the set of lanes that vote depends on data")
+        raise DataDependent("the set of lanes that vote depends on data")
     lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
     bits = (lanes.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
     return _broadcast_to_lanes(machine, bits)
@@ -172,7 +172,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
         _check_exact_members(machine, members, line)
         predicate = machine.known(machine.read_bits(source, 1))
         if predicate is None:
-            raise Unsupported("a vote depends on data", line)
+            raise DataDependent("a vote depends on data", line)
         bits = ballot(machine, predicate)
         if mode == "ballot":
             machine.write(destination, bits)

@@ -1,0 +1,169 @@
+"""Which configurations of an Inductor kernel may be chosen: those proved equal to the first one, launch by launch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bitwise_triton.compilation import CompiledKernel, configuration_name
+from bitwise_triton.equivalence import CandidateVerdict, compare_with_reference
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.inductor.launches import launch_tensors, launched_kernel
+from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors, give_tensors
+
+if TYPE_CHECKING:
+    from bitwise_core.execution.tensor_contents import TensorContents
+
+logger = logging.getLogger("bitwise_triton")
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedConfiguration:
+    """A configuration that is not proved equal to the reference: the checker's outcome and reason."""
+
+    configuration: str
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """What one autotuning may choose from, and the seconds that the proofs took.
+
+    `kept` and `dropped` are the configurations besides the reference, which is always kept.
+    """
+
+    kernel: str
+    reference: str
+    kept: tuple[str, ...]
+    dropped: tuple[DroppedConfiguration, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a proof may assume and must cover, who receives the reports, and which tensors a proof may depend on."""
+
+    assume: tuple[str, ...] = ()
+    every_launch: bool = False
+    report: Callable[[KernelReport], None] | None = None
+    tensors: Tensors = True
+    tensor_bytes: int = MAXIMUM_BYTES
+
+
+@dataclass
+class LaunchSelection:
+    """The verdicts on the configurations of one kernel for one launch, each against the reference.
+
+    `reference` is a compile result of the autotuner, as are the configurations that are judged.  `digests` are those of
+    the tensors of the launch by buffer if a verdict Equal holds for their contents only, else None.
+    """
+
+    autotuner: Any
+    arguments: tuple[Any, ...]
+    reference: Any
+    rules: Rules
+    judged: list[tuple[Any, CandidateVerdict]] = field(default_factory=list)
+    digests: tuple[tuple[str, str], ...] | None = None
+    _recorded: Mapping[str, TensorContents] | None = None
+
+    def judge(self, results: Sequence[Any]) -> None:
+        """Compare compile results with the reference, and report the outcome."""
+        start = time.perf_counter()
+        others = [each for each in results if each is not self.reference and self._verdict(each) is None]
+        if not others:
+            return
+        found = self._compared(others)
+        self.judged += zip(others, found, strict=True)
+        kept, dropped = [], []
+        for each, verdict in zip(others, found, strict=True):
+            name = configuration_name({}, each.config.all_kwargs())
+            if verdict.outcome == "equal":
+                kept.append(name)
+            else:
+                dropped.append(DroppedConfiguration(name, verdict.outcome, verdict.reason))
+        reference = configuration_name({}, self.reference.config.all_kwargs())
+        seconds = time.perf_counter() - start
+        publish(KernelReport(self.autotuner.fn.__name__, reference, tuple(kept), tuple(dropped), seconds), self.rules)
+
+    def allows(self, result: Any) -> bool:
+        """Return whether a configuration may be chosen."""
+        if result is self.reference:
+            return True
+        self.judge([result])
+        verdict = self._verdict(result)
+        return verdict is not None and verdict.outcome == "equal"
+
+    def _verdict(self, result: Any) -> CandidateVerdict | None:
+        return next((verdict for each, verdict in self.judged if each is result), None)
+
+    def _compared(self, others: Sequence[Any]) -> list[CandidateVerdict]:
+        try:
+            first = launched_kernel(self.autotuner, self.reference, self.arguments)
+        except CaptureError as error:
+            return [CandidateVerdict("unknown", f"The reference cannot be read. {error}") for _ in others]
+        kernels: list[CompiledKernel | CaptureError] = []
+        for each in others:
+            try:
+                kernels.append(launched_kernel(self.autotuner, each, self.arguments))
+            except CaptureError as error:
+                kernels.append(error)
+        found = compared(first, kernels, self.rules)
+        if self.rules.every_launch or all(each.outcome != "unknown" for each in found):
+            return found
+        return self._compared_on_tensors(first, kernels, found)
+
+    def _compared_on_tensors(
+        self, first: CompiledKernel, kernels: Sequence[CompiledKernel | CaptureError], found: list[CandidateVerdict]
+    ) -> list[CandidateVerdict]:
+        """Return the verdicts, with what is Unknown decided on the tensors of the launch where that is possible."""
+        if self._recorded is None:
+            self._recorded = launch_tensors(
+                self.autotuner, self.reference, self.arguments, self.rules.tensors, self.rules.tensor_bytes
+            )
+        if not self._recorded:
+            return found
+        given = [each if isinstance(each, CaptureError) else give_tensors(each, self._recorded) for each in kernels]
+        again = compared(give_tensors(first, self._recorded), given, self.rules)
+        answers = [new if old.outcome == "unknown" else old for old, new in zip(found, again, strict=True)]
+        if any(old.outcome == "unknown" and new.outcome == "equal" for old, new in zip(found, again, strict=True)):
+            self.digests = digests_of(self._recorded)
+        return answers
+
+
+def digests_of(recorded: Mapping[str, TensorContents]) -> tuple[tuple[str, str], ...]:
+    """Return the digests of the contents of tensors, by buffer."""
+    return tuple(sorted((name, contents.digest) for name, contents in recorded.items()))
+
+
+def compared(
+    reference: CompiledKernel, kernels: Sequence[CompiledKernel | CaptureError], rules: Rules
+) -> list[CandidateVerdict]:
+    """Return a verdict for each kernel; an error in its place is Unknown."""
+    known = [each for each in kernels if isinstance(each, CompiledKernel)]
+    try:
+        found = compare_with_reference(
+            reference, known, every_launch=rules.every_launch, assume=rules.assume, workers=1
+        )
+    except CaptureError as error:
+        found = [CandidateVerdict("unknown", str(error)) for _ in known]
+    answers = iter(found)
+    return [
+        next(answers) if isinstance(each, CompiledKernel) else CandidateVerdict("unknown", str(each))
+        for each in kernels
+    ]
+
+
+def publish(report: KernelReport, rules: Rules) -> None:
+    """Log a report, and pass it on."""
+    logger.info(
+        "%s: %d of %d configurations are proved equal to (%s), in %.2f s",
+        report.kernel, len(report.kept), len(report.kept) + len(report.dropped), report.reference, report.seconds,
+    )  # fmt: skip
+    for each in report.dropped:
+        logger.info("%s (%s): %s. %s", report.kernel, each.configuration, each.outcome, each.reason)
+    if rules.report is not None:
+        rules.report(report)

@@ -1,0 +1,88 @@
+"""The choices of TorchInductor's templates (products, convolutions, attention) that return the same bits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from bitwise_triton.compilation import CompiledKernel
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.inductor.launches import launched_kernel
+from bitwise_triton.inductor.selection import DroppedConfiguration, KernelReport, Rules, compared, publish
+
+Templates = Literal["library", "triton"]
+
+
+def restricted(choices: Sequence[Any], templates: Templates, rules: Rules) -> list[Any]:
+    """Return the choices that return the bits of the reference.
+
+    The reference is the first call of a library where there is one and `templates` is "library", and otherwise the
+    first Triton template.  A call of a library is in a class of its own.
+    """
+    from torch._inductor.select_algorithm import ExternKernelCaller, TritonTemplateCaller
+
+    found = list(choices)
+    library = [each for each in found if isinstance(each, ExternKernelCaller)]
+    if library and templates == "library":
+        return library[:1]
+    kernels = [each for each in found if isinstance(each, TritonTemplateCaller)]
+    return _class_of_first(kernels, rules) if kernels else found[:1]
+
+
+def _class_of_first(choices: Sequence[Any], rules: Rules) -> list[Any]:
+    start = time.perf_counter()
+    kernels = [_kernel(each) for each in choices]
+    reference, others = kernels[0], kernels[1:]
+    if isinstance(reference, CaptureError):
+        unknown = DroppedConfiguration("all", "unknown", f"The reference cannot be read. {reference}")
+        publish(KernelReport(choices[0].name, _described(choices[0]), (), (unknown,), 0.0), rules)
+        return list(choices[:1])
+    verdicts = compared(reference, others, rules)
+    kept = [each for each, verdict in zip(choices[1:], verdicts, strict=True) if verdict.outcome == "equal"]
+    dropped = tuple(
+        DroppedConfiguration(_described(each), verdict.outcome, verdict.reason)
+        for each, verdict in zip(choices[1:], verdicts, strict=True)
+        if verdict.outcome != "equal"
+    )
+    names = tuple(_described(each) for each in kept)
+    seconds = time.perf_counter() - start
+    publish(KernelReport(choices[0].name, _described(choices[0]), names, dropped, seconds), rules)
+    return [choices[0], *kept]
+
+
+def _described(choice: Any) -> str:
+    return str(choice.description or choice.name)
+
+
+def _kernel(choice: Any) -> CompiledKernel | CaptureError:
+    """Compile the kernel of a template choice, with the launch that would benchmark it."""
+    from torch._inductor.codecache import PyCodeCache
+
+    request = choice.bmreq
+    try:
+        module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
+        autotuner = getattr(module, request.kernel_name)
+        autotuner.precompile()
+        return launched_kernel(autotuner, autotuner.compile_results[0], _arguments(request))
+    except CaptureError as error:
+        return error
+    except Exception as error:  # a template that does not compile cannot be chosen
+        return CaptureError(f"The template {choice.name} cannot be compiled: {type(error).__name__}: {error}")
+
+
+def _arguments(request: Any) -> list[Any]:
+    """Return the arguments of a benchmark request, with a torch.dtype for each tensor."""
+    import torch
+    from torch._inductor import select_algorithm
+
+    workspace = getattr(select_algorithm, "WORKSPACE_ARG_PLACEHOLDER", None)
+    outputs = request.output_tensor_meta
+    tensors = [*request.input_tensor_meta, *(outputs if isinstance(outputs, list) else [outputs])]
+    extra = [torch.uint8 if workspace is not None and each is workspace else each for each in request.extra_args]
+    return [*(each.dtype for each in tensors), *extra]
+
+
+def preprocessing(templates: Templates, rules: Rules) -> Callable[[list[Any]], list[Any]]:
+    """Return the function that Inductor calls with the choices of a template, before it compares them."""
+    return lambda choices: restricted(choices, templates, rules) if len(choices) > 1 else choices

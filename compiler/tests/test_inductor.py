@@ -1,0 +1,265 @@
+"""`same_bits` on stand-ins of Inductor's classes, over kernels that Triton compiles."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton")
+import triton.language as tl  # noqa: E402
+from fake_tensors import tensor  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler.compiler import ASTSource  # noqa: E402
+
+from bitwise_triton.errors import CaptureError  # noqa: E402
+from bitwise_triton.inductor import KernelReport, same_bits  # noqa: E402
+from bitwise_triton.inductor.same_bits import hooked_autotuner  # noqa: E402
+from bitwise_triton.inductor.selection import Rules  # noqa: E402
+from bitwise_triton.inductor.templates import restricted  # noqa: E402
+
+TARGET = GPUTarget("cuda", 90, 32)
+SIGNATURE = {"x": "*fp32", "y": "*fp32", "columns": "i32", "BLOCK": "constexpr"}
+
+
+@triton.jit
+def row_sum(x, y, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * columns + column, mask=column < columns, other=0.0)
+    tl.store(y + row, tl.sum(value, 0))
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """The name of a scalar type, as torch.dtype has it."""
+
+    name: str
+    itemsize: int = 4
+    is_floating_point: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tensor:
+    """What a launcher reads of a tensor."""
+
+    def __init__(self, address: int) -> None:
+        self.address, self.dtype = address, Dtype("torch.float32")
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+class Result:
+    """A compile result."""
+
+    def __init__(self, config: triton.Config, kernel: Any = row_sum, signature: dict[str, str] = SIGNATURE) -> None:
+        self.config = config
+        self.compile_meta = {"signature": signature}
+        source = ASTSource(kernel, signature, {"BLOCK": config.kwargs["BLOCK"]}, {})
+        self.kernel = triton.compile(source, target=TARGET, options={"num_warps": config.num_warps})
+
+    def make_launcher(self) -> Callable[..., None]:
+        def launcher(*arguments: object, stream: int) -> None:
+            launched.append(self.config.num_warps)
+
+        launcher.config = self.config  # type: ignore[attr-defined]
+        return launcher
+
+
+launched: list[int] = []
+
+
+@dataclass
+class Autotuner:
+    """The parts of Inductor's autotuner that same_bits uses; `times` by number of warps."""
+
+    times: dict[int, float]
+    tuned: dict[str, Any] = field(default_factory=dict)
+    reset_to_zero_arg_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.fn = row_sum
+        self.triton_meta = {"signature": SIGNATURE}
+        self.inductor_meta: dict[str, object] = {}
+        self.compile_results = [Result(triton.Config({"BLOCK": 256}, num_warps=warps)) for warps in self.times]
+        self.launchers: list[Any] = []
+
+    def precompile(self) -> None:
+        self.launchers = [each.make_launcher() for each in self.compile_results]
+
+    def _interpret_args_grid(self, arguments: Sequence[Any], config: Any) -> tuple[Sequence[Any], tuple[int, int, int]]:
+        return arguments, (8, 1, 1)
+
+    def bench(self, launcher: Any, *arguments: Any) -> float:
+        return self.times[launcher.config.num_warps]
+
+    def benchmark_all_configs(self, *arguments: Any) -> dict[Any, float]:
+        return {each: self.bench(each, *arguments) for each in self.launchers}
+
+    def run(self, *arguments: Any, stream: int) -> None:
+        if len(self.launchers) > 1:
+            timings = self.benchmark_all_configs(*arguments)
+            self.launchers = [min(timings, key=lambda each: timings[each])]
+        (launcher,) = self.launchers
+        launcher(*arguments, stream=stream)
+
+
+@pytest.fixture
+def reports() -> Iterator[list[KernelReport]]:
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append)):
+        yield found
+
+
+def test_the_fastest_of_the_class_of_the_first_is_chosen(reports: list[KernelReport]) -> None:
+    # 200 columns in one row: with 1, 2 and 4 warps a thread adds other elements first.
+    tuner = Autotuner({1: 3.0, 2: 1.0, 4: 2.0})
+    tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert launched == [1]
+    (found,) = reports
+    assert found.kernel == "row_sum"
+    assert found.reference == "BLOCK=256, num_warps=1, num_ctas=1, num_stages=3"
+    assert found.kept == ()
+    assert [each.outcome for each in found.dropped] == ["unproved", "unproved"]
+
+
+def test_a_faster_configuration_of_the_same_class_is_chosen(reports: list[KernelReport]) -> None:
+    tuner = Autotuner({1: 3.0, 2: 1.0})
+    tuner.compile_results.append(Result(triton.Config({"BLOCK": 256}, num_warps=1, num_stages=2)))
+    tuner.compile_results[-1].config.num_warps = 8  # the launcher's name for the test
+    tuner.times[8] = 2.0
+    tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert launched == [8]
+    assert len(reports[0].kept) == len(reports[0].dropped) == 1
+
+
+def test_each_launch_with_other_numbers_is_tuned_by_itself(reports: list[KernelReport]) -> None:
+    tuner = Autotuner({1: 3.0, 2: 1.0})
+    tensors = Tensor(1 << 40), Tensor(1 << 41)
+    # Two rows of one element: the sum of each is the element.
+    tuner.run(*tensors, 1, stream=0)
+    tuner.run(*tensors, 200, stream=0)
+    tuner.run(*tensors, 1, stream=0)
+    assert launched == [2, 1, 2]
+    assert [len(each.kept) for each in reports] == [1, 0]
+
+
+def test_a_configuration_that_is_proposed_later_is_judged(reports: list[KernelReport]) -> None:
+    tuner = Autotuner({1: 3.0, 2: 1.0})
+    tensors = Tensor(1 << 40), Tensor(1 << 41)
+    tuner.precompile()
+    other = Result(triton.Config({"BLOCK": 256}, num_warps=4))
+    tuner.times[4] = 0.5
+    assert tuner.bench(other.make_launcher(), *tensors, 200) == float("inf")
+    assert tuner.bench(other.make_launcher(), *tensors, 1) == 0.5
+
+
+def test_a_kernel_that_the_manifest_cannot_describe_keeps_its_first_configuration(reports: list[KernelReport]) -> None:
+    tuner = Autotuner({1: 3.0, 2: 1.0})
+    tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1 << 40, stream=0)
+    assert launched == [1]
+    assert reports[0].dropped[0].outcome == "unknown"
+
+
+def test_the_autotuner_is_restored() -> None:
+    before = Autotuner.run, Autotuner.bench, Autotuner.benchmark_all_configs, Result.make_launcher
+    with hooked_autotuner(Autotuner, Result, Rules()):
+        assert Autotuner.run is not before[0]
+    assert (Autotuner.run, Autotuner.bench, Autotuner.benchmark_all_configs, Result.make_launcher) == before
+
+
+def test_another_version_of_the_autotuner_is_refused() -> None:
+    with pytest.raises(CaptureError, match="lacks run, bench"), hooked_autotuner(object, Result, Rules()):
+        pass
+
+
+@triton.jit
+def counted_sum(x, lengths, y, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for index in range(tl.load(lengths + row)):
+        total += tl.load(x + index * BLOCK + column)
+    tl.store(y + row * BLOCK + column, total)
+
+
+COUNTED = {"x": "*fp32", "lengths": "*i32", "y": "*fp32", "BLOCK": "constexpr"}
+
+
+@pytest.mark.usefixtures("memory_of_this_process")
+@pytest.mark.parametrize(("tensors", "reset"), [(True, ()), (False, ()), (True, ("lengths",))])
+def test_a_choice_may_hold_for_the_tensors_of_a_launch(tensors: bool, reset: tuple[str, ...]) -> None:
+    launched.clear()
+    lengths = np.array([3] * 8, np.int32)
+    x, y = tensor(np.ones(1024, np.float32), "fp32"), tensor(np.ones(2048, np.float32), "fp32")
+    arguments = [x, tensor(lengths, "i32"), y]
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, tensors=tensors)):
+        tuner = Autotuner({1: 3.0, 2: 1.0})
+        tuner.fn, tuner.triton_meta, tuner.reset_to_zero_arg_names = counted_sum, {"signature": COUNTED}, reset
+        tuner.compile_results = [
+            Result(triton.Config({"BLOCK": 256}, num_warps=warps), counted_sum, COUNTED) for warps in (1, 2)
+        ]
+        for length in (3, 3, 2, 3):
+            lengths[0] = length
+            tuner.run(*arguments, stream=0)
+    if tensors and not reset:
+        assert launched == [2, 2, 2, 2]
+        assert [len(each.kept) for each in found] == [1, 1]
+    else:
+        assert launched == [1, 1, 1, 1]
+        assert [each.dropped[0].outcome for each in found] == ["unknown"]
+
+
+class Library:
+    """A call of a library."""
+
+    name = description = "aten::mm"
+
+
+class Template:
+    """A template without a kernel that compiles."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.description = name
+        self.bmreq = SimpleNamespace(module_cache_key="", module_path="", kernel_name="mm")
+
+
+@pytest.fixture
+def inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("torch", "torch._inductor", "torch._inductor.select_algorithm", "torch._inductor.codecache")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    selector: Any = sys.modules["torch._inductor.select_algorithm"]
+    selector.ExternKernelCaller, selector.TritonTemplateCaller = Library, Template
+    code: Any = sys.modules["torch._inductor.codecache"]
+
+    def load(*arguments: object, **keywords: object) -> None:
+        raise OSError("no such module")
+
+    code.PyCodeCache = SimpleNamespace(load_by_key_path=load)
+
+
+def test_the_library_is_in_a_class_of_its_own(inductor: None) -> None:
+    library, templates = Library(), [Template("mm_1"), Template("mm_2")]
+    assert restricted([library, *templates], "library", Rules()) == [library]
+    assert restricted([templates[0], library], "library", Rules()) == [library]
+
+
+def test_templates_without_a_proof_leave_the_first(inductor: None) -> None:
+    library, templates = Library(), [Template("mm_1"), Template("mm_2")]
+    found: list[KernelReport] = []
+    assert restricted([library, *templates], "triton", Rules(report=found.append)) == templates[:1]
+    assert "no such module" in found[0].dropped[0].reason
+
+
+def test_a_wrong_argument_is_named() -> None:
+    with pytest.raises(ValueError, match="'library' or 'triton'"):
+        same_bits(templates="aten")  # type: ignore[arg-type]

@@ -1,0 +1,204 @@
+"""The contents of a buffer that a launch gives: page tables, lengths, offsets, ids, masks, scales.
+
+A manifest names a `.npy` file beside it, or lists the numbers.  The contents are bytes, never an array that could be
+changed, so that a launch stays a value: it is compared and hashed with them, and passed between processes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.execution.element_types import Array, ElementType, array_mismatch, element_type
+
+MAXIMUM_BYTES = 1 << 24
+"""The largest size of given contents."""
+
+INTEGERS = {
+    "i1": (0, 1), "i8": (-(1 << 7), (1 << 7) - 1), "u8": (0, (1 << 8) - 1),
+    "i16": (-(1 << 15), (1 << 15) - 1), "u16": (0, (1 << 16) - 1), "i32": (-(1 << 31), (1 << 31) - 1),
+    "u32": (0, (1 << 32) - 1), "i64": (-(1 << 63), (1 << 63) - 1), "u64": (0, (1 << 64) - 1),
+}  # fmt: skip
+"""The least and the greatest number of each integer type."""
+FLOATS = ("fp16", "bf16", "fp32", "fp64")
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorContents:
+    """The bytes of a buffer before a launch, from its first byte, and the type of its elements.
+
+    Two contents are equal if their bytes are.  `file` is the file beside the manifest that they were read from.
+    """
+
+    data: bytes = field(repr=False)
+    dtype: str = field(compare=False)
+    file: str | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return f"TensorContents({len(self)} {self.dtype}, digest {self.digest})"
+
+    def __len__(self) -> int:
+        return len(self.data) // element_type(self.dtype).bytes
+
+    @property
+    def digest(self) -> str:
+        """The BLAKE2b digest of the bytes, 32 bytes in hexadecimal."""
+        return blake2b(self.data, digest_size=32).hexdigest()
+
+    @property
+    def patterns(self) -> Array:
+        """The bytes as an array that cannot be written, shape (bytes,)."""
+        return np.frombuffer(self.data, dtype=np.uint8)
+
+    @property
+    def numbers(self) -> Array:
+        """The elements as an array that cannot be written, in the type of `element_type`, on one axis."""
+        return np.frombuffer(self.data, dtype=element_type(self.dtype).kind)
+
+    def fault_of(self, array: Array) -> str | None:
+        """Return why an array is not these contents, as the end of a sentence; None if it is."""
+        if np.ascontiguousarray(array).tobytes() == self.data:
+            return None
+        return "is not what the launch gives for this buffer; omit it, or change the manifest"
+
+    def manifest_form(self) -> str | list[bool | int | float]:
+        """Return the form that a manifest has: the name of the file, or the numbers."""
+        if self.file is not None:
+            return self.file
+        numbers = self.numbers
+        if self.dtype == "bf16":
+            numbers = (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        found: list[bool | int | float] = numbers.tolist()
+        return found
+
+
+def tensor_contents(values: Any, dtype: str | None, folder: Path | None) -> TensorContents:
+    """Return contents from the name of a file in `folder`, from numbers, or from a NumPy array.
+
+    Raises ValueError with the end of a sentence about the contents.
+    """
+    if isinstance(values, TensorContents):
+        return values
+    form = element_type(dtype)
+    if dtype is None or form.kind is None or dtype not in (*INTEGERS, *FLOATS):
+        stated = "have no dtype" if dtype is None else f"have the dtype {dtype}"
+        raise ValueError(f"{stated}; state one of {', '.join((*INTEGERS, *FLOATS))}")
+    if isinstance(values, str):
+        if folder is None:
+            raise ValueError(f"are named as the file {values}, but no manifest says in which folder; give an array")
+        return TensorContents(_bytes_of_file(folder, values, form), dtype, values)
+    if isinstance(values, np.ndarray):
+        return TensorContents(_bytes_of_array(values, form), dtype)
+    if isinstance(values, list | tuple):
+        return TensorContents(_bytes_of_numbers(values, dtype), dtype)
+    raise ValueError(f"are of the type {type(values).__name__}; give the name of a .npy file or a list of numbers")
+
+
+def _bytes_of_array(array: Array, form: ElementType) -> bytes:
+    if array.nbytes > MAXIMUM_BYTES:
+        raise ValueError(f"have {array.nbytes >> 20} MiB; the limit is {MAXIMUM_BYTES >> 20} MiB")
+    fault = array_mismatch(array, form)
+    if fault is not None:
+        raise ValueError(f"do not fit: the array {fault}")
+    data = array.tobytes()
+    if form.name == "i1" and max(data) > 1:
+        raise ValueError(f"do not fit: the array holds {max(data)}, and an i1 is 0 or 1")
+    return data
+
+
+def _bytes_of_file(folder: Path, name: str, form: ElementType) -> bytes:
+    if not name.endswith(".npy") or "\0" in name:
+        raise ValueError(f"are named as {name!r}, which is no .npy file; write them with numpy.save")
+    path = folder / name
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"are named as {name}, which lies outside the manifest's folder; copy the file into it")
+        if not path.is_file():
+            what = "is not a file" if path.exists() else "does not exist"
+            raise ValueError(f"are named as {name}, which {what} in the manifest's folder")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAXIMUM_BYTES + 4096:
+                raise ValueError(f"are in {name}, which has {size >> 20} MiB; the limit is {MAXIMUM_BYTES >> 20} MiB")
+            array = _array_of(name, file, size)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"cannot be read from {name} ({getattr(error, 'strerror', None) or error})") from None
+    try:
+        return _bytes_of_array(array, form)
+    except ValueError as error:
+        raise ValueError(f"in {name} {error}") from None
+
+
+def _array_of(name: str, file: Any, size: int) -> Array:
+    """Return the elements of a `.npy` file on one axis.  Nothing of the file is executed or believed unchecked."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"version {version[0]}.{version[1]} of the format")
+        shape, column_by_column, kind = _HEADERS[version](file)
+    except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as error:
+        words = str(error).split("\n")[0]
+        raise ValueError(f"are in {name}, which is no .npy file of plain numbers ({words}); use numpy.save") from None
+    if kind.hasobject or kind.fields is not None or kind.subdtype is not None:
+        raise ValueError(f"are in {name}, which holds {kind}, not plain numbers; convert them before numpy.save")
+    if column_by_column:
+        raise ValueError(
+            f"are in {name}, which is stored column by column (Fortran order); save numpy.ascontiguousarray of it"
+        )
+    rest, stated = size - file.tell(), math.prod(shape) * kind.itemsize
+    if rest != stated or min(shape, default=0) < 0:
+        raise ValueError(f"are in {name}, which holds {rest} bytes of elements where its header says {stated}")
+    return np.frombuffer(file.read(stated), dtype=kind)
+
+
+def _bytes_of_numbers(values: Sequence[Any], dtype: str) -> bytes:
+    if not values:
+        raise ValueError("are an empty list; omit them")
+    width = element_type(dtype).bytes
+    if len(values) * width > MAXIMUM_BYTES:
+        raise ValueError(f"have more than {MAXIMUM_BYTES >> 20} MiB")
+    parts = []
+    for index, value in enumerate(values):
+        if not isinstance(value, bool | int | float | np.integer | np.floating | np.bool_):
+            raise ValueError(f"hold {value!r} at index {index}, which is no number; give one flat list of numbers")
+        pattern = _integer_pattern(value, dtype) if dtype in INTEGERS else float_pattern(value, dtype)
+        if pattern is None:
+            raise ValueError(f"hold {value!r} at index {index}, which does not fit {dtype}")
+        parts.append(pattern.to_bytes(width, "little"))
+    return b"".join(parts)
+
+
+def _integer_pattern(value: Any, dtype: str) -> int | None:
+    least, greatest = INTEGERS[dtype]
+    if not math.isfinite(value) or value != int(value) or not least <= int(value) <= greatest:
+        return None
+    return int(value) & ((1 << 8 * element_type(dtype).bytes) - 1)
+
+
+def float_pattern(value: Any, dtype: str) -> int | None:
+    """Return the bits of a number rounded to a type of `FLOATS`; None if it is finite and overflows the type."""
+    code = {"fp64": "<d", "fp32": "<f", "bf16": "<f", "fp16": "<e"}[dtype]
+    try:
+        bits = int.from_bytes(struct.pack(code, float(value)), "little")
+    except OverflowError:
+        return None
+    if dtype != "bf16":
+        return bits
+    if value != value:
+        return 0x7FC0
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return None if bits & 0x7FFF == 0x7F80 and math.isfinite(value) else bits

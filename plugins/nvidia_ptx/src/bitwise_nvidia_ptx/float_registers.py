@@ -1,0 +1,42 @@
+"""Registers that floating-point instructions write.
+
+PTX registers of type .b32 have no number type.  ptxas (CUDA 12.8, with and without optimisation) takes the type of the
+instruction that writes a register all the same: it converts the amount of a 64-bit shift to an integer where that is
+the result of a floating-point instruction.
+"""
+
+from __future__ import annotations
+
+from bitwise_core.assembly.module import Instruction, Kernel, once_a_kernel
+from bitwise_core.execution.architecture import OpcodeTable, infos_of
+from bitwise_core.execution.instruction_info import Effect
+from bitwise_nvidia_ptx.opcodes.common import FORMATS
+
+
+@once_a_kernel
+def float_registers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
+    """Return the registers that some floating-point instruction writes, and those to which they are moved."""
+    found: set[str] = set()
+    moves: list[tuple[frozenset[str], frozenset[str]]] = []
+    for instruction, info in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True):
+        if _writes_float(instruction):
+            found.update(info.writes)
+        elif info.effects.overlaps(Effect.MOVE):
+            moves.append((info.writes, info.reads))
+    changed = True
+    while changed:
+        changed = False
+        for written, read in moves:
+            if read & found and not written <= found:
+                found.update(written)
+                changed = True
+    return frozenset(found)
+
+
+def _writes_float(instruction: Instruction) -> bool:
+    """Return whether the type of the destination is a floating-point format."""
+    root, *parts = instruction.opcode.split(".")
+    if not parts or root in ("setp", "set", "ld", "mov", "st"):
+        return False
+    kind = parts[-2] if root == "cvt" and len(parts) > 1 else parts[-1]
+    return kind in FORMATS or (kind.endswith("x2") and kind[:-2] in FORMATS)

@@ -1,0 +1,99 @@
+"""Bits that depend on the assembler: NaNs that it may pass on, and registers whose type it takes from a writer.
+
+The bytes of every pair below differ on an H100 (ptxas 12.8), or follow from a rule that also covers such a pair.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_core.execution.domains.domain import Unsupported
+from ptx_programs import hashes, run, store
+
+LOAD = "mul.wide.u32 %d2, %r0, 8; add.s64 %d2, %d1, %d2; ld.global.b32 %r1, [%d2]; ld.global.b32 %r2, [%d2+4]; "
+ALL = {None, "u32", "fp32", "bf16", "fp16"}
+ONE, BF16_ONES = "0f3f800000", "0x3f803f80"
+
+
+def equal(left: str, right: str, dtype: str | None) -> bool:
+    """Return whether two bodies, which leave a number in %r3, have one canonical form in a buffer of a type."""
+    first, second = (hashes(LOAD + body + store("%r3", 32), dtype=dtype) for body in (left, right))
+    return first == second
+
+
+def types_of_equality(left: str, right: str) -> set[str | None]:
+    """Return the types of the buffer in which two bodies are equal."""
+    return {dtype for dtype in ALL if equal(left, right, dtype)}
+
+
+def constant(opcode: str, *numbers: str) -> str:
+    """Return an instruction on numbers, in registers of 32 bits, with its result in %r3."""
+    moves = " ".join(f"mov.b32 %r{10 + place}, {number};" for place, number in enumerate(numbers))
+    return f"{moves} {opcode} %r3, {', '.join(f'%r{10 + place}' for place in range(len(numbers)))};"
+
+
+def test_a_select_of_halves_that_are_marked_is_not_one_of_the_words() -> None:
+    choose = "setp.le.s32 %p1, %r1, 0; mov.b32 %r3, {}; @%p1 mov.b32 %r3, %r2;"
+    plain = choose.format("%r1")
+    for marked in ("max.bf16x2 %r4, %r1, %r1; ", f"mov.b32 %r5, {BF16_ONES}; mul.rn.bf16x2 %r4, %r1, %r5; "):
+        assert types_of_equality(plain, marked + choose.format("%r4")) <= {"bf16"}
+    assert types_of_equality(plain, "mov.b32 %r4, %r1; " + choose.format("%r4")) == {
+        None,
+        "u32",
+        "fp32",
+        "bf16",
+        "fp16",
+    }
+
+
+def test_rounding_to_tf32_reads_the_bits_of_a_nan() -> None:
+    rounded = " cvt.rna.tf32.f32 %r3, %r4;"
+    identities = ["max.NaN.f32 %r4, %r1, 0fff800000;", "min.f32 %r4, %r1, %r1;", "neg.f32 %r4, %r1; neg.f32 %r4, %r4;"]
+    for first in identities:
+        for second in identities:
+            assert equal(first + rounded, second + rounded, "fp32") == (first == second)
+    sum_of = "add.rn.f32 %r4, %r1, %r2;"
+    assert equal(sum_of + rounded, "add.rn.f32 %r4, %r2, %r1;" + rounded, "fp32")
+
+
+def test_a_quotient_by_one_may_be_the_dividend() -> None:
+    quotient = " div.full.f32 %r3, %r4, {};"
+    plain, other = "mov.b32 %r4, %r1;", "max.NaN.f32 %r4, %r1, %r1;"
+    for divisor in (ONE, "0fbf800000"):
+        assert types_of_equality(plain + quotient.format(divisor), other + quotient.format(divisor)) == {"fp32"}
+    by_two = quotient.format("0f40000000")
+    assert types_of_equality(plain + by_two, other + by_two) == ALL
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "dtype"),
+    [
+        (constant("neg.f32", "0x7fffffff"), "mov.b32 %r3, 0x7fffffff;", "u32"),
+        (constant("max.f32", "0x7fc00000", "0x7fc00000"), "mov.b32 %r3, 0x7fffffff;", "u32"),
+        (constant("add.rn.f32", "0xffffffff", "0"), "mov.b32 %r3, 0x7fffffff;", "u32"),
+        (constant("add.rn.f16x2", "0xff80ff80", "0"), "mov.b32 %r3, 0x7fff7fff;", "bf16"),
+    ],
+)
+def test_nans_that_the_assembler_computes_are_those_of_the_same_instructions(left: str, right: str, dtype: str) -> None:
+    assert not equal(left, right, dtype)
+    assert equal(left, left, dtype)
+
+
+def test_a_nan_of_fp64_that_the_assembler_computes_has_no_known_bits() -> None:
+    quotient = "mov.b64 %d3, 0; div.rn.f64 %d4, %d3, %d3; "
+    literal = "mov.b64 %d4, 0x7fffffffffffffff; "
+    assert hashes(quotient + store("%d4", 64), dtype="u64") != hashes(literal + store("%d4", 64), dtype="u64")
+
+
+def test_numbers_from_nan_operands_are_known() -> None:
+    assert equal(constant("max.f32", "0x7fc00000", "0x3f800000"), f"mov.b32 %r3, {0x3F800000};", "u32")
+
+
+@pytest.mark.parametrize("writer", ["mul.rn.f32 %r3, %r1, 0f3f000000;", "cvt.rn.f16x2.f32 %r3, %r1, %r2;",
+                                    "add.rn.f32 %r4, %r1, %r2; mov.b32 %r3, %r4;"])  # fmt: skip
+def test_a_shift_of_64_bits_by_the_result_of_a_float_instruction_is_unknown(writer: str) -> None:
+    shift = "ld.global.b64 %d3, [%d2]; shr.u64 %d4, %d3, %r3; "
+    with pytest.raises(Unsupported, match="ptxas converts its number"):
+        run(LOAD + writer + shift + store("%d4", 64))
+    run(LOAD + "add.s32 %r3, %r1, %r2; " + shift + store("%d4", 64))
+    run(LOAD + writer + "shr.u32 %r3, %r1, %r3; " + store("%r3", 32))
