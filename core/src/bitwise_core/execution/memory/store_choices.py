@@ -191,7 +191,7 @@ def _content_before(
 ) -> SymbolicVector:
     """Return the content of these addresses before the branch, as the threads that store there would read it."""
     memory = machine.memory
-    value = machine.domain.load(address[None], bits)
+    value = memory.initial(address[None], bits, None, (buffer,), line)
     stores = memory.stores.get(buffer, ())
     if stores:
         load = Access(address, thread, machine.epoch, None, bits, line)
