@@ -138,7 +138,6 @@ def test_an_exchange_across_a_barrier_is_analysed(barrier: str) -> None:
             "ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 bar.sync 0; st.global.b32 [%d7], %r0;",
             "depends on data",
         ),
-        ("ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 exit; st.global.b32 [%d7], %r0;", "depends on data"),
     ],
 )
 def test_undefined_results_raise(body: str, reason: str) -> None:
@@ -205,6 +204,31 @@ def test_local_memory_after_a_branch_is_a_select() -> None:
         )
     ]
     assert forms[0] == forms[1] == forms[2] != forms[3]
+
+
+WITH_ARRAY = """.func (.param .b32 out) f(.param .b32 a) {{ .reg .b32 %x<4>; .reg .b64 %y<4>; .local .align 4 .b8 own[8]; ld.param.b32 %x0, [a];
+mov.u64 %y0, own; {write} and.b32 %x1, %x0, 4; cvt.u64.u32 %y1, %x1; add.s64 %y1, %y0, %y1; ld.local.b32 %x2, [%y1]; st.param.b32 [out], %x2; ret; }}
+"""
+
+
+def test_a_function_has_its_own_local_arrays() -> None:
+    begin = "mov.u64 %d20, depot; st.local.b32 [%d20], %r0; st.local.b32 [%d20+4], %r0;"
+    end = "ld.local.b32 %r5, [%d20]; add.u32 %r3, %r3, %r5;"
+    before = WITH_ARRAY.format(write="st.local.b32 [%y0], 10; st.local.b32 [%y0+4], 20;")
+    body = begin + "mul.lo.u32 %r2, %r0, 4;" + CALL + end
+    found = stored(PLACES + body + store("%r3", 32), before=before, shared=ROOM + LOCAL)
+    assert found == [(20 if lane % 2 else 10) + lane for lane in range(32)]
+
+
+def test_a_function_does_not_find_what_an_earlier_call_left() -> None:
+    write = "setp.lt.u32 %q, %x0, 100; @!%q bra L; st.local.b32 [%y0], 10; st.local.b32 [%y0+4], 20; L:"
+    before = WITH_ARRAY.format(write=".reg .pred %q;" + write)
+    once = "mov.b32 %r2, %r0;" + CALL
+    assert stored(PLACES + once + store("%r3", 32), before=before, shared=ROOM)[:5] == [10, 10, 10, 10, 20]
+    with pytest.raises(Unsupported, match="nothing wrote"):
+        hashes(
+            PLACES + once + "add.u32 %r2, %r0, 100;" + CALL + "st.global.b32 [%d7], %r3;", before=before, shared=ROOM
+        )
 
 
 BF16 = "ld.global.b16 %h1, [%d6]; mov.b32 %r2, {0, %h1}; ld.global.b32 %r3, [%d6+1024]; mul.f32 %r4, %r3, %r3;"

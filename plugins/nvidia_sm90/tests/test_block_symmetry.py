@@ -265,6 +265,48 @@ def test_kernels_whose_blocks_are_not_translations(body: str, error: type[Except
         summary(Case("mov.b32 %f1, 0;\n" + body))
 
 
+FIRST_OF_BLOCK = """mov.b32 %f1, 0;
+@%p1 ld.global.f32 %f1, [%rd4];
+mul.lo.s32 %r6, %r2, %r4;
+mul.wide.s32 %rd6, %r6, 4;
+add.s64 %rd7, %rd1, %rd6;
+ld.global.f32 %f3, [%rd7];
+setp.gt.f32 %p2, %f3, 0f3F800000;
+"""
+EXCHANGE = "bar.sync 0;\nshfl.sync.bfly.b32 %f4, %f1, 1, 31, -1;\n"
+STORE = "@%p1 st.global.f32 [%rd5], %f4;"
+BLOCKS_CHOOSE = FIRST_OF_BLOCK + "mov.b32 %f4, %f1;\n@%p2 bra over;\n" + EXCHANGE + "over:\n" + STORE
+COUNTDOWN = """mov.b32 %f1, 0;
+@%p1 ld.global.f32 %f1, [%rd4];
+{begin}
+again: add.f32 %f1, %f1, 0fBF800000;
+mul.f32 %f4, %f4, %f1;
+setp.gt.f32 %p2, %f1, {limit};
+@%p2 bra again;
+"""
+
+
+def countdown(begin: str = "mov.b32 %f4, %f1;", limit: str = "0f3F800000") -> Case:
+    """Return a kernel with a loop that data ends."""
+    return Case(COUNTDOWN.format(begin=begin, limit=limit) + STORE)
+
+
+def test_blocks_that_choose_a_side_by_data() -> None:
+    case = Case(BLOCKS_CHOOSE)
+    assert compared(case, Case(FIRST_OF_BLOCK + EXCHANGE + "selp.b32 %f4, %f1, %f4, %p2;\n" + STORE)).equal
+    assert not compared(case, Case(FIRST_OF_BLOCK + EXCHANGE + "selp.b32 %f4, %f4, %f1, %p2;\n" + STORE)).equal
+    by_number = BLOCKS_CHOOSE.replace("setp.gt", "cvt.rn.f32.s32 %f5, %r2;\nmul.f32 %f3, %f3, %f5;\nsetp.gt")
+    with pytest.raises(NotSymmetric, match="depends on data"):
+        summary(Case(by_number))
+
+
+def test_loops_that_data_ends() -> None:
+    assert compared(countdown(), Case(countdown().body, threads=64)).equal
+    assert not compared(countdown(), countdown(limit="0f40000000")).equal
+    with pytest.raises(NotSymmetric, match="depends on the block's number"):
+        summary(countdown(begin="mov.b32 %f4, %f1;\ncvt.rn.f32.s32 %f5, %r2;\nmul.f32 %f4, %f4, %f5;"))
+
+
 def test_a_gather_from_a_read_only_table() -> None:
     case = Case(GATHER.format(index="%rd4", table="%rd1"))
     assert compared(case, Case(case.body, threads=64)).equal

@@ -1,25 +1,32 @@
 """Runs a program over a batch of blocks, scheduling groups of lanes by the lowest instruction.
 
 A group is a set of lanes at one instruction.  Lanes that diverge at a branch run as separate groups and reconverge when
-they reach the same instruction.  For a branch on data both sides run, and each register becomes a select of two values.
-While a group waits (at a barrier, for a copy), others run.  If no group can run, the kernel hangs on this launch, and
-Unsupported is raised.
+they reach the same instruction.  While a group waits (at a barrier, for a copy), others run.  If no group can run, the
+kernel hangs on this launch, and Unsupported is raised.
+
+For a branch on data both sides run up to the instruction where they join, and each register becomes a select of two
+values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is followed for each
+number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bitwise_core.assembly.module import Symbol
+from bitwise_core.execution.data_loops import run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
+from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import (
     Barrier,
     Blocked,
     Branch,
     Call,
+    ConditionalEnd,
     Control,
     Exit,
     Machine,
@@ -30,15 +37,28 @@ from bitwise_core.execution.machine import (
     invert,
     is_unwritten_register,
 )  # fmt: skip
-from bitwise_core.execution.program import Program, merge_local, merge_registers
+from bitwise_core.execution.program import Program, merge_local, merged_values, refusal_under_condition
+from bitwise_core.execution.program_analyses import effects_of, live_at, region
+from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.time_limit import check_time
+from bitwise_core.execution.uniformity import is_uniform
+from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
-from bitwise_core.execution.values.symbolic_vector import Array, Value, constant_mask, width
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask, width
 
 MAXIMUM_STEPS = 20_000_000
 
 _STEPS_BETWEEN_CHECKS = 7
 """A mask: the time limit is checked where these bits of the number of remaining steps are zero."""
+
+MAXIMUM_NESTING = 90
+"""How deep branches on data and calls may nest."""
+
+MAXIMUM_ITERATIONS = 64
+"""How many iterations of a loop that data ends are followed."""
+
+_WHOLE_BLOCK = Effect.STORE | Effect.BARRIER | Effect.CROSS_LANE | Effect.CALL
+"""Effects for which it matters whether a whole block takes one side of a branch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,30 +76,44 @@ class LaneGroup:
 
 
 class Executor:
-    """One run of a program, of a device function, or of one side of a branch on data."""
+    """One run of a program, of a device function, or of one side of a branch on data.
+
+    `outside` are the lanes that have not exited and do not run this part of the program, shape (blocks, threads); None:
+    no lane.  `entered` counts for each branch on data how many of its sides the run is in.
+    """
+
+    follows_data: ClassVar[bool] = True
+    """Whether loops and ends of threads may depend on data, and whole blocks may take a side of a branch on data."""
 
     def __init__(
-        self, program: Program, machine: Machine, budget: list[int], depth: int = 0, outside: Array | None = None
+        self,
+        program: Program,
+        machine: Machine,
+        budget: list[int],
+        depth: int = 0,
+        outside: Array | None = None,
+        entered: Mapping[int, int] | None = None,
     ) -> None:
         self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
-        self.outside = outside
-        """Lanes that have not exited and do not run this part of the program, (blocks, threads); None: no lane."""
+        self.outside, self.entered = outside, entered or {}
+        self.alive: Array | None = None
+        """The lanes that have not exited, among those that started; None: all lanes of the batch."""
 
     def start(self, pc: int = 0, stop: int | None = None) -> None:
         """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
-        if self.depth > 16:
+        if self.depth > MAXIMUM_NESTING:
             raise _nested_too_deeply(self.machine)
         machine = self.machine
         outer = machine.mask
         groups = [LaneGroup(pc, outer)]
-        alive = outer
+        alive = self.alive = outer
         while groups:
             group = self._next_group(groups, stop)
             if group is None:
                 if all(each.pc == stop for each in groups):
                     break
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
-            alive = self._advance(group, groups, stop, alive, outer)
+            alive = self.alive = self._advance(group, groups, stop, alive, outer)
         machine.mask = outer
 
     def _next_group(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
@@ -123,6 +157,10 @@ class Executor:
                 check_time(instructions[pc].line)
             machine.line = instructions[pc].line
             machine.pc = machine.races.pc = pc
+            if machine.condition is not None:
+                refusal = refusal_under_condition(program.infos[pc])
+                if refusal is not None:
+                    raise _noted(DataDependent(refusal, instructions[pc].line, (machine.condition,)), machine)
             try:
                 control = steps[pc](machine)
             except Unsupported as error:
@@ -180,8 +218,12 @@ class Executor:
                 Executor(self.program, machine, self.budget, self.depth + 1, outside).start(first, control.target)
             control.forget(machine)
             group.pc = control.target
+        elif isinstance(control, ConditionalEnd):
+            if not self.follows_data:
+                raise Unsupported("control depends on data", self._line(pc))
+            self._branch(Branch(len(self.program.steps), control.taken), control.taken, group, groups)
         elif isinstance(control, Exit | Return):
-            if machine.condition is not None:
+            if machine.condition is not None and not self.follows_data:
                 values = (machine.condition,)
                 raise _noted(DataDependent("the kernel's end depends on data", self._line(pc), values), machine)
             groups.remove(group)
@@ -259,9 +301,81 @@ class Executor:
         groups.append(LaneGroup(control.target, active))
 
     def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
+        """Run both sides of a branch on data up to their join, and select per lane."""
+        if not self.follows_data:
+            self._run_forward_sides(control, taken, group)
+            return
+        machine, program, pc = self.machine, self.program, group.pc
+        join = program.reconvergence.get(pc)
+        if join is None:
+            raise Unsupported(
+                "the kernel's control flow depends on data, and its end may not be reached", self._line(pc)
+            )
+        entered = self.entered.get(pc, 0)
+        if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
+            machine.mask, group.pc = group.mask, join
+            return
+        if entered >= MAXIMUM_ITERATIONS:
+            reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
+            raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
+        whole = self._whole_blocks_choose(taken, group, join)
+        outer = machine.condition, machine.path
+        before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
+        outcomes, memories = [], []
+        for predicate, start in ((taken, control.target), (invert(machine.domain, taken), pc + 1)):
+            before.begin(machine)
+            if blocks is None:
+                machine.condition, machine.mask = conjunction(machine.domain, outer[0], predicate), group.mask
+            else:
+                blocks.begin(machine)
+                machine.path = conjunction(machine.domain, outer[1], predicate)
+                machine.mask = _possible_lanes(predicate, group.mask)
+            if start != join:
+                self._side_of(group, pc).start(start, join)
+            outcomes.append(Side.of(machine))
+            if blocks is not None:
+                require_no_work_in_flight(machine)
+                memories.append(blocks.end(machine))
+        machine.condition, machine.path = outer
+        machine.mask = group.mask
+        if memories:
+            join_blocks(machine, taken, memories[0], memories[1])
+        if join < len(program.steps) or not program.kernel.entry:
+            join_sides(machine, taken, outcomes[0], outcomes[1], live_at(program, join))
+        group.pc = join
+
+    def _whole_blocks_choose(self, taken: Value, group: LaneGroup, join: int) -> bool:
+        """Return whether all threads of a block take the same side, and it matters that they do."""
+        machine = self.machine
+        if machine.condition is not None or machine.cluster is not None:
+            return False
+        effects = effects_of(self.program, region(self.program, group.pc, join))
+        if not effects.overlaps(_WHOLE_BLOCK) or effects.overlaps(Effect.ASYNCHRONOUS | Effect.CLUSTER):
+            return False
+        if group.mask is not None or self.outside is not None:
+            full = (machine.blocks, machine.threads)
+            mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
+            others = np.ones(full, dtype=bool) if self.alive is None else np.broadcast_to(self.alive, full)
+            if self.outside is not None:
+                others = others | self.outside
+            if (others & ~mask)[mask.any(axis=1)].any():
+                return False
+        if not is_uniform(machine, taken, machine.threads):
+            return False
+        require_no_work_in_flight(machine)
+        return True
+
+    def _side_of(self, group: LaneGroup, pc: int) -> Executor:
+        """Return an executor of one side of the branch on data at `pc`."""
+        outside = self._lanes_outside(group, self.alive)
+        entered = {**self.entered, pc: self.entered.get(pc, 0) + 1}
+        return Executor(self.program, self.machine, self.budget, self.depth + 1, outside, entered)
+
+    def _run_forward_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
-        reconvergence = self.program.reconvergence.get(pc)
+        guarded = self.program.kernel.instructions[pc].guard is not None
+        reconvergence = self.program.reconvergence.get(pc) if guarded else None
         if (
             reconvergence is None
             or reconvergence >= len(self.program.steps)
@@ -270,20 +384,21 @@ class Executor:
         ):
             reason = "the kernel's control flow depends on data (a loop or an early end)"
             raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
-        before, local = machine.registers, machine.local
+        before, local, parameters = machine.registers, machine.local, machine.parameters
         outer = machine.condition
         results = []
         for predicate, start in ((taken, control.target), (invert(machine.domain, taken), pc + 1)):
-            machine.registers, machine.local = dict(before), dict(local)
+            machine.registers, machine.local, machine.parameters = dict(before), dict(local), dict(parameters)
             machine.condition = conjunction(machine.domain, outer, predicate)
             machine.mask = group.mask
             if start != reconvergence:
                 self._for_side().start(start, reconvergence)
-            results.append((machine.registers, machine.local))
+            results.append(Side.of(machine))
         machine.condition = outer
-        (if_true, if_false), locals_after = zip(*results, strict=True)
-        merge_registers(machine, taken, if_true, if_false)
-        merge_local(machine, taken, *locals_after)
+        if_true, if_false = results
+        machine.registers = merged_values(machine, taken, if_true.registers, if_false.registers)
+        machine.parameters = merged_values(machine, taken, if_true.parameters, if_false.parameters)
+        merge_local(machine, taken, if_true.local, if_false.local)
         machine.mask = group.mask
         group.pc = reconvergence
 
@@ -307,6 +422,7 @@ class Executor:
         if function is None:
             raise Unsupported(f"the function {control.function} has no body", self._line(group.pc))
         caller, parameters = machine.registers, machine.parameters
+        self._forget_arrays(function)
         machine.registers = {}
         machine.parameters = dict(
             zip((parameter.name for parameter in function.kernel.parameters), control.arguments, strict=True)
@@ -321,6 +437,16 @@ class Executor:
             assert isinstance(operand, Symbol)
             machine.set_parameter(operand.name, value)
         group.pc += 1
+
+    def _forget_arrays(self, function: Program) -> None:
+        """A function that is called again finds nothing in its local arrays."""
+        machine = self.machine
+        for array in function.kernel.local:
+            start = machine.symbols.get(array.name)
+            if start is not None:
+                machine.local = {
+                    place: value for place, value in machine.local.items() if not start <= place < start + array.size
+                }
 
     def _remove_lanes(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
         full = (self.machine.blocks, self.machine.threads)
@@ -423,3 +549,13 @@ def unknown_lanes(machine: Machine, value: Value) -> Array:
     vector = as_symbolic_vector(value)
     unknown: Array = np.broadcast_to(~np.asarray(constant_mask(vector)), vector.words.shape[1:])
     return unknown if machine.mask is None else unknown & machine.mask
+
+
+def _possible_lanes(predicate: Value, mask: Array | None) -> Array | None:
+    """Return the active lanes without those in which a predicate on data is known to be false."""
+    if not isinstance(predicate, SymbolicVector) or L.lazy_integers(predicate) is not None:
+        return mask
+    impossible = L.equals_constant(predicate, 0)
+    if impossible is False:
+        return mask
+    return ~impossible if mask is None else mask & ~impossible

@@ -56,6 +56,13 @@ class Return:
 
 
 @dataclass(slots=True)
+class ConditionalEnd:
+    """The active lanes end, or return from a device function, where `taken`, a predicate on data, is true."""
+
+    taken: Value
+
+
+@dataclass(slots=True)
 class Call:
     """The active lanes call a device function."""
 
@@ -87,7 +94,7 @@ class Predicated:
     mask: Array
 
 
-Control: TypeAlias = Branch | SkippableRegion | Exit | Return | Call | Barrier | Blocked | Predicated
+Control: TypeAlias = Branch | SkippableRegion | Exit | Return | ConditionalEnd | Call | Barrier | Blocked | Predicated
 Step: TypeAlias = Callable[["Machine"], Control | None]
 
 
@@ -110,7 +117,9 @@ class Machine:
     """Registers and memories of `blocks` blocks of `threads` threads, which run together.
 
     `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.
-    `condition` is a predicate on data under which side effects happen, or None.
+    `condition` is a predicate on data under which side effects happen, or None.  `path` is the conjunction of the
+    choices of whole blocks, made by predicates on data that are uniform in a block, under which the current side of a
+    branch is executed, or None.  Such a side has its own registers and memories, see `sides`.
 
     `block` is the extent of a block in threads (x, y, z), `clusters` the clusters of the launch.  `buffers` maps names
     of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `local` holds the threads'
@@ -137,6 +146,7 @@ class Machine:
     local: dict[int, Value] = field(default_factory=dict)
     mask: Array | None = None
     condition: Value | None = None
+    path: Value | None = None
     epoch: int = 0
     line: int = 0
     pc: int = 0
@@ -218,15 +228,15 @@ class Machine:
         self.registers[name] = value
 
     def set_parameter(self, name: str, value: Value) -> None:
-        """Write a parameter of a call in the active lanes, and only where the condition on data is true."""
-        old = self.parameters.get(name)
-        if self.mask is not None or self.condition is not None:
+        """Write a parameter of a call in the active lanes.
+
+        As with registers, what a condition on data leaves unchanged is selected after the conditional instructions.
+        """
+        if self.mask is not None:
+            old = self.parameters.get(name)
             if old is None or L.width(old) != L.width(value):
                 old = poison(L.width(value))
-            if self.condition is not None:
-                value = self.domain.select(self.condition, value, old)
-            if self.mask is not None:
-                value = blend_values(self.mask, value, old)
+            value = blend_values(self.mask, value, old)
         self.parameters[name] = value
 
     def known(self, value: Value) -> Array | None:
@@ -255,6 +265,12 @@ class Machine:
         """Return the active lanes as a boolean array of the whole batch."""
         full = shape or (self.blocks, self.threads)
         return np.ones(full, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, full)
+
+    def guard(self) -> Value | None:
+        """Return the predicate on data under which the current instruction is executed, or None if it always is."""
+        if self.path is None or self.condition is None:
+            return self.path if self.condition is None else self.condition
+        return conjunction(self.domain, self.path, self.condition)
 
     def reads_by(self, work: str) -> AsynchronousReads:
         """Return the asynchronous reads of one kind of work, such as matrix instructions."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
@@ -12,9 +13,12 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import (
     Branch,
+    ConditionalEnd,
     Control,
+    Exit,
     Machine,
     Predicated,
+    Return,
     SkippableRegion,
     Step,
     conjunction,
@@ -30,7 +34,8 @@ class Program:
 
     `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
     indices of the labelled instructions, where divergent groups of lanes are merged.  `refused` gives the reason why an
-    instruction is not modelled.
+    instruction is not modelled.  `storage` maps the name of a register to that under which it is kept.  `analyses`
+    caches facts about the program by their keys.
     """
 
     kernel: Kernel
@@ -41,6 +46,8 @@ class Program:
     functions: Mapping[str, Program]
     following: tuple[tuple[int, ...], ...]
     refused: Mapping[int, str]
+    storage: Callable[[str], str]
+    analyses: dict[Any, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
 
 
 _LATEST: list[tuple[Module, Kernel, Arch, Program]] = []
@@ -86,9 +93,9 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
     reconvergence = {
         index: postdominator
         for index, postdominator in postdominators(following).items()
-        if kernel.instructions[index].guard is not None
+        if kernel.instructions[index].guard is not None or Effect.CONDITIONAL in infos[index].effects
     }
-    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused)
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, arch.storage)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
@@ -127,7 +134,8 @@ def _step(index: int, info: InstructionInfo, context: Context, refused: dict[int
         return _refusal(str(error), instruction.line)
     if instruction.guard is None or Effect.BRANCH in info.effects:
         return step
-    return _guarded(step, instruction.guard.register, instruction.guard.negated, instruction.line)
+    guard = instruction.guard
+    return _guarded(step, guard.register, guard.negated, instruction.line, refusal_under_condition(info))
 
 
 def _refusal(reason: str, line: int) -> Step:
@@ -137,7 +145,19 @@ def _refusal(reason: str, line: int) -> Step:
     return refuse
 
 
-def _guarded(step: Step, register: str, negated: bool, line: int) -> Step:
+def refusal_under_condition(info: InstructionInfo) -> str | None:
+    """Return why an instruction cannot be executed by lanes that data selects, or None if it can."""
+    effects = info.effects
+    if effects.overlaps(Effect.BARRIER):
+        return "a barrier depends on data"
+    if effects.overlaps(Effect.ASYNCHRONOUS):
+        return "an asynchronous copy depends on data"
+    if effects.overlaps(Effect.CLUSTER):
+        return "an access to the shared memory of a cluster depends on data"
+    return None
+
+
+def _guarded(step: Step, register: str, negated: bool, line: int, refusal: str | None) -> Step:
     def run(machine: Machine) -> Control | None:
         predicate = machine.registers.get(register)
         if predicate is None:
@@ -147,6 +167,8 @@ def _guarded(step: Step, register: str, negated: bool, line: int) -> Step:
         active = machine.known(predicate)
         if active is not None:
             return _under_mask(machine, step, active)
+        if refusal is not None:
+            raise DataDependent(refusal, line, (predicate,))
         return _under_condition(machine, step, predicate, line)
 
     return run
@@ -166,30 +188,33 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
         machine.mask = outer
     if control is None or isinstance(control, Predicated):
         return control
-    assert not isinstance(control, Branch | SkippableRegion)  # a branch evaluates its guard itself
+    assert not isinstance(control, Branch | SkippableRegion | ConditionalEnd)  # a branch evaluates its guard itself
     return Predicated(control, inner)
 
 
 def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) -> Control | None:
     assert isinstance(predicate, SymbolicVector)
-    before, local = dict(machine.registers), dict(machine.local)
+    before, local, parameters = dict(machine.registers), dict(machine.local), dict(machine.parameters)
     outer = machine.condition
     machine.condition = conjunction(machine.domain, outer, predicate)
     try:
         control = step(machine)
     finally:
         machine.condition = outer
+    if isinstance(control, Exit | Return):
+        return ConditionalEnd(predicate)
     if control is not None:
         raise DataDependent("control depends on data", line)
-    merge_registers(machine, predicate, machine.registers, before)
+    machine.registers = merged_values(machine, predicate, machine.registers, before)
+    machine.parameters = merged_values(machine, predicate, machine.parameters, parameters)
     merge_local(machine, predicate, machine.local, local)
     return None
 
 
-def merge_registers(
+def merged_values(
     machine: Machine, predicate: Value, if_true: Mapping[str, Value], if_false: Mapping[str, Value]
-) -> None:
-    """Set the registers after two alternatives: a predicate on data selects the value of each lane."""
+) -> dict[str, Value]:
+    """Return registers or parameters after two alternatives: a predicate on data selects the value of each lane."""
     merged = dict(if_false)
     for name, value in if_true.items():
         other = if_false.get(name)
@@ -198,7 +223,7 @@ def merge_registers(
         if other is None or width(other) != width(value):
             other = poison(width(value))
         merged[name] = machine.domain.select(predicate, value, other)
-    machine.registers = merged
+    return merged
 
 
 def merge_local(

@@ -158,7 +158,12 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
 
 def _place_arrays(machine: Machine, module: Module, kernel: Kernel) -> None:
     address = LOCAL_BASE
-    for array in kernel.local:
+    names: set[str] = set()
+    for array in (*kernel.local, *(each for function in module.functions.values() for each in function.local)):
+        if array.name in names:
+            machine.symbols.pop(array.name, None)  # two arrays of one name: neither has an address
+            continue
+        names.add(array.name)
         address = -(-address // 16) * 16
         machine.symbols[array.name] = address
         address += max(array.size, 1)

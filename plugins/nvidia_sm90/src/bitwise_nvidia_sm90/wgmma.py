@@ -327,11 +327,15 @@ def _in_all_threads(machine: Machine, words: Array, flags: L.Flags, groups: list
 
 
 def _commit(machine: Machine) -> None:
+    if machine.condition is not None:
+        raise Unsupported("a warpgroup instruction depends on data")
     machine.reads_by(_MATRIX_READS).commit(machine.active_blocks())
 
 
 def _wait(pending: int) -> Step:
     def step(machine: Machine) -> None:
+        if machine.condition is not None:
+            raise Unsupported("a warpgroup instruction depends on data")
         machine.reads_by(_MATRIX_READS).wait(pending, machine.active_blocks(), machine.races)
 
     return step

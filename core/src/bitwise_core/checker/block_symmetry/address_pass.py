@@ -379,6 +379,14 @@ class OpaqueSharedMemory(SharedMemory):
         """See `SharedMemory.load`."""
         return opaque_data(bits, self.taint)
 
+    def copy(self) -> SharedMemory:
+        """See `SharedMemory.copy`: the sides of a branch on data share what was stored."""
+        return self
+
+    def selected(self, other: SharedMemory, select: Callable[[Value, Value], Value]) -> SharedMemory:
+        """See `SharedMemory.selected`."""
+        return self
+
 
 class NoRaceDetection(RaceDetectors):
     """No race detection: races are detected in the blocks that are executed in full."""

@@ -130,6 +130,8 @@ def _is_private(program: Program, body: Collection[int]) -> bool:
 class ParametricExecutor(Executor):
     """One execution of a `ParametricProgram`; `conditions` are nonnegative on the branches taken."""
 
+    follows_data = False
+
     def __init__(
         self,
         program: ParametricProgram,
@@ -234,7 +236,8 @@ class ParametricExecutor(Executor):
             and bool((words == words[:, :, :1]).all())
             and (isinstance(taken, Predicate) or (self.parametric.only_determined and not lanes.flags & L.STICKY))
         )
-        reconvergence = self.program.reconvergence.get(pc)
+        guarded = self.program.kernel.instructions[pc].guard is not None
+        reconvergence = self.program.reconvergence.get(pc) if guarded else None
         if not uniform or group.mask is not None or machine.condition is not None:
             super()._run_both_sides(control, taken, group)
             return

@@ -498,6 +498,7 @@ class TermDomain:
         first = None if finite else chosen_place(self.first_extrema, *given, self._applied, self.select)
         if first is not None:
             result = L.blend(L.nonempty(first[0]), self.context.note("select", first[1], values), result)
+        # The marks of the operands do not change their bits: a rule compares them with values that have none.
         return self._with_origin("select", result, given)
 
     def _applied(self, name: str, operands: Sequence[Value]) -> Value:

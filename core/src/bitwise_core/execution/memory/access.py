@@ -81,17 +81,28 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         return
     cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
     bits = sum(width(value) for value in values)
-    if machine.condition is not None:
-        raise DataDependent("shared memory is written under a condition on data")
     disjoint = cells.shape[0] == 1
     for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(row, threads)
         disjoint = disjoint and not races.written_by_others(row, threads)
+    if machine.condition is not None:
+        # The detectors take the write as executed; a lane whose condition is false keeps what is there.
+        values = tuple(_selected_contents(machine, cells, values, machine.condition))
     for value in values:
         shared.store(cells, value, machine.mask)
         if not disjoint and not shared.still_holds(cells, value, machine.mask):
             raise Unsupported("threads write different values to one address of shared memory at once (a race)")
         cells = cells + width(value) // 8 // shared.granule
+
+
+def _selected_contents(machine: Machine, cells: Array, values: Sequence[Value], condition: Value) -> list[Value]:
+    """Return the values, each selected over the content of its cells where the condition on data is false."""
+    found = []
+    for value in values:
+        old = machine.shared.load(cells, width(value))
+        found.append(machine.domain.select(condition, value, old))
+        cells = cells + width(value) // 8 // machine.shared.granule
+    return found
 
 
 def _disjoint_whole_cells(machine: Machine, address: Array, values: Sequence[Value]) -> bool:

@@ -117,7 +117,7 @@ def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
     return place, row
 
 
-def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
+def forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
     """Return the loaded value with earlier stores of this launch applied; `load` holds its active lanes.
 
     Raises Unsupported if a store of another thread is not ordered before the load, if stores to one address are not
@@ -225,7 +225,7 @@ class GlobalMemory:
             self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
             near = self._stores_near(buffer, where, bits)
             if near:
-                value = _forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
+                value = forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def initial(self, address: Array, bits: int, mask: Array | None, buffers: Iterable[int], line: int) -> Value:
@@ -247,11 +247,12 @@ class GlobalMemory:
         """Return the stores to a buffer that may share a byte with loaded elements, in program order."""
         stores = self.stores.get(buffer, [])
         pages = self.pages.setdefault(buffer, StorePages())
-        if pages.count > len(stores):
-            # An atomic operation removes its own stores.
+        if pages.count > len(stores) or (pages.count and stores[pages.count - 1] is not pages.last):
+            # An atomic operation removes its own stores, and so does the end of one side of a branch.
             pages = self.pages[buffer] = StorePages()
         for each in stores[pages.count :]:
             pages.add(each.address, each.bits)
+            pages.last = each
         return [stores[number] for number in pages.near(where, bits)]
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:

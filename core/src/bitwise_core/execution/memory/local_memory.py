@@ -67,6 +67,8 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
         if L.width(found) != bits:
             raise Unsupported("local memory is read in another width than it was written", line)
         return found
+    if isinstance(known, np.ndarray):
+        return _own_cells(machine, contents, known.astype(np.uint64) + np.uint64(offset), bits, line)
     if any(L.width(value) != bits for value in contents.values()):
         raise DataDependent("local memory is read at a computed address in another width than it was written", line)
     shift = np.full((1, 1), offset, dtype=np.uint64)
@@ -80,6 +82,22 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
         exact=True,
         recorder=machine.domain.recorder,
     )
+
+
+def _own_cells(machine: Machine, contents: dict[int, Value], address: Array, bits: int, line: int) -> Value:
+    """Return the value at each active thread's own known address.  Raises Unsupported."""
+    found: Value = poison(bits)
+    for start, value in contents.items():
+        here = address == np.uint64(start)
+        inside = (address < np.uint64(start + L.width(value) // 8)) & (
+            address + np.uint64(bits // 8) > np.uint64(start)
+        )
+        other = inside & machine.active() if L.width(value) != bits else inside & ~here & machine.active()
+        if other.any():
+            raise Unsupported("local memory is read in another width than it was written", line)
+        if here.any() and L.width(value) == bits:
+            found = blend_values(here, value, found)
+    return found
 
 
 def load_constant(machine: Machine, address: Array, bits: int) -> Array | None:

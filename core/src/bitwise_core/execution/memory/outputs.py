@@ -146,12 +146,12 @@ def _of_format(output: Output, form: FloatFormat | None) -> Output:
     return replace(output, words=hashing.mix(words))
 
 
-def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access]:
+def split_elements(events: list[Access], *, halves: bool = True, narrowest: int | None = None) -> list[Access]:
     """Split elements to the smallest stored width, constants and loads further to at most 16 bits if `halves`.
 
-    The result does not depend on how a kernel packed its stores.
+    The result does not depend on how a kernel packed its stores.  `narrowest` is the width, None: that of these stores.
     """
-    narrowest = min(event.bits for event in events)
+    narrowest = min(event.bits for event in events) if narrowest is None else narrowest
     exact_width = min(narrowest, 16) if halves else narrowest
     result: list[Access] = []
     for event in events:
@@ -195,15 +195,15 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
         form = memory.formats.get(buffer)
         events = _without_own_nans(final_events(memory, buffer), form)
-        stored = _StoredRows.of(_split_elements(events))
+        stored = _StoredRows.of(split_elements(events))
         if stored.overlap():
             # A copied element that was overwritten by a computed one has been split into halves, the computed one not.
-            events = _split_elements(events, halves=False)
+            events = split_elements(events, halves=False)
             whole = _StoredRows.of(events)
             if whole.overlap():
                 raise Unsupported("stores of different widths overlap", int(whole.line[0]))
             last = _last_stores(memory, buffer, whole)
-            stored = _StoredRows.of(_split_elements(_select_elements(events, whole.order[last])))
+            stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last])))
         last = _last_stores(memory, buffer, stored)
         result[buffer] = _with_unspecified_nans(_of_format(stored.rows(last), form), memory.kernel)
     if memory.scattered:

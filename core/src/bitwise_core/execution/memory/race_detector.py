@@ -320,6 +320,8 @@ continue.
 MAXIMUM_HISTORIES = 12
 """The largest number of histories of a batch."""
 
+_TOO_MANY_HISTORIES = "data decides between more histories of shared memory than are tracked"
+
 
 @dataclass(slots=True)
 class History:
@@ -345,6 +347,8 @@ class RaceDetectors:
         """The current instruction, at which divergences of blocks are counted."""
         self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
         self._splits: Counter[int] = Counter()
+        self.has_alternatives = False
+        """Whether a block may have several histories, of which data chooses one."""
 
     def acting(self, mask: Array | None) -> Sequence[RaceDetector]:
         """Return the detectors of the blocks that have an active lane."""
@@ -390,6 +394,31 @@ class RaceDetectors:
         """Return every detector."""
         return [each.detector for each in self._histories]
 
+    def copy(self) -> RaceDetectors:
+        """Return detectors of the same histories, for one side of a branch that blocks take by data."""
+        found = copy(self)
+        found._histories = [History(each.blocks.copy(), each.detector.copy()) for each in self._histories]
+        found._splits = self._splits.copy()
+        return found
+
+    def with_alternatives(self, other: RaceDetectors) -> RaceDetectors:
+        """Return detectors of the histories of both: data decides which of them a block has.
+
+        Every later access is checked in each.  Raises Unsupported for too many histories.
+        """
+        found = copy(self)
+        found._histories, seen = [], set()
+        for each in (*self._histories, *other._histories):
+            key = each.blocks.tobytes(), each.detector.state()
+            if key not in seen:
+                seen.add(key)
+                found._histories.append(each)
+        found._splits = self._splits | other._splits
+        found.has_alternatives = self.has_alternatives or other.has_alternatives or len(seen) > len(self._histories)
+        if len(found._histories) > MAXIMUM_HISTORIES:
+            raise Unsupported(_TOO_MANY_HISTORIES)
+        return found
+
     def _split_histories(self, rows: Array) -> list[History]:
         """Return the histories of these blocks, split so that none contains any other block."""
         found = []
@@ -416,6 +445,8 @@ class RaceDetectors:
         self._splits[self.pc] += 1
         rest = history.blocks & ~blocks
         if self._limit_reached():
+            if self.has_alternatives:
+                raise Unsupported(_TOO_MANY_HISTORIES)
             history.blocks = blocks if blocks.sum() > rest.sum() else rest
             return None
         history.blocks = rest

@@ -6,7 +6,7 @@ its part number; it is restored when all of them are read together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -226,6 +226,33 @@ class SharedMemory:
         """An independent copy of the contents."""
         found = SharedMemory(0, self.blocks, self.granule, self.recorder)
         found.version, found.words, found.flags = self.version, self.words.copy(), self.flags.copy()
+        return found
+
+    def selected(self, other: SharedMemory, select: Callable[[Value, Value], Value]) -> SharedMemory:
+        """Return the memory whose cells are those of both, and a select of the two where they differ.
+
+        `select` takes values of shape (blocks, cells).
+        """
+        count = max(self.words.shape[2], other.words.shape[2])
+        for each in (self, other):
+            each.reserve_cells(count)
+        differ = (self.words != other.words).any(axis=0) | (self.flags != other.flags)
+        columns = np.flatnonzero(differ.any(axis=0))
+        if not columns.size:
+            return other
+        sides = [
+            _join_one_cell(each.words[:, :, columns], each.flags[:, columns], self.granule * 8, self.recorder)
+            for each in (self, other)
+        ]
+        chosen = as_symbolic_vector(select(*sides))
+        shape = (self.blocks, columns.size)
+        words, flags = np.broadcast_to(chosen.words, (2, *shape)), chosen.flags
+        flags = np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, shape)
+        found = other.copy()
+        found.version = max(self.version, other.version) + 1
+        here = differ[:, columns]
+        found.words[:, :, columns] = np.where(here, words, other.words[:, :, columns])
+        found.flags[:, columns] = np.where(here, flags, other.flags[:, columns])
         return found
 
     def cells(self, address: Array, mask: Array | None) -> Array:

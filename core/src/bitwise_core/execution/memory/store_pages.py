@@ -16,6 +16,8 @@ class StorePages:
 
     def __init__(self) -> None:
         self.count = 0
+        self.last: object = None
+        """The last store that was added, for a caller whose stores may be removed again."""
         self._by_page: dict[int, list[int]] = {}
         self._scattered: list[int] = []
 

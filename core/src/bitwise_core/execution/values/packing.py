@@ -141,7 +141,8 @@ def exact_lanes(value: SymbolicVector, origin: Origin) -> bool | Array:
     unchanged = (value.flags & _CHANGES) == 0
     if isinstance(unchanged, bool):
         return origin.lanes if unchanged else False
-    return nonempty(unchanged if origin.lanes is True else unchanged & origin.lanes)
+    lanes = unchanged if origin.lanes is True else unchanged & origin.lanes
+    return True if lanes.all() else nonempty(lanes)
 
 
 def _same_whole(left: SymbolicVector, right: SymbolicVector) -> bool:

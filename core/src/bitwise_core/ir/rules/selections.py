@@ -62,6 +62,22 @@ SELECTIONS = (
         formats=_BOTH,
     ),
     Rule(
+        "select_decided_before",
+        "select(p, select(p, x, y), z)",
+        "select(p, x, z)",
+        _WIDTHS,
+        "Where the predicate is true, the inner select has selected x.",
+        formats={**_BOTH, "z": "b{w}"},
+    ),
+    Rule(
+        "select_decided_otherwise",
+        "select(p, z, select(p, x, y))",
+        "select(p, z, y)",
+        _WIDTHS,
+        "Where the predicate is false, the inner select has selected y.",
+        formats={**_BOTH, "z": "b{w}"},
+    ),
+    Rule(
         "select_of_slices",
         "select(p, slice.{low}.{w}(x), slice.{low}.{w}(y))",
         "slice.{low}.{w}(select(p, x, y))",

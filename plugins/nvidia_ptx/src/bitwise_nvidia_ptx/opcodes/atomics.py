@@ -77,7 +77,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         target_address = address_of(machine, target)
         address = machine.known(target_address)
-        if address is None or machine.condition is not None:
+        if address is None or machine.guard() is not None:
             values = [machine.read_bits(item, bits * packed) for item in items]
             buffers = (
                 buffers_of(machine, pointer_parameters(context.kernel, base, context.arch.opcodes)) if base else None
@@ -116,7 +116,7 @@ def _contribute(
     machine: Machine, meaning: Operation, address: Value, values: list[Value], line: int, buffers: list[int] | None
 ) -> None:
     shape = (machine.blocks, machine.threads)
-    condition = machine.condition
+    condition = machine.guard()
     if condition is None:
         machine.memory.contribute(meaning, [address, *values], machine.mask, shape, line, buffers)
         return

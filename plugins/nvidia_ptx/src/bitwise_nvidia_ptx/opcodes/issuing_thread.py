@@ -30,9 +30,12 @@ def uniform_address(machine: Machine, operand: Operand, what: str) -> int:
     return int(value.flat[0])
 
 
-def require_known_condition(machine: Machine, what: str) -> None:
-    """Raise Unsupported if a data-dependent condition controls whether `what` is executed."""
-    if machine.condition is not None:
+def require_known_condition(machine: Machine, what: str, *, of_blocks: bool = False) -> None:
+    """Raise Unsupported if a data-dependent condition controls whether `what` is executed.
+
+    `of_blocks`: even if each block executes it as a whole or not at all.
+    """
+    if machine.condition is not None or (of_blocks and machine.path is not None):
         raise DataDependent(f"{what} depends on data")
 
 

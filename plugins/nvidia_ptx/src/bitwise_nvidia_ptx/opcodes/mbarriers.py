@@ -44,7 +44,7 @@ class MBarrier:
 
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
     """Return the mbarrier at an address that all active threads share.  Raises Unsupported."""
-    require_known_condition(machine, "an mbarrier operation")
+    require_known_condition(machine, "an mbarrier operation", of_blocks=True)
     address = uniform_address(machine, operand, "an mbarrier")
     found = initialised_mbarrier(machine, address, machine.active_blocks())
     _touch(machine, address, writes=False)
@@ -115,6 +115,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
         target = instruction.operands[0]
 
         def invalidate(machine: Machine) -> None:
+            require_known_condition(machine, "an mbarrier operation", of_blocks=True)
             address = uniform_address(machine, target, "an mbarrier")
             _touch(machine, address, writes=True)
             found: MBarrier | None = machine.extra.get("mbarriers", {}).get(address)
@@ -162,6 +163,7 @@ def _initialise(instruction: Instruction) -> Step:
     target, count = instruction.operands
 
     def step(machine: Machine) -> None:
+        require_known_condition(machine, "an mbarrier operation", of_blocks=True)
         number = machine.known(machine.read_bits(count, 32))
         if number is None or (number != number.flat[0]).any():
             raise Unsupported("an mbarrier's count varies", instruction.line)
@@ -251,7 +253,7 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -
     publishes = arrives and "relaxed" not in parts
 
     def step(machine: Machine) -> None:
-        require_known_condition(machine, "an mbarrier operation")
+        require_known_condition(machine, "an mbarrier operation", of_blocks=True)
         value = machine.known(address_of(machine, target))
         if value is None:
             raise DataDependent("an mbarrier is at a computed address")

@@ -371,6 +371,8 @@ def _proxy_fence(instruction: Instruction) -> Step:
     def step(machine: Machine) -> None:
         if spaces == ["global"]:
             return
+        if machine.condition is not None:
+            raise Unsupported("a fence depends on data", instruction.line)
         for races in machine.races.acting(machine.mask):
             races.fence(machine.active_threads(), of_cluster=spaces != ["shared::cta"])
 

@@ -74,7 +74,7 @@ def copy(instruction: Instruction, context: Context) -> Step:
 
 def _commit_stores(machine: Machine) -> None:
     """Close a group of the bulk stores issued so far."""
-    require_known_condition(machine, "a group of bulk copies")
+    require_known_condition(machine, "a group of bulk copies", of_blocks=True)
     machine.reads_by(_BULK_STORES).commit(machine.active_blocks())
 
 
@@ -89,7 +89,7 @@ def _wait_stores(pending: int) -> Step:
 
 def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
     """Call `act` for each active thread in order, with only that thread active: each may issue a copy."""
-    require_known_condition(machine, "a tensor copy")
+    require_known_condition(machine, "a tensor copy", of_blocks=True)
     outer = machine.mask
     threads = np.flatnonzero(machine.active_threads())
     if len(threads) == 1:

@@ -14,6 +14,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.uniformity import is_uniform
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -61,7 +62,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         amounts = [machine.known(machine.read_bits(each, 32)) for each in (by, clamp)]
         if amounts[0] is None or amounts[1] is None:
             raise DataDependent("a shuffle's distance depends on data", line)
-        if machine.condition is not None:
+        if machine.condition is not None and not is_uniform(machine, machine.condition, machine.warp):
             raise DataDependent("the set of lanes that take part in a shuffle depends on data", line)
         _check_members(machine, machine.known(machine.read_bits(members, 32)), line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]

@@ -1,0 +1,214 @@
+"""Stores of the two sides of a branch that whole blocks take by data: each element is a select of its two contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, Race, StoredElements, forward_stores
+from bitwise_core.execution.memory.outputs import split_elements
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import exact_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The stores and the recorded loads of one side, by buffer, in program order."""
+
+    stores: Mapping[int, Sequence[Access]]
+    loads: Mapping[int, Sequence[Access]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How many stores and loads of each buffer, and how many buffers with atomic operations, there were at a branch."""
+
+    stores: Mapping[int, int]
+    loads: Mapping[int, int]
+    atomics: Mapping[int, int]
+
+    @staticmethod
+    def of(memory: GlobalMemory) -> Recorded:
+        """Return the current numbers."""
+        stores, loads, atomics = (
+            {buffer: len(events) for buffer, events in each.items()}
+            for each in (memory.stores, memory.loads, memory.atomics)
+        )
+        return Recorded(stores, loads, atomics)
+
+    def take(self, memory: GlobalMemory) -> Stores:
+        """Remove what was recorded since, and return it.  Raises Unsupported for atomic operations."""
+        if any(len(events) != self.atomics.get(buffer, 0) for buffer, events in memory.atomics.items()):
+            raise Unsupported("whether an atomic operation is executed depends on data")
+        return Stores(_taken(memory.stores, self.stores), _taken(memory.loads, self.loads))
+
+
+def _taken(events: dict[int, list[Access]], before: Mapping[int, int]) -> dict[int, list[Access]]:
+    found = {}
+    for buffer in list(events):
+        count = before.get(buffer, 0)
+        fresh = events[buffer][count:]
+        if fresh:
+            found[buffer] = fresh
+            del events[buffer][count:]
+            if not events[buffer]:
+                del events[buffer]
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Elements:
+    """The elements that one side leaves, by ascending address: one row for each."""
+
+    address: Array
+    thread: Array
+    epoch: Array
+    line: Array
+    value: SymbolicVector
+
+    @staticmethod
+    def of(events: Sequence[Access], bits: int) -> _Elements:
+        """Return the last stores to each address.  Raises Race if the order of threads decides which is last."""
+        if not events:
+            none = np.zeros(0, dtype=np.int64)
+            empty = SymbolicVector(bits, np.zeros((2, 1, 0), dtype=np.uint64), np.zeros((1, 0), dtype=np.uint32))
+            return _Elements(none.astype(np.uint64), none, none, none, empty)
+        address = np.concatenate([each.address for each in events])
+        thread = np.concatenate([each.thread for each in events])
+        epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in events])
+        line = np.concatenate([np.full(each.address.size, each.line, dtype=np.int64) for each in events])
+        words, flags = _columns(events)
+        order = np.argsort(address, kind="stable")
+        address, thread, epoch, line = address[order], thread[order], epoch[order], line[order]
+        value = SymbolicVector(bits, words[:, :, order], flags[:, order])
+        last = np.append(address[1:] != address[:-1], True)
+        rows = np.flatnonzero(last)
+        final = rows[np.cumsum(last) - last]
+        clash = StoredElements(address, thread, epoch, exact_hash(value)[:, 0]).after(np.arange(address.size), final)
+        if clash.any():
+            raise Race("two threads store different values at one address (a race)", int(line[clash][0]))
+        kept = SymbolicVector(bits, value.words[:, :, rows], _flags_of(value)[:, rows])
+        return _Elements(address[rows], thread[rows], epoch[rows], line[rows], kept)
+
+    def rows_of(self, address: Array) -> tuple[Array, Array]:
+        """Return the row of each address, and whether there is one."""
+        if not self.address.size:
+            return np.zeros(address.size, dtype=np.int64), np.zeros(address.size, dtype=bool)
+        rows = np.minimum(np.searchsorted(self.address, address), self.address.size - 1)
+        return rows, self.address[rows] == address
+
+
+def _flags_of(value: SymbolicVector) -> Array:
+    shape = value.words.shape[1:]
+    flags = value.flags
+    return np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, shape)
+
+
+def _columns(events: Sequence[Access]) -> tuple[hashing.Words, Array]:
+    words, flags = [], []
+    for each in events:
+        assert each.value is not None
+        shape = (1, each.address.size)
+        words.append(np.broadcast_to(each.value.words, (2, *shape)))
+        found = each.value.flags
+        flags.append(np.broadcast_to(np.uint32(found) if isinstance(found, int) else found, shape))
+    return np.concatenate(words, axis=2), np.concatenate(flags, axis=1)
+
+
+def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: Stores) -> None:
+    """Record what both sides stored and loaded: an element is a select of the contents that the sides leave.
+
+    `predicate` has one lane for each block.  What one side did not store keeps its content.  The select is recorded as
+    stored by the threads of both sides, so that every conflict of either with another access is found.
+    """
+    memory, latest = machine.memory, machine.epoch
+    for side in (if_true, if_false):
+        for buffer, loads in side.loads.items():
+            memory.loads.setdefault(buffer, []).extend([*loads, *_until(loads, latest)])
+    fresh: dict[int, list[Access]] = {}
+    for buffer in {**if_true.stores, **if_false.stores}:
+        sides = [list(each.stores.get(buffer, ())) for each in (if_true, if_false)]
+        fresh[buffer] = _joined(machine, predicate, buffer, sides)
+    for buffer, events in fresh.items():
+        memory.stores.setdefault(buffer, []).extend(events)
+
+
+def _until(loads: Sequence[Access], epoch: int) -> list[Access]:
+    """Return the loads that follow a barrier which the other side lacks, as loads after the last barrier of both.
+
+    No barrier may be between them and the accesses after the join.  Stores need no such copy: a later access is ordered
+    after a store only if its epoch is greater.
+    """
+    return [replace(each, epoch=epoch) for each in loads if each.epoch > epoch]
+
+
+def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[list[Access]]) -> list[Access]:
+    together = split_elements([*sides[0], *sides[1]], halves=False)
+    bits = min(each.bits for each in together)
+    parts = [_Elements.of(split_elements(side, halves=False, narrowest=bits) if side else [], bits) for side in sides]
+    address = np.union1d(parts[0].address, parts[1].address)
+    found = [each.rows_of(address) for each in parts]
+    thread = np.empty(address.size, dtype=np.int64)
+    line = np.empty(address.size, dtype=np.int64)
+    for part, (rows, there) in zip(parts, found, strict=True):
+        thread[there], line[there] = part.thread[rows[there]], part.line[rows[there]]
+    contents: list[SymbolicVector] = []
+    for part, (rows, there) in zip(parts, found, strict=True):
+        if there.all():
+            contents.append(SymbolicVector(bits, part.value.words[:, :, rows], _flags_of(part.value)[:, rows]))
+            continue
+        old = _content_before(machine, buffer, address, thread, bits, int(line[~there][0]))
+        if there.any():
+            mine = SymbolicVector(bits, part.value.words[:, :, rows], _flags_of(part.value)[:, rows])
+            old = L.blend(there[None], mine, old)
+        contents.append(old)
+    chosen = _predicate_of_threads(machine, predicate, thread)
+    recorder = machine.domain.recorder
+    for each in contents:
+        each.recorder = recorder
+    value = as_symbolic_vector(machine.domain.select(chosen, contents[0], contents[1]))
+    result: list[Access] = []
+    words = np.broadcast_to(value.words, (2, 1, address.size))
+    flags = np.broadcast_to(_flags_of(value), (1, address.size))
+    for part, (rows, there) in zip(parts, found, strict=True):
+        stamps = np.stack([part.epoch, part.line], axis=1)[rows] if part.address.size else np.zeros((address.size, 2))
+        for epoch, number in np.unique(stamps[there], axis=0):
+            here = there & (stamps[:, 0] == epoch) & (stamps[:, 1] == number)
+            lanes = SymbolicVector(bits, words[:, :, here], flags[:, here])
+            result.append(Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number)))
+    return result
+
+
+def _content_before(
+    machine: Machine, buffer: int, address: Array, thread: Array, bits: int, line: int
+) -> SymbolicVector:
+    """Return the content of these addresses before the branch, as the threads that store there would read it."""
+    memory = machine.memory
+    value = memory.initial(address[None], bits, None, (buffer,), line)
+    stores = memory.stores.get(buffer, ())
+    if stores:
+        load = Access(address, thread, machine.epoch, None, bits, line)
+        value = forward_stores(value, stores, load, np.ones((1, address.size), dtype=bool))
+    return as_symbolic_vector(value)
+
+
+def _predicate_of_threads(machine: Machine, predicate: Value, thread: Array) -> Value:
+    """Return the predicate of the block of each thread, shape (1, threads)."""
+    vector = as_symbolic_vector(predicate)
+    blocks = np.broadcast_to(machine.thread[:, :1] >> THREAD_SHIFT, (machine.blocks, 1))[:, 0]
+    order = np.argsort(blocks)
+    rows = order[np.searchsorted(blocks[order], thread >> THREAD_SHIFT)]
+    words = np.broadcast_to(vector.words, (2, machine.blocks, 1))[:, rows, 0][:, None]
+    flags = vector.flags
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, (machine.blocks, 1))[rows, 0][None]
+    found = SymbolicVector(1, words, flags)
+    found.recorder = vector.recorder
+    return found

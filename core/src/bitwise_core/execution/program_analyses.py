@@ -1,0 +1,68 @@
+"""Facts about the control flow of a program that branches on data need: effects of a region, live registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bitwise_core.execution.control_flow import EXIT
+from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.program import Program
+
+
+def region(program: Program, branch: int, join: int) -> frozenset[int]:
+    """Return the instructions that may be executed after a branch and before its join."""
+    found: frozenset[int] = _cached(program, ("region", branch, join), lambda: _region(program, branch, join))
+    return found
+
+
+def _region(program: Program, branch: int, join: int) -> frozenset[int]:
+    found: set[int] = set()
+    work = list(program.following[branch])
+    while work:
+        index = work.pop()
+        if index in found or index in (EXIT, join) or index >= len(program.steps):
+            continue
+        found.add(index)
+        work += program.following[index]
+    return frozenset(found)
+
+
+def effects_of(program: Program, instructions: frozenset[int]) -> Effect:
+    """Return everything that one of these instructions does."""
+    found = Effect.NONE
+    for index in instructions:
+        found |= program.infos[index].effects
+    return found
+
+
+def live_at(program: Program, index: int) -> Callable[[str], bool]:
+    """Return whether a register may be read from an instruction on; one that no instruction names counts as live."""
+    before, named = _cached(program, "live", lambda: _liveness(program))
+    live = before[index] if index < len(before) else frozenset()
+    storage = program.storage
+    return lambda name: storage(name) in live or storage(name) not in named
+
+
+def _liveness(program: Program) -> tuple[list[frozenset[str]], frozenset[str]]:
+    storage = program.storage
+    reads = [frozenset(map(storage, info.reads)) for info in program.infos]
+    writes = [frozenset(map(storage, info.writes)) for info in program.infos]
+    # A register that a guarded or partial instruction leaves unchanged is among those that it reads.
+    before: list[frozenset[str]] = [frozenset()] * len(reads)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(reads) - 1, -1, -1):
+            after = [before[each] for each in program.following[index] if 0 <= each < len(reads)]
+            entering = reads[index].union(*(each - writes[index] for each in after))
+            if entering != before[index]:
+                before[index], changed = entering, True
+    return before, frozenset().union(*reads, *writes)
+
+
+def _cached(program: Program, key: Any, make: Callable[[], Any]) -> Any:
+    found = program.analyses.get(key)
+    if found is None:
+        found = program.analyses[key] = make()
+    return found

@@ -1,0 +1,124 @@
+"""The two sides of a branch on data: the state in which each is executed, and the state after both.
+
+Each side has its own registers, local memory and parameters; after both, each is a select on the predicate.  Where the
+predicate is uniform in each block and the whole block takes part, a side also has its own shared memory, its own
+history of accesses and barriers, and its own stores.  Barriers and exchanges between threads are then as in a kernel
+without the branch: either all threads of a block execute them, or none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.memory.store_choices import Recorded, Stores, join_stores
+from bitwise_core.execution.program import merge_local
+from bitwise_core.execution.uniformity import of_blocks
+from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values.term_hash import poison
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The state of the threads after one side."""
+
+    registers: dict[str, Value]
+    local: dict[int, Value]
+    parameters: dict[str, Value]
+
+    @staticmethod
+    def of(machine: Machine) -> Side:
+        """Return the current state."""
+        return Side(machine.registers, machine.local, machine.parameters)
+
+    def begin(self, machine: Machine) -> None:
+        """Set the machine to a copy of this state."""
+        machine.registers, machine.local = dict(self.registers), dict(self.local)
+        machine.parameters = dict(self.parameters)
+
+
+def join_sides(machine: Machine, predicate: Value, if_true: Side, if_false: Side, live: Callable[[str], bool]) -> None:
+    """Set registers, local memory and parameters after both sides; registers that are not `live` are dropped."""
+    machine.registers = _selected(machine, predicate, if_true.registers, if_false.registers, live)
+    merge_local(machine, predicate, if_true.local, if_false.local)
+    machine.parameters = _selected(machine, predicate, if_true.parameters, if_false.parameters, lambda name: True)
+
+
+def _selected(
+    machine: Machine,
+    predicate: Value,
+    if_true: Mapping[str, Value],
+    if_false: Mapping[str, Value],
+    live: Callable[[str], bool],
+) -> dict[str, Value]:
+    """Return a select for each name; what only one side wrote is undefined after the other."""
+    found: dict[str, Value] = {}
+    for name in {**if_false, **if_true}:
+        one, other = if_true.get(name), if_false.get(name)
+        if one is other and one is not None:
+            found[name] = one
+            continue
+        if not live(name):
+            continue
+        bits = width(one) if one is not None else width(if_false[name])
+        if one is None or (other is not None and width(one) != width(other)):
+            one = poison(bits) if other is None else poison(width(other))
+            bits = width(one)
+        if other is None:
+            other = poison(bits)
+        found[name] = machine.domain.select(predicate, one, other)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSide:
+    """The state of the blocks before a branch, or after one of its sides."""
+
+    shared: SharedMemory
+    races: RaceDetectors
+    epoch: int
+    extra: dict[str, Any]
+    recorded: Recorded
+    stores: Stores
+
+    @staticmethod
+    def before(machine: Machine) -> BlockSide:
+        """Return the state before a branch, which `begin` copies."""
+        memory = machine.memory
+        return BlockSide(
+            machine.shared, machine.races, machine.epoch, machine.extra, Recorded.of(memory), Stores({}, {})
+        )
+
+    def begin(self, machine: Machine) -> None:
+        """Set the machine to a copy of this state."""
+        machine.shared, machine.races = self.shared.copy(), self.races.copy()
+        machine.epoch, machine.extra = self.epoch, dict(self.extra)
+
+    def end(self, machine: Machine) -> BlockSide:
+        """Return the state after a side that began with this state; its stores are taken out of global memory."""
+        taken = self.recorded.take(machine.memory)
+        return BlockSide(machine.shared, machine.races, machine.epoch, machine.extra, self.recorded, taken)
+
+
+def join_blocks(machine: Machine, predicate: Value, if_true: BlockSide, if_false: BlockSide) -> None:
+    """Set the memories and the history of accesses after both sides.  Raises Unsupported."""
+    chosen = of_blocks(machine, predicate)
+    select = machine.domain.select
+    machine.shared = if_true.shared.selected(if_false.shared, lambda one, other: select(chosen, one, other))
+    machine.races = if_true.races.with_alternatives(if_false.races)
+    # An access after the join is ordered only after those before the barriers that both sides have passed.
+    machine.epoch = min(if_true.epoch, if_false.epoch)
+    join_stores(machine, chosen, if_true.stores, if_false.stores)
+    left, right = if_true.extra, if_false.extra
+    machine.extra = {key: value for key, value in left.items() if key in right and right[key] is value}
+
+
+def require_no_work_in_flight(machine: Machine) -> None:
+    """Raise Unsupported if asynchronous reads are in flight."""
+    if any(each.open or each.groups.groups for each in machine.asynchronous_reads.values()):
+        raise Unsupported("asynchronous work is in flight at a branch that depends on data")

@@ -1,0 +1,60 @@
+"""Whether a predicate on data has one value in all active lanes of each block, or of each warp."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.term_hash import exact_hash
+
+_VARYING = L.STICKY | L.UNSPECIFIED_NAN
+"""Flags of values that may differ between lanes although their terms are equal."""
+
+
+def is_uniform(machine: Machine, value: Value, lanes: int) -> bool:
+    """Return whether a value is proved equal in all active lanes of each group of `lanes` consecutive threads."""
+    if L.lazy_integers(value) is not None or isinstance(value, L.PackedVector):
+        return False
+    vector = as_symbolic_vector(value)
+    varying = np.asarray(L.has_flag(vector, _VARYING))
+    if varying.any() and (varying & machine.active()).any():
+        return False
+    words = exact_hash(vector)
+    if words.shape[2] == 1:
+        return True
+    count = -(-machine.threads // lanes) * lanes
+    shape = (machine.blocks, machine.threads)
+    active = _grouped(machine.active(shape), count, lanes)
+    first = np.argmax(active, axis=2)[:, :, None]
+    for half in words:
+        grouped = _grouped(np.broadcast_to(half, shape), count, lanes)
+        if ((grouped != np.take_along_axis(grouped, first, axis=2)) & active).any():
+            return False
+    return True
+
+
+def _grouped(lanes: Array, count: int, size: int) -> Array:
+    """Return an array of shape (blocks, threads) as (blocks, groups, size), padded with zeros."""
+    padded = np.zeros((lanes.shape[0], count), dtype=lanes.dtype)
+    padded[:, : lanes.shape[1]] = lanes
+    return padded.reshape(lanes.shape[0], -1, size)
+
+
+def of_blocks(machine: Machine, value: Value) -> Value:
+    """Return a value that is uniform in each block, as one lane for each block: that of its first active lane."""
+    vector = as_symbolic_vector(value)
+    if vector.words.shape[2] == 1 and (isinstance(vector.flags, int) or vector.flags.shape[1] == 1):
+        return vector
+    shape = (machine.blocks, machine.threads)
+    rows = np.arange(machine.blocks)
+    first = np.argmax(machine.active(shape), axis=1)
+    words = np.broadcast_to(vector.words, (2, *shape))[:, rows, first][:, :, None]
+    flags = vector.flags
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, shape)[rows, first][:, None]
+    found = L.SymbolicVector(vector.bits, words, flags)
+    found.recorder = vector.recorder
+    return found
