@@ -125,6 +125,10 @@ def configurations() -> list[Any]:
     return [triton.Config({}, num_warps=1, num_stages=stages) for stages in (1, 2)]
 
 
+BRANCHES_ONLY = {"block_masked_sum", "expert_gather"}
+"""The kernels whose tensors decide only which side of a branch each block takes: both sides are followed."""
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_configurations_are_equal_on_the_tensors_of_the_launch(name: str, triton_cache: Any) -> None:
     kernel, arguments, constants, changed, values = KERNELS[name]
@@ -133,11 +137,14 @@ def test_configurations_are_equal_on_the_tensors_of_the_launch(name: str, triton
     assert (found.classes, found.unknown) == (((0, 1),), {})
 
     without = partition(kernel, configurations(), symbolic(arguments), **choices, workers=1)
-    assert sorted(without.unknown) == [0, 1]
     buffer = arguments[changed].name
-    assert all(
-        reason.endswith(f"; give the contents of {buffer} in the manifest") for reason in without.unknown.values()
-    )
+    if name in BRANCHES_ONLY:
+        assert (without.classes, without.unknown) == (((0, 1),), {})
+    else:
+        assert sorted(without.unknown) == [0, 1]
+        assert all(
+            reason.endswith(f"; give the contents of {buffer} in the manifest") for reason in without.unknown.values()
+        )
 
     other = {**arguments, changed: Buffer(buffer, arguments[changed].dtype, values=values)}
     signatures = []
