@@ -97,3 +97,20 @@ def test_a_shift_of_64_bits_by_the_result_of_a_float_instruction_is_unknown(writ
         run(LOAD + writer + shift + store("%d4", 64))
     run(LOAD + "add.s32 %r3, %r1, %r2; " + shift + store("%d4", 64))
     run(LOAD + writer + "shr.u32 %r3, %r1, %r3; " + store("%r3", 32))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "types"),
+    [
+        ("cvt.f64.f32 %g1, %r1; cvt.rn.f32.f64 %r4, %g1; xor.b32 %r3, %r4, 0x80000000;",
+         "add.rn.f32 %r4, %r1, 0f80000000; xor.b32 %r3, %r4, 0x80000000;", {"fp32"}),
+        ("cvt.f64.f32 %g1, %r1; cvt.rz.f32.f64 %r4, %g1; and.b32 %r3, %r4, 0x7fffffff;",
+         "cvt.f64.f32 %g1, %r1; cvt.rz.f32.f64 %r4, %g1; add.rn.f32 %r4, %r4, 0f80000000; "
+         "and.b32 %r3, %r4, 0x7fffffff;", {"fp32"}),
+        ("cvt.rna.tf32.f32 %r4, %r1; cvt.f64.f32 %g1, %r4; cvt.rn.f32.f64 %r3, %g1;",
+         "cvt.rna.tf32.f32 %r4, %r1; cvt.f64.f32 %g1, %r4; cvt.rn.f32.f64 %r4, %g1; "
+         "fma.rn.f32 %r3, %r4, 0f3f800000, 0f80000000;", {"fp32"}),
+    ],
+)  # fmt: skip
+def test_a_sign_change_keeps_what_the_assembler_decides(left: str, right: str, types: set[str | None]) -> None:
+    assert types_of_equality(left, right) == types

@@ -109,7 +109,8 @@ def play(turn: Round, tally: Tally, device: Device | None) -> None:
     try:
         executed = execution.run(kernel, language, BLOCKS, contents, finite=scope.finite)
     except Unsupported as error:
-        tally.errors.append(f"the programs of a class cannot be executed: {error}")
+        # Programs share registers, so a kernel of several may be refused where each of them is not.
+        tally.reasons[f"classes are not executed together: {error}"[:120]] += 1
         return
     start = 0
     for each in classes:

@@ -21,7 +21,7 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, may_be_moved
 from bitwise_core.numerics import Operation
 
 COPIED_BITS = 16
@@ -266,9 +266,8 @@ class ParametricMemory:
         flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(flags_of_value)), axis=None))
         if flags & L.STICKY:
             raise Unsupported("a stored value depends on an undefined value", line)
-        if flags & L.UNSPECIFIED_NAN or (
-            np.any(np.bitwise_and(nan_bits(value), L.UNSPECIFIED_NAN)) and value.bits < 64
-        ):
+        marked = np.bitwise_and(flags_of_value, L.NAN_MARK) != 0
+        if flags & L.UNSPECIFIED_NAN or np.any(marked & may_be_moved(flags_of_value)):
             raise Unsupported("a stored value may have bits of a NaN that no document specifies", line)
         total: Any = hashing.mix(
             addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")

@@ -9,7 +9,7 @@ from bitwise_core.execution.values import nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
-from bitwise_core.execution.values.term_hash import full_hash, term, unsigned_hash
+from bitwise_core.execution.values.term_hash import full_hash, may_be_moved, term, unsigned_hash
 
 _MAGNITUDE = {16: "abs.fp16", 32: "abs.fp32", 64: "abs.fp64"}
 """The name of a magnitude by its width: the sign bit is the highest one in every format."""
@@ -55,7 +55,8 @@ def magnitude(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     inner = SymbolicVector(value.bits, unsigned_hash(value), L.TERM | L.sticky_flags(value))
     context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
     result = term(value.bits, _MAGNITUDE[value.bits], [inner], recorder=context.recorder)
-    result = L.with_flags(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
+    moved = L.select_flags(np.asarray(may_be_moved(value.flags)), L.INTEGER, 0)
+    result = L.with_flags(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO | moved)
     held = L.nonempty(fits_fp16(value)) if value.bits == 32 else False
     if held is not False:
         narrow = magnitude(narrowed(value), context)

@@ -172,17 +172,22 @@ def unspecified_nans(flags: Array, bits: Array) -> Array:
 def _unspecified(flags: Flags, bits: int) -> bool | Array:
     """Return where a value has a mark, but may have other bits of a NaN than the canonical ones."""
     marked = (flags & NAN_MARK) != 0
-    if bits == 64:
-        return marked
+    return marked if bits == 64 else marked & may_be_moved(flags)
+
+
+def may_be_moved(flags: Flags) -> bool | Array:
+    """Return where the bits of a value, its sign aside, are not those of an arithmetic result.
+
+    With a mark, an assembler may have returned an operand for such a value.
+    """
     kind = flags & (KIND | PLUS_ZERO)
     number = (flags >> OPERATION_SHIFT) & 255
     of_integers = (kind == AC_TERMS) & (number > FLOAT_AC_TERMS) & (number < ARGMINMAX)
-    moved = (
-        ((flags & (KIND | PLUS_ZERO | NEGATED | WIDENED)) == LOAD)
+    return (
+        ((flags & (KIND | PLUS_ZERO | WIDENED)) == LOAD)
         | (((kind == TERM) | (kind == AC_TERMS)) & ((flags & INTEGER) != 0))
         | of_integers
     )
-    return marked & moved
 
 
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | NAN_MARK
