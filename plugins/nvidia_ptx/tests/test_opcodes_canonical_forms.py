@@ -296,6 +296,8 @@ DIFFERENT = {
 
 
 EQUAL_EXCEPT_NANS = {
+    "a product with minus one": "fp32",
+    "an absolute value of a negation": "fp32",
     "a maximum that is selected with a test for NaN": "fp32", "a clamp at zero that keeps NaN": "fp32",
     "a product with one": "fp32", "minus zero": "fp32", "a NaN-propagating maximum with minus infinity": "fp32",
     "maxima of widened bf16 values": "fp32", "widening and narrowing": "fp16", "widening and narrowing of bf16": "bf16",

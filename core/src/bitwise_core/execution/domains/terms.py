@@ -656,7 +656,8 @@ def _is_sign(value: SymbolicVector, form: Format) -> bool:
 @cache
 def _reads_nan_bits(info: Operation) -> bool:
     """Return whether the result of a floating-point operation may depend on the payload of a NaN operand."""
-    if "signalling" in info.modifiers:
+    # A median is a NaN for a signalling NaN among its operands, and may be a number for a quiet one.
+    if "signalling" in info.modifiers or info.verb == "med3":
         return True
     if info.verb != "convert" or isinstance(info.result, IntegerFormat):
         return any(form.name == "tf32" for form in (info.result, *info.operands))
