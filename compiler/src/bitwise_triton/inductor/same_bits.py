@@ -1,9 +1,10 @@
 """`same_bits`: two processes that tune a compiled model on their own return the same bytes.
 
-    with same_bits() as report:
+    with same_bits() as reports:
         model = torch.compile(model, mode="max-autotune-no-cudagraphs")
         model(batch).sum().backward()
-    print(*report, sep="\n")
+    for report in reports:
+        print(report)
 
 TorchInductor times the configurations of each kernel and keeps the fastest, so that the bits of a model depend on the
 run.  Inside `same_bits` it times only configurations that are proved to return the bits of the first one.

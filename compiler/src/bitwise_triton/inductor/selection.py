@@ -78,16 +78,8 @@ class LaunchSelection:
             return
         found = self._compared(others)
         self.judged += zip(others, found, strict=True)
-        kept, dropped = [], []
-        for each, verdict in zip(others, found, strict=True):
-            name = configuration_name({}, each.config.all_kwargs())
-            if verdict.outcome == "equal":
-                kept.append(name)
-            else:
-                dropped.append(DroppedConfiguration(name, verdict.outcome, verdict.reason))
-        reference = configuration_name({}, self.reference.config.all_kwargs())
-        seconds = time.perf_counter() - start
-        publish(KernelReport(self.autotuner.fn.__name__, reference, tuple(kept), tuple(dropped), seconds), self.rules)
+        names = [configuration_name({}, each.config.all_kwargs()) for each in (self.reference, *others)]
+        publish(self.autotuner.fn.__name__, names, found, time.perf_counter() - start, self.rules)
 
     def allows(self, result: Any) -> bool:
         """Return whether a configuration may be chosen."""
@@ -101,20 +93,21 @@ class LaunchSelection:
         return next((verdict for each, verdict in self.judged if each is result), None)
 
     def _compared(self, others: Sequence[Any]) -> list[CandidateVerdict]:
-        try:
-            first = launched_kernel(self.autotuner, self.reference, self.arguments)
-        except CaptureError as error:
-            return [CandidateVerdict("unknown", f"The reference cannot be read. {error}") for _ in others]
-        kernels: list[CompiledKernel | CaptureError] = []
-        for each in others:
-            try:
-                kernels.append(launched_kernel(self.autotuner, each, self.arguments))
-            except CaptureError as error:
-                kernels.append(error)
+        first, *kernels = map(self._kernel, (self.reference, *others))
         found = compared(first, kernels, self.rules)
-        if self.rules.every_launch or all(each.outcome != "unknown" for each in found):
+        if (
+            isinstance(first, CaptureError)
+            or self.rules.every_launch
+            or all(each.outcome != "unknown" for each in found)
+        ):
             return found
         return self._compared_on_tensors(first, kernels, found)
+
+    def _kernel(self, result: Any) -> CompiledKernel | CaptureError:
+        try:
+            return launched_kernel(self.autotuner, result, self.arguments)
+        except CaptureError as error:
+            return error
 
     def _compared_on_tensors(
         self, first: CompiledKernel, kernels: Sequence[CompiledKernel | CaptureError], found: list[CandidateVerdict]
@@ -140,9 +133,11 @@ def digests_of(recorded: Mapping[str, TensorContents]) -> tuple[tuple[str, str],
 
 
 def compared(
-    reference: CompiledKernel, kernels: Sequence[CompiledKernel | CaptureError], rules: Rules
+    reference: CompiledKernel | CaptureError, kernels: Sequence[CompiledKernel | CaptureError], rules: Rules
 ) -> list[CandidateVerdict]:
-    """Return a verdict for each kernel; an error in its place is Unknown."""
+    """Return a verdict for each kernel; an error in its place, or in that of the reference, is Unknown."""
+    if isinstance(reference, CaptureError):
+        return [CandidateVerdict("unknown", f"The reference cannot be read. {reference}") for _ in kernels]
     known = [each for each in kernels if isinstance(each, CompiledKernel)]
     try:
         found = compare_with_reference(
@@ -157,13 +152,26 @@ def compared(
     ]
 
 
-def publish(report: KernelReport, rules: Rules) -> None:
-    """Log a report, and pass it on."""
+def publish(
+    kernel: str, names: Sequence[str], verdicts: Sequence[CandidateVerdict], seconds: float, rules: Rules
+) -> None:
+    """Log and pass on what one autotuning may choose from.
+
+    `names` are those of the reference and of the other configurations, to which the verdicts belong.
+    """
+    reference, *others = names
+    judged = list(zip(others, verdicts, strict=True))
+    kept = tuple(name for name, verdict in judged if verdict.outcome == "equal")
+    dropped = tuple(
+        DroppedConfiguration(name, verdict.outcome, verdict.reason)
+        for name, verdict in judged
+        if verdict.outcome != "equal"
+    )
     logger.info(
         "%s: %d of %d configurations are proved equal to (%s), in %.2f s",
-        report.kernel, len(report.kept), len(report.kept) + len(report.dropped), report.reference, report.seconds,
+        kernel, len(kept), len(judged), reference, seconds,
     )  # fmt: skip
-    for each in report.dropped:
-        logger.info("%s (%s): %s. %s", report.kernel, each.configuration, each.outcome, each.reason)
+    for each in dropped:
+        logger.info("%s (%s): %s. %s", kernel, each.configuration, each.outcome, each.reason)
     if rules.report is not None:
-        rules.report(report)
+        rules.report(KernelReport(kernel, reference, kept, dropped, seconds))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.inductor.launches import launched_kernel
-from bitwise_triton.inductor.selection import DroppedConfiguration, KernelReport, Rules, compared, publish
+from bitwise_triton.inductor.selection import Rules, compared, publish
 
 Templates = Literal["library", "triton"]
 
@@ -32,23 +32,12 @@ def restricted(choices: Sequence[Any], templates: Templates, rules: Rules) -> li
 
 def _class_of_first(choices: Sequence[Any], rules: Rules) -> list[Any]:
     start = time.perf_counter()
-    kernels = [_kernel(each) for each in choices]
-    reference, others = kernels[0], kernels[1:]
-    if isinstance(reference, CaptureError):
-        unknown = DroppedConfiguration("all", "unknown", f"The reference cannot be read. {reference}")
-        publish(KernelReport(choices[0].name, _described(choices[0]), (), (unknown,), 0.0), rules)
-        return list(choices[:1])
+    reference, *others = map(_kernel, choices)
     verdicts = compared(reference, others, rules)
-    kept = [each for each, verdict in zip(choices[1:], verdicts, strict=True) if verdict.outcome == "equal"]
-    dropped = tuple(
-        DroppedConfiguration(_described(each), verdict.outcome, verdict.reason)
-        for each, verdict in zip(choices[1:], verdicts, strict=True)
-        if verdict.outcome != "equal"
-    )
-    names = tuple(_described(each) for each in kept)
-    seconds = time.perf_counter() - start
-    publish(KernelReport(choices[0].name, _described(choices[0]), names, dropped, seconds), rules)
-    return [choices[0], *kept]
+    names = [_described(each) for each in choices]
+    publish(choices[0].name, names, verdicts, time.perf_counter() - start, rules)
+    equal = [each for each, verdict in zip(choices[1:], verdicts, strict=True) if verdict.outcome == "equal"]
+    return [choices[0], *equal]
 
 
 def _described(choice: Any) -> str:
