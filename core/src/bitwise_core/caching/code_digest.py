@@ -98,7 +98,7 @@ def _folders(name: str) -> list[Path]:
 
 
 def _uses_core(folder: Path) -> bool:
-    """Return whether a module in the folder itself imports core, as every plugin of several modules has one."""
+    """Return whether a module directly in the folder imports core.  A plugin of several modules has such a module."""
     files = [folder] if folder.is_file() else sorted(folder.glob("*.py"))
     try:
         found = _code(str(folder), _states(str(each) for each in files))

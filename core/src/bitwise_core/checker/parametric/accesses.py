@@ -91,7 +91,7 @@ class UnreadMemory:
     """Global memory whose contents are undefined; a store is rejected."""
 
     def buffer_of_pointer(self, pointer: Value) -> int | None:
-        """None: no buffer is told from others."""
+        """Return None: buffers are not distinguished."""
         return None
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:

@@ -289,7 +289,7 @@ class TermDomain:
         if target is not None and L.any_flag(switched):
             other = _term_words(target, values, exact=False)
             words = other if isinstance(switched, int) else np.where(switched != 0, other, words)
-        # The payload of a NaN does not affect an integer; a unit may pass on that of an fp64, and so does tf32.
+        # No integer has the bits of a NaN.  A conversion from fp64 may keep a NaN's payload; one to tf32 cuts it.
         passes_on = info.verb == "convert" and (info.operands[0].name == "fp64" or info.result.name == "tf32")
         if isinstance(info.result, IntegerFormat) or passes_on:
             properties |= L.INTEGER
