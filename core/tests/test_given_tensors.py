@@ -16,7 +16,7 @@ from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import Comparison, compare
 from bitwise_core.checker.partition import Partition, partition, verdicts
-from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.checker.verdicts import DIFFERENT_TREES, Outcome
 from bitwise_core.cli import app
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
@@ -291,14 +291,26 @@ def test_blocks_whose_addresses_come_from_a_table() -> None:
     assert outcome(blocks("a.ptx", BY_TABLE, swapped), blocks("b.ptx", BY_TABLE, swapped))[0] is Outcome.EQUAL
 
 
+@pytest.mark.usefixtures("grids")
 @pytest.mark.parametrize("changed", [0, 7, BLOCKS - 1])
-def test_numbers_of_a_table_as_data_tell_blocks_apart(changed: int, grids: str) -> None:
+def test_numbers_of_a_table_as_data_tell_blocks_apart(changed: int) -> None:
     constant = COPY.format(body="mov.f32 %f1, 0f40400000;\n")  # 3
     table = [3] * BLOCKS
     assert outcome(blocks("a.ptx", AS_DATA, table), blocks("b.ptx", constant, table))[0] is Outcome.EQUAL
     table[changed] = 4
-    found = outcome(blocks("a.ptx", AS_DATA, table), blocks("b.ptx", constant, table))[0]
-    assert found is (Outcome.UNPROVED if grids == "in full" else Outcome.UNKNOWN)
+    assert outcome(blocks("a.ptx", AS_DATA, table), blocks("b.ptx", constant, table))[0] is Outcome.UNPROVED
+
+
+def test_grids_without_symmetry_are_compared_in_full_up_to_a_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    constant = COPY.format(body="mov.f32 %f1, 0f40400000;\n")  # 3
+    table = [3] * (BLOCKS - 1) + [4]
+    pair = blocks("a.ptx", AS_DATA, table), blocks("b.ptx", constant, table)
+    monkeypatch.setattr(analysis, "MAXIMUM_WORK", 0)
+    assert outcome(*pair) == (Outcome.UNPROVED, DIFFERENT_TREES)
+    monkeypatch.setattr(analysis, "MAXIMUM_LANES", 0)
+    found, reason = outcome(*pair)
+    assert found is Outcome.UNKNOWN
+    assert "could not be compared block by block" in reason or "not proved to be translations" in reason
 
 
 @pytest.mark.usefixtures("grids")

@@ -19,6 +19,9 @@ from bitwise_core.checker.analysis import (
     concrete_outputs,
     conflicting_tensors,
     given_digests,
+    output_signature,
+    outputs_of_all_blocks,
+    prepare,
     term_domain_factory,
     with_cross_architecture,
 )
@@ -28,7 +31,7 @@ from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary
 from bitwise_core.checker.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
-from bitwise_core.checker.verdicts import Divergence, Outcome, Side, Verdict, verdict
+from bitwise_core.checker.verdicts import DIFFERENT_TREES, EQUAL_TREES, Divergence, Outcome, Side, Verdict, verdict
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError
@@ -131,15 +134,31 @@ def compare_large(sources: Pair, arch: Arches, session: Session) -> LargeCompari
     if conflict is not None:
         return LargeComparison(Outcome.UNKNOWN, f"{names} are launched on different tensors: {conflict}")
     try:
-        summaries = _summaries(sources, arch, session)
-        with time_limit(session.options.time_limit):
-            found = symmetry.compare(summaries[0], summaries[1], term_domain_factory(session.options.assume))
+        return _compared_by_symmetry_or_in_full(sources, arch, session)
     except (NotSymmetric, Unsupported, AssemblyError, ManifestError, TimeLimitExceeded) as error:
         reason = f"{names} could not be compared block by block: {error}"
         return LargeComparison(Outcome.UNKNOWN, reason, isinstance(error, Interrupted | TimeLimitExceeded))
     except MemoryError:
         return LargeComparison(Outcome.UNKNOWN, f"comparing {names} ran out of memory", interrupted=True)
-    return LargeComparison(Outcome.EQUAL if found.equal else Outcome.UNPROVED, found.reason)
+
+
+def _compared_by_symmetry_or_in_full(sources: Pair, arch: Arches, session: Session) -> LargeComparison:
+    """Compare two kernels by block symmetry, and where that proves nothing, by all blocks.  Raises NotSymmetric."""
+    try:
+        summaries = _summaries(sources, arch, session)
+        with time_limit(session.options.time_limit):
+            found = symmetry.compare(summaries[0], summaries[1], term_domain_factory(session.options.assume))
+        return LargeComparison(Outcome.EQUAL if found.equal else Outcome.UNPROVED, found.reason)
+    except NotSymmetric as error:
+        signatures = []
+        for source, own in zip(sources, arch_pair(arch), strict=True):
+            with time_limit(session.options.time_limit):
+                outputs = outputs_of_all_blocks(prepare(source, own, session.options), session.buffers, session.options)
+            if outputs is None:
+                raise error from None
+            signatures.append(output_signature(outputs))
+    equal = signatures[0] == signatures[1]
+    return LargeComparison(Outcome.EQUAL, EQUAL_TREES) if equal else LargeComparison(Outcome.UNPROVED, DIFFERENT_TREES)
 
 
 def _summaries(sources: Pair, arch: Arches, session: Session) -> list[GridSummary]:

@@ -146,6 +146,9 @@ COMMON_NOTES = (
 )
 """The assumptions of every verdict."""
 
+EQUAL_TREES = "every output element has the same canonical dependence tree"
+DIFFERENT_TREES = "the canonical dependence trees differ"
+
 
 def verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Verdict:
     """The verdict on two results of the same buffers and options; large grids are compared by `comparison`."""
@@ -176,12 +179,11 @@ def _verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> V
         reason = "large grids have no signatures; compare the kernels block by block"
         return Verdict(Outcome.UNKNOWN, reason, options.scope, notes, conditions)
     if left.signature == right.signature:
-        reason = "every output element has the same canonical dependence tree"
-        return Verdict(Outcome.EQUAL, reason, options.scope, notes, conditions)
+        return Verdict(Outcome.EQUAL, EQUAL_TREES, options.scope, notes, conditions)
     for each in (left, right):
         if each.program_only is not None:
             return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.program_only}", options.scope, notes, conditions)
-    return Verdict(Outcome.UNPROVED, "the canonical dependence trees differ", options.scope, notes, conditions)
+    return Verdict(Outcome.UNPROVED, DIFFERENT_TREES, options.scope, notes, conditions)
 
 
 def refuted(verdict: Verdict, counterexample: Counterexample) -> Verdict:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.symbolic_vector import Array
 
 
@@ -40,7 +41,7 @@ def union(start: Array, end: Array) -> ByteRanges:
 
 def intersection(left: ByteRanges, right: ByteRanges) -> ByteRanges:
     """The intersection of two sets of byte ranges."""
-    points = np.unique(np.concatenate([left.start, left.end, right.start, right.end]))
+    points = sorted_distinct(np.concatenate([left.start, left.end, right.start, right.end]))
     start, end = points[:-1], points[1:]
     inside = covers(left, start) & covers(right, start)
     return union(start[inside], end[inside])

@@ -47,6 +47,7 @@ from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.global_memory import Nondeterministic, is_order_independent
 from bitwise_core.execution.memory.outputs import Output
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.symbolic_vector import Array
 
 DomainFactory = Callable[[], Domain]
@@ -370,7 +371,9 @@ def compare(first: GridSummary, second: GridSummary, domain_factory: DomainFacto
         pairs.append(_pairs(first.owners[buffer], second.owners[buffer], second.class_of.size))
     if not pairs:
         return GridComparison(True, None, None, "neither kernel stores anything", (), ())
-    codes = np.unique(np.concatenate([a * second.class_of.size + b for a, b in pairs])) if len(pairs) > 1 else None
+    codes = (
+        sorted_distinct(np.concatenate([a * second.class_of.size + b for a, b in pairs])) if len(pairs) > 1 else None
+    )
     left, right = pairs[0] if codes is None else np.divmod(codes, second.class_of.size)
     chosen = _representative_pairs(first, second, left, right)
     one, two = left[chosen], right[chosen]
@@ -396,17 +399,17 @@ def _stored_by_one(first: Owners | None, second: Owners | None) -> int | None:
     one, two = union(first.start, first.end), union(second.start, second.end)
     if np.array_equal(one.start, two.start) and np.array_equal(one.end, two.end):
         return None
-    points = np.unique(np.concatenate([one.start, one.end, two.start, two.end]))
+    points = sorted_distinct(np.concatenate([one.start, one.end, two.start, two.end]))
     return int(points[covers(one, points) != covers(two, points)][0])
 
 
 def _pairs(first: Owners, second: Owners, blocks: int) -> tuple[Array, Array]:
     """The distinct pairs of blocks that store common bytes, sorted; both kernels must store the same bytes."""
     same = first.start.size == second.start.size and bool((first.start == second.start).all())
-    points = first.start if same else np.unique(np.concatenate([first.start, second.start]))
+    points = first.start if same else sorted_distinct(np.concatenate([first.start, second.start]))
     codes = first.of(points) * blocks + second.of(points)
     if (codes[1:] <= codes[:-1]).any():
-        codes = np.unique(codes)
+        codes = sorted_distinct(codes)
     left, right = np.divmod(codes, blocks)
     return left, right
 

@@ -24,6 +24,7 @@ from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.symbolic_vector import UNSIGNED, Array
 from bitwise_core.numerics import modular
 
@@ -200,7 +201,7 @@ class _GivenLaunch:
         places = (places - places.min()) // granule
         if int(places.max()) < SPARSE * places.size:
             return int(np.bincount(places).max()) == 1
-        return len(np.unique(places)) == len(places)
+        return len(sorted_distinct(places)) == len(places)
 
     def _places(self, store: StoredElement) -> Array:
         """The addresses at which the threads of all rows store an element."""

@@ -26,6 +26,7 @@ from bitwise_core.checker.parametric.tile_enumeration import are_distinct_tiles,
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import modular
 
@@ -156,7 +157,7 @@ class _BufferCheck:
         strides = sorted({key for each in accesses for key in (*each.blocks, *each.offsets)})
         equations = [
             _Equation(
-                blocks.get(key, {}), np.unique(np.concatenate([_offsets(each, key).ravel() for each in accesses]))
+                blocks.get(key, {}), sorted_distinct(np.concatenate([_offsets(each, key).ravel() for each in accesses]))
             )
             for key in strides
         ]
@@ -283,8 +284,8 @@ class _BufferCheck:
         """
         extents = {each.symbol: each.extent for each in self.coordinates.created}
         factor = abs(equation.terms[unknown]) * extents.get(unknown[0], 1)
-        offsets = np.unique(equation.offsets)
-        return factor != 0 and len(np.unique(offsets % factor)) == len(offsets)
+        offsets = sorted_distinct(equation.offsets)
+        return factor != 0 and len(sorted_distinct(offsets % factor)) == len(offsets)
 
     def _bounded(self, accesses: Sequence[_Address], strides: Strides, known: set[int], assumed: bool) -> set[int]:
         """The unknown atoms of one index, if conditions bound all of them but one, and all values differ.
@@ -330,7 +331,7 @@ class _BufferCheck:
         sums = rows @ np.array(factors, dtype=np.int64)
         if free:
             sums = sums % abs(terms[(free[0],)] * extents.get(free[0], 1))
-        if len(np.unique(sums)) != len(sums):
+        if len(sorted_distinct(sums)) != len(sums):
             return set()
         axes = self._axes()
         for number, limit in limits.items():

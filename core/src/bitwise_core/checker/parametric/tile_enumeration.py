@@ -17,6 +17,7 @@ import numpy as np
 from bitwise_core.checker.parametric.coordinates import Coordinate
 from bitwise_core.checker.parametric.integers import ParametricIntegers
 from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.numerics import modular
 
 LARGEST = 12
@@ -132,7 +133,7 @@ def _bijective(
         if not np.all(inside):
             return False
         codes = np.cumsum(number == 0) * 10_000 + sum(each * 100**along for along, each in enumerate(found))
-        if len(np.unique(codes)) != len(codes):
+        if len(sorted_distinct(codes)) != len(codes):
             return False
     return True
 

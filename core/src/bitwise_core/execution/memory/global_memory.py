@@ -14,6 +14,7 @@ from bitwise_core.execution.memory.given_contents import GivenContents, none_giv
 from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, term
@@ -183,7 +184,7 @@ def _overlaps(store: Access, where: Array, size: np.uint64) -> bool:
 def _distinct(numbers: Array) -> list[int]:
     """Return the numbers that occur, in ascending order; the common case of one number is fast."""
     low, high = int(numbers.min()), int(numbers.max())
-    return [low] if low == high else [int(each) for each in np.unique(numbers)]
+    return [low] if low == high else [int(each) for each in sorted_distinct(numbers)]
 
 
 class GlobalMemory:

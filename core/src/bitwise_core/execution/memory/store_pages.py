@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.symbolic_vector import Array
 
 _PAGE_SHIFT = 12
@@ -56,5 +57,5 @@ def _pages(address: Array, bits: int) -> list[int] | None:
     if changes.size > 16 * _MAXIMUM_PAGES:
         return None
     # The ends of elements are on the next page at most.
-    found = {int(first[0]), *first[changes].tolist(), *np.unique((start + last) >> shift).tolist()}
+    found = {int(first[0]), *first[changes].tolist(), *sorted_distinct((start + last) >> shift).tolist()}
     return None if len(found) > _MAXIMUM_PAGES else sorted(found)
