@@ -23,7 +23,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
-from bitwise_core.numerics import FLOAT_FORMATS
+from bitwise_core.numerics import FLOAT_FORMATS, operation
 
 _FORMS = ("fp64", "fp32", "fp16", "bf16")
 _FAR = np.int64(1 << 62)
@@ -124,6 +124,7 @@ def chosen_place(
     negation = exact_hash(condition)
     done: Array = np.zeros((1, 1), dtype=bool)
     result = if_true
+    apply = _remembering(apply)
     for form, first, second, largest in _candidates(condition):
         one, two = (first, better), (second, other)
         sets = [firsts.sets_of(*each, largest) for each in (one, two)]
@@ -131,9 +132,8 @@ def chosen_place(
         rest = ~done & np.asarray((sticky & L.STICKY) == 0)
         lanes: Array = np.zeros((1, 1), dtype=bool)
         for lower in _lower_places(better, other, sets, apply):
-            predicate = as_symbolic_vector(_is_better(form, largest, first, second, lower, apply))
-            opposite = SymbolicVector(1, predicate.words, predicate.flags ^ L.NEGATED)
-            same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(predicate))
+            opposite = as_symbolic_vector(_is_not_better(form, largest, first, second, lower, apply))
+            same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(opposite))
             lanes = lanes | (same & rest)
             if (lanes == rest).all():
                 break
@@ -147,6 +147,21 @@ def chosen_place(
         if done.all():
             break
     return (done, result) if done.any() else None
+
+
+def _remembering(apply: Apply) -> Apply:
+    """Return `apply` with its results kept: the candidates of one select consist of the same predicates."""
+    made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
+
+    def remembered(name: str, operands: Sequence[Value]) -> Value:
+        commutes = operation(name).commutative
+        key = (name, tuple(sorted(map(id, operands)) if commutes else map(id, operands)))
+        found = made.get(key)
+        if found is None:
+            found = made[key] = (apply(name, operands), operands)  # the operands live as long as their numbers are used
+        return found[0]
+
+    return remembered
 
 
 def _lower_places(one: SymbolicVector, other: SymbolicVector, sets: list[_Sets], apply: Apply) -> Iterator[Value]:
@@ -194,16 +209,23 @@ def _comparisons(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, s
 Pair: TypeAlias = tuple[SymbolicVector, SymbolicVector]
 
 
-def _is_better(
+def _is_not_better(
     form: str, largest: bool, one: SymbolicVector, other: SymbolicVector, lower: Value, apply: Apply
 ) -> Value:
-    """Return the predicate that the first number is better than the second one, or is level with it and `lower`."""
+    """Return the predicate that the first number is not better than the second one, nor level with it and `lower`."""
+
+    def negated(predicate: Value) -> Value:
+        return apply("not.b1", (predicate,))
+
+    def both(first: Value, second: Value) -> Value:
+        return apply("and.b1", (first, second))
+
     ahead = apply(f"lt.{form}", (other, one) if largest else (one, other))
-    one_is_number, other_is_number = apply(f"ord.{form}", (one, one)), apply(f"ord.{form}", (other, other))
-    only_nan = apply("and.b1", (apply("not.b1", (one_is_number,)), other_is_number))
-    both_nan = apply("and.b1", (apply("not.b1", (one_is_number,)), apply("not.b1", (other_is_number,))))
-    level = apply("or.b1", (apply(f"eq.{form}", (one, other)), both_nan))
-    return apply("or.b1", (apply("or.b1", (ahead, only_nan)), apply("and.b1", (level, lower))))
+    one_is_nan, other_is_number = negated(apply(f"ord.{form}", (one, one))), apply(f"ord.{form}", (other, other))
+    only_nan, both_nan = both(one_is_nan, other_is_number), both(one_is_nan, negated(other_is_number))
+    not_level = both(negated(apply(f"eq.{form}", (one, other))), negated(both_nan))
+    not_first = both(negated(ahead), negated(only_nan))
+    return both(not_first, negated(both(negated(not_level), lower)))
 
 
 def _first(form: str, largest: bool, one: Pair, other: Pair, sets: list[_Sets]) -> tuple[_Sets, SymbolicVector]:
