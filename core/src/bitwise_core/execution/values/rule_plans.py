@@ -217,10 +217,11 @@ def _admits(rule: PlannedRule, summaries: tuple[Summary, ...]) -> bool:
 def _instances_by_root() -> dict[str, list[Instance]]:
     found: dict[str, list[Instance]] = {}
     for rule in table.all_rules():
+        if rule.execution != "match":
+            continue
         for instance in rule.instances:
-            if rule.execution == "match":
-                key = instance.left.word if instance.left.kind == "operation" else instance.left.kind
-                found.setdefault(key, []).append(instance)
+            key = instance.left.word if instance.left.kind == "operation" else instance.left.kind
+            found.setdefault(key, []).append(instance)
     return found
 
 
