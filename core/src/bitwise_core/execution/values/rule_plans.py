@@ -7,7 +7,7 @@ rule is matched against the operands and replaces the result in the lanes where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
@@ -123,7 +123,7 @@ class Plan:
 
     `redirect` is the rule whose right side always replaces it.  `drops_zero`: a sum with +0 of its first operand is
     dropped.  `squares`: an inference requires that both operands are equal.
-    `facts` holds the facts of results that have been derived from flags alone, by these flags.
+    `facts` holds the facts of results that have been derived, by what decides them of the operands.
     """
 
     hoists: tuple[tuple[Hoist, ...], ...]
@@ -133,7 +133,7 @@ class Plan:
     bf16_rules: tuple[PlannedRule, ...]
     drops_zero: bool
     squares: bool
-    facts: dict[tuple[int, ...], L.Flags] = field(default_factory=dict, compare=False)
+    facts: dict[tuple[Hashable, ...], L.Flags] = field(default_factory=dict, compare=False)
 
 
 Summary: TypeAlias = tuple[int, tuple[str, ...]]
