@@ -20,6 +20,7 @@ import numpy as np
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.hash_table import HashTable
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
@@ -66,8 +67,7 @@ class FirstExtrema:
     """The sets of pairs whose first extremum a value and a place are, by the hash of both."""
 
     def __init__(self) -> None:
-        self._noted: list[tuple[Array, ...]] = []
-        self._sorted: tuple[Array, ...] | None = None
+        self._sets = HashTable()
 
     def note(self, value: SymbolicVector, place: SymbolicVector, largest: bool, sets: _Sets, lanes: Array) -> None:
         """Record the sets of a selected value and place in some lanes."""
@@ -76,8 +76,7 @@ class FirstExtrema:
         chosen = np.broadcast_to(lanes, shape)
         words = [np.broadcast_to(each, (2, *shape))[:, chosen] for each in (keys, sets.words)]
         places = [np.broadcast_to(each, shape)[chosen] for each in (sets.lowest, sets.highest)]
-        self._noted.append((*words, *places))
-        self._sorted = None
+        self._sets.add(*words, *places)
 
     def sets_of(self, value: SymbolicVector, place: SymbolicVector, largest: bool) -> _Sets:
         """Return the sets of a value and a place: those that were recorded, else the pair itself."""
@@ -85,19 +84,9 @@ class FirstExtrema:
         known = np.asarray(L.constant_mask(place))
         number = place.words[0].astype(np.uint32).view(np.int32).astype(np.int64)
         single = [np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR)]
-        if not self._noted:
-            return _Sets(keys, *single)
-        if self._sorted is None:
-            joined = [np.concatenate(each, axis=-1) for each in zip(*self._noted, strict=True)]
-            first = np.unique(joined[0][0], return_index=True)[1]
-            self._sorted = tuple(each[..., first] for each in joined)
-            self._noted = [self._sorted]
-        recorded, *found = self._sorted
-        flat = keys.reshape(2, -1)
-        at = np.minimum(np.searchsorted(recorded[0], flat[0]), recorded.shape[1] - 1)
-        same = (recorded[:, at] == flat).all(axis=0).reshape(keys.shape[1:])
-        sets = [each[..., at].reshape(*each.shape[:-1], *same.shape) for each in found]
-        return _Sets(keys, *single).where(same, _Sets(*sets))
+        own = _Sets(keys, *single)
+        found = self._sets.find(keys)
+        return own if found is None else own.where(found[0], _Sets(*found[1]))
 
 
 def _pair_hash(value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
