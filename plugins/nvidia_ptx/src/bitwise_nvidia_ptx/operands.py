@@ -99,8 +99,9 @@ def _register(text: str, scope: Scope) -> Register:
 
 
 def _parse_uncached(text: str, scope: Scope) -> Operand:
-    text = text.strip()
     first = text[:1]
+    if first == "%" and text.isascii() and text[1:].isalnum():
+        return scope.find(text)
     if first == "{":
         return Vector(tuple(parse_operands(text[1:-1], scope)))
     if first == "[":
@@ -129,9 +130,14 @@ def parse_operand(text: str, scope: Scope) -> Operand:
     `symbol+4` outside brackets denotes the address itself; it is an `Address` of that symbol.  Raises ParseError for a
     literal, a name or an address that does not parse.
     """
-    found = scope.cache.get(text)
+    cache = scope.cache
+    found = cache.get(text)
     if found is None:
-        found = scope.cache[text] = _parse_uncached(text, scope)
+        stripped = text.strip()
+        found = cache.get(stripped)
+        if found is None:
+            found = cache[stripped] = _parse_uncached(stripped, scope)
+        cache[text] = found
     return found
 
 

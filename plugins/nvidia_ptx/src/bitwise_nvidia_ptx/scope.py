@@ -12,7 +12,8 @@ from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
 _RESERVED = frozenset(["_", "%", "WARP_SZ"])
 LANE_NAMES = "xyzw"
 _LANE_OF = dict(zip("xyzwrgba", LANE_NAMES * 2, strict=True))
-_TRAILING = re.compile(r"[0-9]{1,10}\Z")
+_MAXIMUM_DIGITS = 10
+_TRAILING = re.compile(rf"[0-9]{{1,{_MAXIMUM_DIGITS}}}\Z")
 
 Family = tuple[int, str, int, int]
 """A declaration `%r<n>`: n, the unique prefix of its registers, width in bits, lanes of each register."""
@@ -118,23 +119,28 @@ class Scope:
 
     def _declared_here(self, name: str) -> Operand | None:
         found = self.named.get(name)
-        if not self.families or (trailing := _TRAILING.search(name)) is None:
+        if not self.families:
             return found
-        digits = trailing[0]
-        for length in range(1 if self.ambiguous else len(digits), len(digits) + 1):
-            index = digits[len(digits) - length :]
-            if length > 1 and index[0] == "0":
-                continue
-            family = self.families.get(name[: len(name) - length])
-            if family is None or int(index) >= family[0]:
-                continue
-            if found is not None:
-                raise ParseError(f"{name} is declared twice in this block; remove or rename one")
-            _, prefix, width, lanes = family
-            self._check_special(name)
-            unique = f"{prefix}{index}"
-            found = Register(unique) if lanes == 1 else self._make(unique, width, lanes)
+        if not self.ambiguous:  # the usual case: the digits at the end are the number in the family
+            prefix = name.rstrip("0123456789")
+            return self._of_family(name, prefix, name[len(prefix) :], found) if prefix in self.families else found
+        if (trailing := _TRAILING.search(name)) is None:
+            return found
+        for length in range(1, len(trailing[0]) + 1):
+            prefix = name[: len(name) - length]
+            if prefix in self.families:
+                found = self._of_family(name, prefix, name[len(prefix) :], found)
         return found
+
+    def _of_family(self, name: str, prefix: str, index: str, found: Operand | None) -> Operand | None:
+        """Return the register with a number in a family, or `found` if the family has no such register."""
+        count, unique, width, lanes = self.families[prefix]
+        if not 1 <= len(index) <= _MAXIMUM_DIGITS or (len(index) > 1 and index[0] == "0") or int(index) >= count:
+            return found
+        if found is not None:
+            raise ParseError(f"{name} is declared twice in this block; remove or rename one")
+        self._check_special(name)
+        return Register(f"{unique}{index}") if lanes == 1 else self._make(f"{unique}{index}", width, lanes)
 
     def find(self, name: str) -> Operand:
         """Return the operand that `name` denotes in this scope.

@@ -100,10 +100,19 @@ class LoopAbstraction:
         self.opaque: dict[str, Array] = {}
         """Registers that are opaque in the general state, with a number for each instance and thread, see `_alike`."""
         self.undefined: set[str] = set()
+        self._hashes: dict[int, tuple[Value, hashing.Words, int]] = {}
+        """What `loop_state.hash_of` has found, by the identity of the value, which lives as long."""
         self.first = 0
         """The number of iterations before those that repeat."""
         self.counts = False
         """Whether a number grows by the same amount in every iteration so far."""
+
+    def _hash_of(self, value: Value) -> tuple[hashing.Words, int]:
+        """See `loop_state.hash_of`: a value is compared with those of many other iterations."""
+        found = self._hashes.get(id(value))
+        if found is None:
+            found = self._hashes[id(value)] = (value, *hash_of(value))
+        return found[1], found[2]
 
     def fail(self, reason: str) -> Unsupported:
         """An error that names the loop."""
@@ -173,7 +182,7 @@ class LoopAbstraction:
         return control.taken
 
     def _check_uniform(self, taken: Value) -> None:
-        words, sticky = hash_of(taken)
+        words, sticky = self._hash_of(taken)
         if sticky or (words[:, 0] != words[:, 0, :1]).any():
             raise self.fail("threads may leave in different iterations")
 
@@ -243,7 +252,7 @@ class LoopAbstraction:
         growth = {name: self._growth(name, snapshots, period) for name in self.names}
         for name in self.names:
             values = [each.registers.get(name) for each in snapshots]
-            if any(each is None or hash_of(each)[1] for each in values):
+            if any(each is None or self._hash_of(each)[1] for each in values):
                 self.undefined.add(name)
             elif not self._is_repeating(name, snapshots, period) and growth[name] is None:
                 self.opaque[name] = self._alike([cast(Value, each) for each in values])
@@ -318,7 +327,7 @@ class LoopAbstraction:
         """A number for each instance and thread, equal for those that agree on each of these values."""
         shape = (self.domain.rows, self.machine.threads)
         columns = np.concatenate(
-            [np.broadcast_to(words, (2, *shape)).reshape(2, -1) for words, _ in map(hash_of, values)]
+            [np.broadcast_to(words, (2, *shape)).reshape(2, -1) for words, _ in map(self._hash_of, values)]
         )
         factors = np.concatenate([hashing.multiplier(1000 + place).ravel() for place in range(len(values))])
         keys = (columns * factors[:, None]).sum(axis=0, dtype=np.uint64)
@@ -367,7 +376,7 @@ class LoopAbstraction:
 
     def _opaque_copy(self, copy: Any) -> Any:
         bits = L.width(copy.value)
-        defined = not hash_of(copy.value)[1]
+        defined = not self._hash_of(copy.value)[1]
         return replace(copy, value=self._opaque("a copy", bits, self._everyone_differs()) if defined else poison(bits))
 
     def _everyone_differs(self) -> Array:
@@ -415,7 +424,7 @@ class LoopAbstraction:
             if name in self.undefined:
                 continue
             value = machine.registers.get(name)
-            if value is None or hash_of(value)[1]:
+            if value is None or self._hash_of(value)[1]:
                 self.undefined.add(name)
                 stable = False
                 continue
@@ -468,7 +477,7 @@ class LoopAbstraction:
             values = [each for each in found if each is not None]
             if len(values) < len(found):
                 continue
-            defined = not any(hash_of(each)[1] for each in values)
+            defined = not any(self._hash_of(each)[1] for each in values)
             bits = L.width(values[0])
             if defined and all(self._same(each, values[0]) for each in values):
                 registers[name] = values[0]

@@ -25,8 +25,7 @@ INERT = frozenset({"copies", "fragments", "tiles", "scratch", "constants", "loca
 def hash_of(value: Value) -> tuple[hashing.Words, int]:
     """The hash of a value, and the union of the sticky flags of its lanes."""
     lanes = as_symbolic_vector(value)
-    flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(lanes.flags)), axis=None))
-    return exact_hash(lanes), flags & L.STICKY
+    return exact_hash(lanes), L.flags_of_some_lane(lanes) & L.STICKY
 
 
 @dataclass(frozen=True, slots=True)

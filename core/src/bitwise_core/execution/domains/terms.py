@@ -7,7 +7,7 @@ The canonical form is computed by the rules of `ir.rules`, which `values.rule_pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
@@ -317,10 +317,12 @@ class TermDomain:
 
     def _with_facts(self, flags: L.Flags, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         """Return the flags with the facts that the inferences derive from the operands."""
-        if self.context.finite or not all(_has_plain_flags(value) for value in values):
+        if not plan.inferences:
+            return flags
+        keys = () if self.context.finite else tuple(map(_key_of_facts, values))
+        if not keys or None in keys:
             return flags | self._facts(plan, values)
-        same = plan.squares and same_operands(values)
-        key = (int(same), *(value.flags for value in values if isinstance(value.flags, int)))
+        key = (plan.squares and same_operands(values), *keys)
         facts = plan.facts.get(key)
         if facts is None:
             facts = plan.facts[key] = self._facts(plan, values)
@@ -572,9 +574,18 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
     return hashing.mix(total)
 
 
-def _has_plain_flags(value: SymbolicVector) -> bool:
-    """Return whether all lanes have the same flags and none is constant, so that facts follow from flags alone."""
-    return isinstance(value.flags, int) and value.flags & L.KIND != L.CONST
+def _key_of_facts(value: SymbolicVector) -> Hashable | None:
+    """Return what decides the facts of a value in all lanes: its flags, and its number if it is one constant.
+
+    None where lanes differ, and for the widening of a bf16, which is a number if the bf16 is one.
+    """
+    flags = value.flags
+    if not isinstance(flags, int) or any(origin.name == WIDENING_BF16 for origin in value.origins):
+        return None
+    if flags & L.KIND != L.CONST:
+        return flags
+    numbers = L.constant_numbers(value)
+    return (flags, *numbers) if numbers and value.words.size == 2 else None
 
 
 def _is_number_beside_widened(value: Value, other: Value) -> bool:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 
@@ -255,7 +254,7 @@ class RaceDetector:
         self.reads_by_warp[actor // self.warp, cells] = PENDING
 
     def state(self) -> bytes | None:
-        """A digest that is equal for two detectors only if every later access is a race in both or in neither.
+        """Bytes that are equal for two detectors only if every later access is a race in both or in neither.
 
         None if every access so far is complete and ordered before the next access of each thread.  Only the order of
         earlier accesses and the next accesses matters, so that times which all warps have seen are equal, and other
@@ -287,16 +286,14 @@ class RaceDetector:
             np.where(unordered_lanes[:, cells], self.lane_by_warp[:, cells], -1),
             self.generic[cells],
         ]
-        digest = blake2b(digest_size=16)
+        found: list[bytes] = []
         for part in parts:
-            digest.update(part.size.to_bytes(8, "little"))
-            digest.update(np.ascontiguousarray(part).tobytes())
+            found += [part.size.to_bytes(8, "little"), part.tobytes()]
         for clocks in (self.arrived_at, self.phases):
-            digest.update(len(clocks).to_bytes(8, "little"))
+            found.append(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
-                digest.update(barrier.to_bytes(8, "little"))
-                digest.update(np.maximum(clocks[barrier] - seen, 0).tobytes())
-        return digest.digest()
+                found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
+        return b"".join(found)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are complete, ordered for the warp of `actor`."""

@@ -20,10 +20,11 @@ import numpy as np
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.hash_table import HashTable
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash
-from bitwise_core.numerics import FLOAT_FORMATS
+from bitwise_core.numerics import FLOAT_FORMATS, operation
 
 _FORMS = ("fp64", "fp32", "fp16", "bf16")
 _FAR = np.int64(1 << 62)
@@ -66,8 +67,7 @@ class FirstExtrema:
     """The sets of pairs whose first extremum a value and a place are, by the hash of both."""
 
     def __init__(self) -> None:
-        self._noted: list[tuple[Array, ...]] = []
-        self._sorted: tuple[Array, ...] | None = None
+        self._sets = HashTable()
 
     def note(self, value: SymbolicVector, place: SymbolicVector, largest: bool, sets: _Sets, lanes: Array) -> None:
         """Record the sets of a selected value and place in some lanes."""
@@ -76,8 +76,7 @@ class FirstExtrema:
         chosen = np.broadcast_to(lanes, shape)
         words = [np.broadcast_to(each, (2, *shape))[:, chosen] for each in (keys, sets.words)]
         places = [np.broadcast_to(each, shape)[chosen] for each in (sets.lowest, sets.highest)]
-        self._noted.append((*words, *places))
-        self._sorted = None
+        self._sets.add(*words, *places)
 
     def sets_of(self, value: SymbolicVector, place: SymbolicVector, largest: bool) -> _Sets:
         """Return the sets of a value and a place: those that were recorded, else the pair itself."""
@@ -85,19 +84,9 @@ class FirstExtrema:
         known = np.asarray(L.constant_mask(place))
         number = place.words[0].astype(np.uint32).view(np.int32).astype(np.int64)
         single = [np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR)]
-        if not self._noted:
-            return _Sets(keys, *single)
-        if self._sorted is None:
-            joined = [np.concatenate(each, axis=-1) for each in zip(*self._noted, strict=True)]
-            first = np.unique(joined[0][0], return_index=True)[1]
-            self._sorted = tuple(each[..., first] for each in joined)
-            self._noted = [self._sorted]
-        recorded, *found = self._sorted
-        flat = keys.reshape(2, -1)
-        at = np.minimum(np.searchsorted(recorded[0], flat[0]), recorded.shape[1] - 1)
-        same = (recorded[:, at] == flat).all(axis=0).reshape(keys.shape[1:])
-        sets = [each[..., at].reshape(*each.shape[:-1], *same.shape) for each in found]
-        return _Sets(keys, *single).where(same, _Sets(*sets))
+        own = _Sets(keys, *single)
+        found = self._sets.find(keys)
+        return own if found is None else own.where(found[0], _Sets(*found[1]))
 
 
 def _pair_hash(value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
@@ -124,6 +113,7 @@ def chosen_place(
     negation = exact_hash(condition)
     done: Array = np.zeros((1, 1), dtype=bool)
     result = if_true
+    apply = _remembering(apply)
     for form, first, second, largest in _candidates(condition):
         one, two = (first, better), (second, other)
         sets = [firsts.sets_of(*each, largest) for each in (one, two)]
@@ -131,9 +121,8 @@ def chosen_place(
         rest = ~done & np.asarray((sticky & L.STICKY) == 0)
         lanes: Array = np.zeros((1, 1), dtype=bool)
         for lower in _lower_places(better, other, sets, apply):
-            predicate = as_symbolic_vector(_is_better(form, largest, first, second, lower, apply))
-            opposite = SymbolicVector(1, predicate.words, predicate.flags ^ L.NEGATED)
-            same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(predicate))
+            opposite = as_symbolic_vector(_is_not_better(form, largest, first, second, lower, apply))
+            same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(opposite))
             lanes = lanes | (same & rest)
             if (lanes == rest).all():
                 break
@@ -147,6 +136,21 @@ def chosen_place(
         if done.all():
             break
     return (done, result) if done.any() else None
+
+
+def _remembering(apply: Apply) -> Apply:
+    """Return `apply` with its results kept: the candidates of one select consist of the same predicates."""
+    made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
+
+    def remembered(name: str, operands: Sequence[Value]) -> Value:
+        commutes = operation(name).commutative
+        key = (name, tuple(sorted(map(id, operands)) if commutes else map(id, operands)))
+        found = made.get(key)
+        if found is None:
+            found = made[key] = (apply(name, operands), operands)  # the operands live as long as their numbers are used
+        return found[0]
+
+    return remembered
 
 
 def _lower_places(one: SymbolicVector, other: SymbolicVector, sets: list[_Sets], apply: Apply) -> Iterator[Value]:
@@ -194,16 +198,23 @@ def _comparisons(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, s
 Pair: TypeAlias = tuple[SymbolicVector, SymbolicVector]
 
 
-def _is_better(
+def _is_not_better(
     form: str, largest: bool, one: SymbolicVector, other: SymbolicVector, lower: Value, apply: Apply
 ) -> Value:
-    """Return the predicate that the first number is better than the second one, or is level with it and `lower`."""
+    """Return the predicate that the first number is not better than the second one, nor level with it and `lower`."""
+
+    def negated(predicate: Value) -> Value:
+        return apply("not.b1", (predicate,))
+
+    def both(first: Value, second: Value) -> Value:
+        return apply("and.b1", (first, second))
+
     ahead = apply(f"lt.{form}", (other, one) if largest else (one, other))
-    one_is_number, other_is_number = apply(f"ord.{form}", (one, one)), apply(f"ord.{form}", (other, other))
-    only_nan = apply("and.b1", (apply("not.b1", (one_is_number,)), other_is_number))
-    both_nan = apply("and.b1", (apply("not.b1", (one_is_number,)), apply("not.b1", (other_is_number,))))
-    level = apply("or.b1", (apply(f"eq.{form}", (one, other)), both_nan))
-    return apply("or.b1", (apply("or.b1", (ahead, only_nan)), apply("and.b1", (level, lower))))
+    one_is_nan, other_is_number = negated(apply(f"ord.{form}", (one, one))), apply(f"ord.{form}", (other, other))
+    only_nan, both_nan = both(one_is_nan, other_is_number), both(one_is_nan, negated(other_is_number))
+    not_level = both(negated(apply(f"eq.{form}", (one, other))), negated(both_nan))
+    not_first = both(negated(ahead), negated(only_nan))
+    return both(not_first, negated(both(negated(not_level), lower)))
 
 
 def _first(form: str, largest: bool, one: Pair, other: Pair, sets: list[_Sets]) -> tuple[_Sets, SymbolicVector]:

@@ -7,7 +7,7 @@ rule is matched against the operands and replaces the result in the lanes where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
@@ -123,7 +123,7 @@ class Plan:
 
     `redirect` is the rule whose right side always replaces it.  `drops_zero`: a sum with +0 of its first operand is
     dropped.  `squares`: an inference requires that both operands are equal.
-    `facts` holds the facts of results that have been derived from flags alone, by these flags.
+    `facts` holds the facts of results that have been derived, by what decides them of the operands.
     """
 
     hoists: tuple[tuple[Hoist, ...], ...]
@@ -133,25 +133,40 @@ class Plan:
     bf16_rules: tuple[PlannedRule, ...]
     drops_zero: bool
     squares: bool
-    facts: dict[tuple[int, ...], L.Flags] = field(default_factory=dict, compare=False)
+    facts: dict[tuple[Hashable, ...], L.Flags] = field(default_factory=dict, compare=False)
+
+
+Summary: TypeAlias = tuple[int, tuple[str, ...]]
+"""What decides whether an operand admits a rule: a summary of its flags, and the operations that made it."""
+
+_MAXIMUM_ADMITTED = 1 << 14
+"""How many combinations of summaries a set of rules remembers."""
 
 
 class RuleSet:
-    """Rules, with those that the flags of operands admit."""
+    """Rules, with those that the flags of operands and the operations that made them admit."""
 
     def __init__(self, rules: tuple[PlannedRule, ...]) -> None:
         self.rules = rules
-        self._admitted: dict[tuple[int, ...], tuple[PlannedRule, ...]] = {}
+        self._admitted: dict[tuple[Summary, ...], tuple[PlannedRule, ...]] = {}
 
     def admitted(self, values: Sequence[SymbolicVector]) -> tuple[PlannedRule, ...]:
-        """Return the rules whose tests of flags pass for these operands."""
+        """Return the rules whose tests of flags, and of the operations that made the operands, pass for these."""
         if not self.rules:
             return ()
         key = tuple(
-            [_of_all_lanes(each.flags) if isinstance(each.flags, int) else _of_some_lane(each) for each in values]
+            [
+                (
+                    _of_all_lanes(each.flags) if isinstance(each.flags, int) else _of_some_lane(each),
+                    tuple([origin.name for origin in each.origins]) if each.origins else (),
+                )
+                for each in values
+            ]
         )
         found = self._admitted.get(key)
         if found is None:
+            if len(self._admitted) >= _MAXIMUM_ADMITTED:
+                self._admitted.clear()
             found = self._admitted[key] = tuple(rule for rule in self.rules if _admits(rule, key))
         return found
 
@@ -180,9 +195,11 @@ def _of_some_lane(value: SymbolicVector) -> int:
     return found | (_GUARDED if nan_guards.guarded_where(value) is not None else 0)
 
 
-def _admits(rule: PlannedRule, summaries: tuple[int, ...]) -> bool:
+def _admits(rule: PlannedRule, summaries: tuple[Summary, ...]) -> bool:
+    if any(test.name not in summaries[place][1] for place, test in rule.origins):
+        return False
     for place, kind, wanted in rule.tests:
-        found = summaries[place]
+        found = summaries[place][0]
         if kind == "constant":
             passed = found & _CONSTANT
         elif kind == "flag":
@@ -200,10 +217,11 @@ def _admits(rule: PlannedRule, summaries: tuple[int, ...]) -> bool:
 def _instances_by_root() -> dict[str, list[Instance]]:
     found: dict[str, list[Instance]] = {}
     for rule in table.all_rules():
+        if rule.execution != "match":
+            continue
         for instance in rule.instances:
-            if rule.execution == "match":
-                key = instance.left.word if instance.left.kind == "operation" else instance.left.kind
-                found.setdefault(key, []).append(instance)
+            key = instance.left.word if instance.left.kind == "operation" else instance.left.kind
+            found.setdefault(key, []).append(instance)
     return found
 
 

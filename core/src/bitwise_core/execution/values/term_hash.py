@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -43,6 +44,7 @@ from bitwise_core.execution.values.symbolic_vector import (
 )
 
 
+@cache
 def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
     """Return the hash constant of a payload that is not the hash of a term."""
     return hashing.constant(f"kind {kind} bits {bits} operation {operation}")

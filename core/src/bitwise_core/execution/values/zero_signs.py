@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.execution.values import hashing
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_core.execution.values.hash_table import HashTable
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.execution.values.term_hash import full_hash
 
 
@@ -18,29 +19,14 @@ class ZeroSigns:
     """Hashes of values, and the hashes of the values that they equal except for the sign of a zero."""
 
     def __init__(self) -> None:
-        self._noted: list[tuple[Array, Array]] = []
-        self._sorted: tuple[Array, Array] | None = None
+        self._others = HashTable()
 
     def note(self, value: SymbolicVector, other: SymbolicVector) -> None:
         """Record that each lane of `value` equals that of `other`, or that both are zeros."""
         shape = (2, *np.broadcast_shapes(value.words.shape[1:], other.words.shape[1:]))
-        pair = [np.broadcast_to(full_hash(each), shape).reshape(2, -1) for each in (value, other)]
-        self._noted.append((pair[0].copy(), pair[1].copy()))
-        self._sorted = None
+        self._others.add(*(np.broadcast_to(full_hash(each), shape).reshape(2, -1).copy() for each in (value, other)))
 
     def without(self, hashed: hashing.Words) -> hashing.Words:
         """Return the hashes with that of every recorded value replaced by that of its counterpart."""
-        if not self._noted:
-            return hashed
-        if self._sorted is None:
-            keys, others = (np.concatenate([each[side] for each in self._noted], axis=1) for side in (0, 1))
-            first = np.unique(keys[0], return_index=True)[1]
-            self._noted = [(keys[:, first], others[:, first])]
-            self._sorted = self._noted[0]
-        keys, others = self._sorted
-        flat = hashed.reshape(2, -1)
-        place = np.minimum(np.searchsorted(keys[0], flat[0]), keys.shape[1] - 1)
-        found = (keys[:, place] == flat).all(axis=0)
-        if not found.any():
-            return hashed
-        return np.where(found, others[:, place], flat).reshape(hashed.shape)
+        found = self._others.find(hashed)
+        return hashed if found is None else np.where(found[0], found[1][0], hashed)
