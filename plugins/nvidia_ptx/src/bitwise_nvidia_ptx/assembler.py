@@ -13,26 +13,27 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
-from bitwise_nvidia_ptx import machine_code
+from bitwise_nvidia_ptx import machine_code, machine_dataflow, object_file
 from bitwise_nvidia_ptx.digest_cache import cached_digest
-from bitwise_nvidia_ptx.machine_code import MachineInstruction, equal_up_to_predicates, parse_listing
+from bitwise_nvidia_ptx.machine_code import MachineFunction, only_padding, parse_listing
+from bitwise_nvidia_ptx.machine_dataflow import equal_functions
+from bitwise_nvidia_ptx.object_file import Function, NotAnObjectFile
 
 NO_FUSION = "--fmad=false"
-_SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
-_IGNORED_RELOCATIONS = ("debug", "eh_frame")
-_FUNCTION = ".text."
+_Listing: TypeAlias = tuple[list[bytes], Mapping[str, MachineFunction]]
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
 
@@ -114,36 +115,42 @@ class Ptxas:
         key = ["machine code", _own_source(), *self._identity(), text, *flags]
         return cached_digest("ptxas", key, lambda: code_digest(self._assemble(text, flags)))
 
-    def equal_up_to_predicates(self, original: str | bytes, text: str, *, fuse: bool = True) -> bool:
-        """Return whether the machine code of `text` equals that of `original` up to the names of predicate registers.
+    def equal_dataflow(self, original: str | bytes, texts: Sequence[tuple[str, bool]]) -> Iterator[bool]:
+        """Yield, for each text, whether its machine code is proved to compute what that of `original` computes.
 
-        `original` is a text or an object file; `fuse=False` adds `--fmad=false` for `text`.  False also if
-        `machine_code` cannot prove it, or if no disassembler is found next to the assembler or on PATH.  Raises
-        AssemblyFailed.
+        `original` is a text or an object file.  With each text comes whether ptxas may fuse products in it; if not, it
+        is assembled with `--fmad=false`.  False also if `machine_dataflow` cannot prove it, or if no disassembler is
+        found.  Raises AssemblyFailed.
         """
-        tool = self._disassembler()
+        tool = next(_disassemblers(self.path), None)
         if tool is None:
-            return False
-        text, flags = without_debug(text), self._flags(fuse)
-        if isinstance(original, bytes):
-            return _equal_up_to_predicates(tool, original, self._assemble(text, flags))
-        first, own = without_debug(original), self._flags(True)
+            yield from [False] * len(texts)
+            return
+        first = without_debug(original) if isinstance(original, str) else original
+        own = self._flags(True)
 
-        def compare() -> str:
-            alike = _equal_up_to_predicates(tool, self._assemble(first, own), self._assemble(text, flags))
-            return hashlib.sha256(str(alike).encode()).hexdigest()
+        @functools.cache
+        def listing() -> _Listing:
+            return _listing(tool, first if isinstance(first, bytes) else self._assemble(first, own))
 
-        tools = [_file_digest(each) for each in (tool, *_neighbours(tool, "nvdisasm"))]
-        key = ["names of predicates aside", _own_source(), *self._identity(), json.dumps([tools, own, flags])]
-        found = cached_digest("ptxas", [*key, first, text], compare)
-        return found == hashlib.sha256(b"True").hexdigest()
+        name = first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
+        key = ["dataflow of machine code", _own_source(), *self._identity(), _file_digest(tool), json.dumps(own), name]
+        for each, fuse in texts:
+            text, flags = without_debug(each), self._flags(fuse)
+
+            def compare(text: str = text, flags: list[str] = flags) -> str:
+                code = self._assemble(text, flags)
+                (rest, functions), (others, other_functions) = listing(), _listing(tool, code)
+                alike = rest == others and functions.keys() == other_functions.keys()
+                alike = alike and all(equal_functions(functions[f], other_functions[f]) for f in functions)
+                return hashlib.sha256(str(alike).encode()).hexdigest()
+
+            found = cached_digest("ptxas", [*key, text, *flags], compare)
+            yield found == hashlib.sha256(b"True").hexdigest()
 
     def _identity(self) -> list[str]:
         """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""
         return [self.version, _file_digest(self.path)]
-
-    def _disassembler(self) -> str | None:
-        return next(_neighbours(self.path, "cuobjdump"), None)
 
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
         """Return the object file of a text, not cached.  Raises AssemblyFailed."""
@@ -182,26 +189,28 @@ def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]
     return done
 
 
-def _equal_up_to_predicates(tool: str, first: bytes, second: bytes) -> bool:
-    """Return whether two object files agree in everything that `code_digest` covers, up to the names of predicates."""
-    (rest, sizes), (others, other_sizes) = _split_code(first), _split_code(second)
-    if rest != others or sizes != other_sizes:
-        return False
-    listings = [_listing(tool, each) for each in (first, second)]
-    if any({name: 16 * len(lines) for name, lines in each.items()} != sizes for each in listings):
-        return False
-    return all(equal_up_to_predicates(lines, listings[1][name]) for name, lines in listings[0].items())
-
-
-def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[MachineInstruction, ...]]:
+def _listing(tool: str, cubin: bytes) -> _Listing:
+    """Return everything that `code_digest` covers: what is not code of functions, and the instructions of each."""
+    rest, functions = _split_code(cubin)
     with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(cubin)
-        done = _run([tool, "-sass", str(file)], 60.0)
+        done = _run([tool, "-c", "-hex", "-plr", "-lrm", "narrow", str(file)], 60.0)
     try:
-        return parse_listing(done.stdout)
+        found = parse_listing(done.stdout)
     except ValueError as error:
         raise AssemblyFailed(str(error)) from None
+    relocated = {}
+    for name, function in functions.items():
+        code = b"".join(line.bits.to_bytes(16, "little") for line in found[name].instructions) if name in found else b""
+        if not function.code.startswith(code) or not only_padding(function.code[len(code) :]):
+            raise AssemblyFailed(f"the disassembler does not list the code of {name}")
+        lines = [
+            replace(line, text=" ".join([line.text, *function.relocations.get(line.address, ())]))
+            for line in found[name].instructions
+        ]
+        relocated[name] = replace(found[name], instructions=tuple(lines))
+    return rest, relocated
 
 
 def without_debug(text: str) -> str:
@@ -213,67 +222,18 @@ def without_debug(text: str) -> str:
 
 
 def code_digest(cubin: bytes) -> str:
-    """Return the SHA-256 of everything in an object file that determines what the GPU executes.
-
-    That is code, constant banks, initialised memory, sizes of shared memory, and the relocations of these with the
-    names of their symbols.  Debug sections, notes, and tables that only describe the kernel are excluded.  Raises
-    AssemblyFailed if the bytes are not a 64-bit ELF file.
-    """
-    digest = hashlib.sha256()
-    for part in sorted(part for _, part in _significant_sections(cubin)):
-        digest.update(part)
-    return digest.hexdigest()
+    """Return the digest of an object file, see `object_file.code_digest`.  Raises AssemblyFailed."""
+    try:
+        return object_file.code_digest(cubin)
+    except NotAnObjectFile as error:
+        raise AssemblyFailed(str(error)) from None
 
 
-def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
-    """Return what `code_digest` covers except the code of functions, and the size in bytes of each function's code."""
-    sizes: dict[str, int] = {}
-    rest: list[bytes] = []
-    for name, part in _significant_sections(cubin):
-        if name.startswith(_FUNCTION):
-            sizes[name.removeprefix(_FUNCTION)] = len(part[part.index(b"\0", len(name) + 1) + 1 :])
-            rest.append(name.encode())
-        else:
-            rest.append(part)
-    return sorted(rest), sizes
-
-
-def _significant_sections(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each section that determines what the GPU executes.  Raises AssemblyFailed."""
-    if data[:5] != b"\x7fELF\x02":
-        raise AssemblyFailed("the object file is not a 64-bit ELF file; give the output of ptxas")
-    start = struct.unpack_from("<Q", data, 0x28)[0]
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
-
-    def string(table: int, offset: int) -> str:
-        begin = headers[table][4] + offset
-        return data[begin : data.index(b"\0", begin)].decode()
-
-    for header in headers:
-        name = string(names, header[0])
-        content = b"" if header[1] == 8 else data[header[4] : header[4] + header[5]]
-        if not name.startswith(_SECTIONS) or any(word in name for word in _IGNORED_RELOCATIONS):
-            continue
-        if header[1] in (4, 9):
-            symbols = headers[header[6]]
-
-            def symbol(index: int, symbols: tuple[int, ...] = symbols) -> str:
-                entry = struct.unpack_from("<IBBHQQ", data, symbols[4] + 24 * index)
-                section = string(names, headers[entry[3]][0]) if entry[3] < count else str(entry[3])
-                return string(symbols[6], entry[0]) or f"{section}+{entry[4]}"
-
-            content = b"\0".join(sorted(_relocations(content, header[1] == 4, symbol)))
-        yield name, f"{name}\0{header[5]}\0".encode() + content
-
-
-def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) -> Iterator[bytes]:
-    """Yield each relocation as offset, type, symbol name and addend."""
-    step = 24 if addends else 16
-    for at in range(0, len(content) - step + 1, step):
-        offset, info = struct.unpack_from("<QQ", content, at)
-        addend = struct.unpack_from("<q", content, at + 16)[0] if addends else 0
-        yield f"{offset},{info & 0xFFFFFFFF},{symbol(info >> 32)},{addend}".encode()
+def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, Function]]:
+    try:
+        return object_file.split_code(cubin)
+    except NotAnObjectFile as error:
+        raise AssemblyFailed(str(error)) from None
 
 
 def audit_tools() -> tuple[str, ...]:
@@ -284,7 +244,7 @@ def audit_tools() -> tuple[str, ...]:
     found = [f"Triton {_triton_version()}"]
     for name in ("ptxas", "ptxas-blackwell"):
         for path in _candidates(name):
-            tools = [path, *_neighbours(path, "cuobjdump"), *_neighbours(path, "nvdisasm")]
+            tools = [path, *itertools.islice(_disassemblers(path), 1)]
             found.append(" ".join([name, *map(_identity_of_tool, tools)]))
     return tuple(found)
 
@@ -317,12 +277,15 @@ def _in_triton_wheel(name: str) -> Iterator[str]:
             yield os.path.join(package, "backends", "nvidia", "bin", name)
 
 
-def _neighbours(path: str, name: str) -> Iterator[str]:
-    """Yield the path of another tool, which is next to a tool or on PATH, if there is one."""
-    neighbour = os.path.join(os.path.dirname(path), name)
-    found = neighbour if os.access(neighbour, os.X_OK) else shutil.which(name)
-    if found:
-        yield found
+def _disassemblers(path: str) -> Iterator[str]:
+    """Yield the paths of nvdisasm: next to an assembler, on PATH, or in the Triton wheel."""
+    for found in (
+        os.path.join(os.path.dirname(path), "nvdisasm"),
+        shutil.which("nvdisasm"),
+        *_in_triton_wheel("nvdisasm"),
+    ):
+        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
+            yield found
 
 
 def _file_digest(path: str) -> str:
@@ -343,7 +306,8 @@ def _digest_of_file(path: str, modified: int, size: int, inode: int) -> str:
 @functools.cache
 def _own_source() -> str:
     """Return a digest of the modules that derive a cached digest from machine code."""
-    paths = (Path(__file__), Path(machine_code.__file__))
+    modules = (machine_code, machine_dataflow, object_file)
+    paths = (Path(__file__), *(Path(str(each.__file__)) for each in modules))
     return hashlib.sha256(b"\0".join(each.read_bytes() for each in paths)).hexdigest()
 
 

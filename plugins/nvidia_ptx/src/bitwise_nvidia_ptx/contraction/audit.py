@@ -56,8 +56,8 @@ class Method(StrEnum):
     NO_CANDIDATES = "no candidates"
     EQUAL = "machine code equal, none contracted"
     EQUAL_FUSED = "machine code equal, pairs contracted"
-    RENAMED = "machine code equal up to the names of predicates, none contracted"
-    RENAMED_FUSED = "machine code equal up to the names of predicates, pairs contracted"
+    SAME = "machine code with the same dataflow, none contracted"
+    SAME_FUSED = "machine code with the same dataflow, pairs contracted"
     UNRESOLVED = "unresolved"
 
 
@@ -236,22 +236,19 @@ def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin
             interrupted = isinstance(error, AssemblyInterrupted)
             return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count, interrupted)
     original_code = text if cubin is None else cubin
-    renamed = None
-    for attempt in tried:
-        try:
-            alike = ptxas.equal_up_to_predicates(original_code, attempt.assembled.text, fuse=attempt.fuse)
-        except AssemblyFailed as error:
-            interrupted |= isinstance(error, AssemblyInterrupted)
-            continue
-        if alike:
-            renamed = attempt
-            break
-    if renamed is not None and renamed.fusions:
-        reason = f"explicit fusion of {len(renamed.fusions)} products gives the same code up to the names of predicates"
-        return _Outcome(Method.RENAMED_FUSED, renamed.returned, renamed.fusions, reason, count)
-    if renamed is not None:
-        reason = "the text with every rounding stated gives the same machine code up to the names of predicates"
-        return _Outcome(Method.RENAMED, renamed.returned, (), reason, count)
+    proved = None
+    try:
+        pairs = [(attempt.assembled.text, attempt.fuse) for attempt in tried]
+        alike = ptxas.equal_dataflow(original_code, pairs)
+        proved = next((attempt for attempt, equal in zip(tried, alike, strict=True) if equal), None)
+    except AssemblyFailed as error:
+        interrupted |= isinstance(error, AssemblyInterrupted)
+    if proved is not None and proved.fusions:
+        reason = f"the machine code computes what explicit fusion of {len(proved.fusions)} products computes"
+        return _Outcome(Method.SAME_FUSED, proved.returned, proved.fusions, reason, count)
+    if proved is not None:
+        reason = "the machine code computes what the text with every rounding stated computes"
+        return _Outcome(Method.SAME, proved.returned, (), reason, count)
     reason = (
         f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows what "
         f"it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
