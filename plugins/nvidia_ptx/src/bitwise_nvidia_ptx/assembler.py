@@ -29,7 +29,7 @@ from bitwise_core.execution.time_limit import check_time, remaining_seconds
 from bitwise_nvidia_ptx import machine_code, machine_dataflow, object_file
 from bitwise_nvidia_ptx.digest_cache import cached_digest
 from bitwise_nvidia_ptx.machine_code import MachineFunction, only_padding, parse_listing
-from bitwise_nvidia_ptx.machine_dataflow import equal_functions
+from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponentials
 from bitwise_nvidia_ptx.object_file import Function, NotAnObjectFile
 
 NO_FUSION = "--fmad=false"
@@ -114,6 +114,24 @@ class Ptxas:
         flags = self._flags(fuse)
         key = ["machine code", _own_source(), *self._identity(), text, *flags]
         return cached_digest("ptxas", key, lambda: code_digest(self._assemble(text, flags)))
+
+    def rounds_exponentials(self, original: str | bytes) -> bool:
+        """Return whether it is proved that the machine code fuses no square of an exponential.
+
+        `original` is a text or an object file.  Raises AssemblyFailed.
+        """
+        tool = next(_disassemblers(self.path), None)
+        if tool is None:
+            return False
+        first = without_debug(original) if isinstance(original, str) else original
+
+        def read() -> str:
+            _, functions = _listing(tool, first if isinstance(first, bytes) else self._assemble(first, flags))
+            return hashlib.sha256(str(all(map(rounds_exponentials, functions.values()))).encode()).hexdigest()
+
+        flags, name = self._flags(True), first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
+        key = ["squares of exponentials", _own_source(), *self._identity(), _file_digest(tool), json.dumps(flags), name]
+        return cached_digest("ptxas", key, read) == hashlib.sha256(b"True").hexdigest()
 
     def equal_dataflow(self, original: str | bytes, texts: Sequence[tuple[str, bool]]) -> Iterator[bool]:
         """Yield, for each text, whether its machine code is proved to compute what that of `original` computes.

@@ -28,7 +28,7 @@ register that an operand names must be one that nvdisasm counts as read or writt
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -94,6 +94,8 @@ _SUMS = frozenset({"FADD", "DADD", "HADD2"})
 _PRODUCTS = frozenset({"FMUL", "DMUL", "HMUL2"})
 _FUSED = frozenset({"FFMA", "DFMA", "HFMA2"})
 _SIGN = 1 << 31
+_COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
+"""Opcodes whose result is not an unchanged operand."""
 
 
 class _NotUnderstood(Exception):
@@ -105,11 +107,19 @@ class _Terms:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], Term] = {}
+        self._parts: list[tuple[object, ...]] = []
         self.constants: dict[Term, int] = {}
 
     def make(self, *parts: object) -> Term:
         """Return the number of a term."""
-        return self._numbers.setdefault(parts, len(self._numbers))
+        found = self._numbers.setdefault(parts, len(self._parts))
+        if found == len(self._parts):
+            self._parts.append(parts)
+        return found
+
+    def parts(self, term: Term) -> tuple[object, ...]:
+        """Return what `make` was given."""
+        return self._parts[term]
 
     def constant(self, value: int) -> Term:
         """Return the term of a 32-bit number."""
@@ -120,6 +130,21 @@ class _Terms:
     def bank(self, bank: int, offset: int) -> Term:
         """Return the term of four bytes of a constant bank."""
         return self.make("bank", bank, offset)
+
+
+    def may_be_exponential(self, term: Term) -> bool:
+        """Return whether a value may be an exponential."""
+        head, *parts = self.parts(term)
+        if head == "if":
+            return any(self.may_be_exponential(each) for each in parts[1:] if isinstance(each, Term))
+        if head in ("constant", "bank", "first", "true"):
+            return False
+        if head != "result" or not parts or not isinstance(parts[0], Term):
+            return True
+        made_by = str(self.parts(parts[0])[0])
+        if made_by in ("at", "exchange", "ordered"):
+            return made_by == "exchange"
+        return made_by.startswith("MUFU.EX2") or made_by.partition(".")[0] not in _COMPUTES
 
 
 @dataclass(frozen=True)
@@ -141,6 +166,22 @@ def equal_functions(left: MachineFunction, right: MachineFunction) -> bool:
         return False
 
 
+def rounds_exponentials(function: MachineFunction) -> bool:
+    """Return whether it is proved that no square of an exponential is fused into a sum or scaled.
+
+    ptxas computes `ex2.approx` of a low argument as the square of the result for half of it.  A fused square is a fused
+    or scaled product of an exponential with itself.
+    """
+    try:
+        return not any(
+            terms.may_be_exponential(value)
+            for terms, line, value in _Proof(function, function).squares()
+            if line.mnemonic not in ("FMUL", "FMUL.FTZ")
+        )
+    except _NotUnderstood:
+        return False
+
+
 class _Proof:
     def __init__(self, left: MachineFunction, right: MachineFunction) -> None:
         self.functions = (left, right)
@@ -155,14 +196,34 @@ class _Proof:
 
     def holds(self) -> bool:
         """Return whether both functions are proved to compute the same.  Raises _NotUnderstood."""
+        before = self._entries()
+        return before is not None and all(self._same_effects(index, held) for index, held in before.items())
+
+    def squares(self) -> Iterator[tuple[_Terms, MachineInstruction, Term]]:
+        """Yield each instruction of the first function that multiplies a value by itself, with that value.
+
+        Raises _NotUnderstood.
+        """
+        before = self._entries()
+        if before is None:
+            raise _NotUnderstood("the blocks of one function")
+        for index, held in before.items():
+            for line, value in self._run(index, held)[2]:
+                yield self.terms, line, value
+
+    def _entries(self) -> dict[int, dict[_Place, Term]] | None:
+        """Return the terms of all registers at the entry of each reachable block, None if the blocks do not correspond.
+
+        Raises _NotUnderstood.
+        """
         left, right = self.blocks
         order = _reachable(left)
         if order != _reachable(right):
-            return False
+            return None
         if any(left[index].following != right[index].following for index in order):
-            return False
+            return None
         if _return_sites(self.functions[0], self.starts[0]) != _return_sites(self.functions[1], self.starts[1]):
-            return False
+            return None
         before: dict[int, dict[_Place, Term]] = {}
         after: dict[int, dict[_Place, Term]] = {}
         entering: dict[int, list[int]] = {index: [] for index in order}
@@ -184,8 +245,8 @@ class _Proof:
                     after[index] = self._run(index, held)[0]
                     changed = True
             if not changed:
-                return all(self._same_effects(index, before[index]) for index in order)
-        return False
+                return before
+        return None
 
     def _merged(
         self, index: int, known: Sequence[Mapping[_Place, Term]], places: Sequence[_Place]
@@ -203,15 +264,20 @@ class _Proof:
             held[place] = term
         return held
 
-    def _run(self, index: int, held: Mapping[_Place, Term]) -> tuple[dict[_Place, Term], list[list[Term]]]:
+    def _run(
+        self, index: int, held: Mapping[_Place, Term]
+    ) -> tuple[dict[_Place, Term], list[list[Term]], list[tuple[MachineInstruction, Term]]]:
+        """Return the terms at the end of a block, the effects of both functions in it, and the first one's squares."""
         state = dict(held)
         effects = []
+        squares: list[tuple[MachineInstruction, Term]] = []
         for side in (0, 1):
             step = _Steps(self.terms, state, side, index, self.functions[side].labels, self.starts[side])
             for line in self.blocks[side][index].instructions:
                 step.execute(line)
-            effects.append(step.memory + [self.terms.make("end of memory")] + step.exchanges)
-        return state, effects
+            effects.append([*step.memory, self.terms.make("end of memory"), *step.exchanges])
+            squares = squares if side else step.squares
+        return state, effects, squares
 
     def _same_effects(self, index: int, held: Mapping[_Place, Term]) -> bool:
         left, right = self._run(index, held)[1]
@@ -234,6 +300,7 @@ class _Steps:
         self.labels, self.starts = labels, starts
         self.memory: list[Term] = []
         self.exchanges: list[Term] = []
+        self.squares: list[tuple[MachineInstruction, Term]] = []
 
     def execute(self, line: MachineInstruction) -> None:
         """Execute one instruction.  Raises _NotUnderstood."""
@@ -390,6 +457,8 @@ class _Steps:
     def _product(self, line: MachineInstruction) -> tuple[object, ...]:
         first, second = (self._addend(line, each) for each in line.operands[1:3])
         negative = first[0] ^ second[0]
+        if first[2] == second[2] and isinstance(first[2], Term):
+            self.squares.append((line, first[2]))
         return ("product", negative, *sorted([first[1:], second[1:]], key=repr))
 
     def _addend(self, line: MachineInstruction, text: str) -> tuple[bool, object, object, object]:
