@@ -24,7 +24,8 @@ _FILES = {"GPR": "R", "PRED": "P", "UGPR": "UR", "UPRED": "UP"}
 class MachineInstruction:
     """One SASS instruction: its address, its text without register-reuse hints, and its 128-bit encoding.
 
-    `reads` and `writes` are the names of the registers that it reads and writes: R0, P0, UR0, UP0.
+    `reads` and `writes` are the names of the registers that it reads and writes: R0, P0, UR0, UP0.  `moved` holds its
+    relocations.
     """
 
     address: int
@@ -32,6 +33,7 @@ class MachineInstruction:
     bits: int
     reads: frozenset[str]
     writes: frozenset[str]
+    moved: tuple[str, ...] = ()
 
     @cached_property
     def guard(self) -> str | None:

@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 from bitwise_core.execution.time_limit import check_time
@@ -39,41 +40,40 @@ Term: TypeAlias = int
 _Place: TypeAlias = tuple[int, str]
 """A function (0 or 1) and the name of a register."""
 
-_ARITHMETIC = frozenset(
-    """
-    BMSK BREV DADD DFMA DMUL DSETP F2F F2FP F2I FADD FCHK FFMA FLO FMNMX FMUL FRND FSEL FSET FSETP FSWZADD HADD2
-    HFMA2 HMNMX2 HMUL2 HSET2 HSETP2 I2F I2FP I2I I2IP IABS IADD3 IDP IMAD IMNMX ISETP LEA LOP3 MOV MUFU P2R PLOP3
-    POPC PRMT R2P SEL SGXT SHF UBMSK UBREV UFLO UIADD3 UIMAD UISETP ULEA ULOP3 UMOV UPLOP3 UPOPC UPRMT USEL USGXT
-    USHF VABSDIFF VABSDIFF4 VIADD VIADDMNMX VIMNMX CS2R S2R S2UR R2UR LDC ULDC HMMA IMMA DMMA
-    """.split()
-)
+_ARITHMETIC = frozenset({
+    "BMSK", "BREV", "DADD", "DFMA", "DMUL", "DSETP", "F2F", "F2FP", "F2I", "FADD", "FCHK", "FFMA", "FLO", "FMNMX",
+    "FMUL", "FRND", "FSEL", "FSET", "FSETP", "FSWZADD", "HADD2", "HFMA2", "HMNMX2", "HMUL2", "HSET2", "HSETP2",
+    "I2F", "I2FP", "I2I", "I2IP", "IABS", "IADD3", "IDP", "IMAD", "IMNMX", "ISETP", "LEA", "LOP3", "MOV", "MUFU",
+    "P2R", "PLOP3", "POPC", "PRMT", "R2P", "SEL", "SGXT", "SHF", "UBMSK", "UBREV", "UFLO", "UIADD3", "UIMAD",
+    "UISETP", "ULEA", "ULOP3", "UMOV", "UPLOP3", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VABSDIFF4",
+    "VIADD", "VIADDMNMX", "VIMNMX", "CS2R", "S2R", "S2UR", "R2UR", "LDC", "ULDC", "HMMA", "IMMA", "DMMA",
+})  # fmt: skip
 """Opcodes whose results depend on the registers, the constants and the thread only."""
 
 _LOADS = frozenset({"LD", "LDG", "LDL", "LDS", "LDSM"})
 _EXCHANGES = frozenset({"ELECT", "MATCH", "MOVM", "REDUX", "SHFL", "VOTE", "VOTEU"})
 """Opcodes whose results depend on other lanes."""
 
-_ORDERED = frozenset(
-    """
-    ATOM ATOMG ATOMS BAR CCTL CCTLL DEPBAR ERRBAR FENCE HGMMA IGMMA LDGDEPBAR LDGSTS MEMBAR RED ST STG STL STS STSM
-    SYNCS UTMALDG UTMASTG UTMACCTL UTMACMDFLUSH UTMAPF UBLKCP UBLKPF WARPGROUP WARPGROUPSET WARPSYNC
-    ACQBULK PREEXIT UCGABAR_ARV UCGABAR_WAIT LDGMC
-    """.split()
-)
+_ORDERED = frozenset({
+    "ATOM", "ATOMG", "ATOMS", "BAR", "CCTL", "CCTLL", "DEPBAR", "ERRBAR", "FENCE", "HGMMA", "IGMMA", "LDGDEPBAR",
+    "LDGSTS", "MEMBAR", "RED", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
+    "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
+    "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC",
+})  # fmt: skip
 """Opcodes that write memory or order accesses to it."""
 
 _CONTROL = frozenset({"BRA", "BSSY", "BSYNC", "CALL", "EXIT", "RET"})
 _IGNORED = frozenset({"NOP"})
-_SPECIAL_REGISTERS = frozenset(
-    """
-    SR_TID.X SR_TID.Y SR_TID.Z SR_CTAID.X SR_CTAID.Y SR_CTAID.Z SR_LANEID SR_CgaCtaId SR_CgaSize SR_NCTAID.X SR_NTID.X
-    SRZ SR_EQMASK SR_LTMASK SR_LEMASK SR_GTMASK SR_GEMASK
-    """.split()
-)
+_SPECIAL_REGISTERS = frozenset({
+    "SR_TID.X", "SR_TID.Y", "SR_TID.Z", "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z", "SR_LANEID", "SR_CgaCtaId",
+    "SR_CgaSize", "SR_NCTAID.X", "SR_NTID.X", "SRZ", "SR_EQMASK", "SR_LTMASK", "SR_LEMASK", "SR_GTMASK", "SR_GEMASK",
+})  # fmt: skip
 """Special registers that do not change while a thread runs."""
 
 _REGISTER = re.compile(r"(?<![\w.$])(UR|R|UP|P)(\d+)(?![\w$])")
-_SIMPLE = re.compile(r"([-!~]?)(\|?)(UR\d+|R\d+|UP\d+|P\d+|RZ|URZ|PT|UPT|c\[0x[0-9a-f]+\]\[0x[0-9a-f]+\])(\|?)((?:\.\w+)*)")
+_SIMPLE = re.compile(
+    r"([-!~]?)(\|?)(UR\d+|R\d+|UP\d+|P\d+|RZ|URZ|PT|UPT|c\[0x[0-9a-f]+\]\[0x[0-9a-f]+\])(\|?)((?:\.\w+)*)"
+)
 _BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]$")
 _INTEGER = re.compile(r"(-?)0x([0-9a-f]+)$")
 _FLOAT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|[QS]NAN)$")
@@ -81,12 +81,12 @@ _LABEL = re.compile(r"`\((.*)\)$")
 _SINGLE = frozenset({"FADD", "FMUL", "FFMA", "FSETP", "FSEL", "FMNMX"})
 """Opcodes whose literals are fp32 numbers."""
 
-_NARROW = frozenset(
-    """
-    FADD FCHK FFMA FMNMX FMUL FSEL FSET FSETP F2FP HADD2 HFMA2 HMNMX2 HMUL2 HSETP2 I2FP IABS IADD3 IMAD ISETP LEA LOP3
-    MOV MUFU PLOP3 POPC PRMT SEL SGXT SHF SHFL UIADD3 UIMAD UISETP ULEA ULOP3 UMOV UPRMT USEL USGXT USHF VIADD VIMNMX
-    """.split()
-)
+_NARROW = frozenset({
+    "FADD", "FCHK", "FFMA", "FMNMX", "FMUL", "FSEL", "FSET", "FSETP", "F2FP", "HADD2", "HFMA2", "HMNMX2", "HMUL2",
+    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT", "SEL",
+    "SGXT", "SHF", "SHFL", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT", "USHF",
+    "VIADD", "VIMNMX",
+})  # fmt: skip
 _WIDE = frozenset({"64", "F64", "HI", "S64", "U64", "WIDE"})
 """Each operand of `_NARROW` without a modifier of `_WIDE` is one register."""
 
@@ -130,7 +130,6 @@ class _Terms:
     def bank(self, bank: int, offset: int) -> Term:
         """Return the term of four bytes of a constant bank."""
         return self.make("bank", bank, offset)
-
 
     def may_be_exponential(self, term: Term) -> bool:
         """Return whether a value may be an exponential."""
@@ -187,9 +186,7 @@ class _Proof:
         self.functions = (left, right)
         self.terms = _Terms()
         self.starts = [_block_starts(each) for each in self.functions]
-        self.blocks = [
-            _blocks(each, starts) for each, starts in zip(self.functions, self.starts, strict=True)
-        ]
+        self.blocks = [_blocks(each, starts) for each, starts in zip(self.functions, self.starts, strict=True)]
         self.registers = [
             sorted({name for line in each.instructions for name in line.reads | line.writes}) for each in self.functions
         ]
@@ -332,7 +329,7 @@ class _Steps:
 
     def _write(self, line: MachineInstruction, term: Term) -> None:
         guard = self._guard(line)
-        copies = self._copies(line) or {}
+        copies = {} if line.moved else self._copies(line) or {}
         for name in sorted(line.writes):
             new = copies.get(name)
             if new is None:
@@ -348,7 +345,7 @@ class _Steps:
     def _term(self, line: MachineInstruction) -> Term:
         """Return the term of an instruction: its text without registers, and what it reads."""
         guard = self._guard(line) if line.opcode not in _ARITHMETIC else None
-        arithmetic = self._signed(line)
+        arithmetic = None if line.moved else self._signed(line)
         if arithmetic is not None:
             return self.terms.make(line.mnemonic, *arithmetic)
         covered: set[str] = set()
@@ -358,7 +355,7 @@ class _Steps:
         guarding = set(_names(line.guard or ""))
         rest = sorted(line.reads - covered - guarding)
         implicit = [self.terms.make("implicit", name, self.state[self.side, name]) for name in rest]
-        return self.terms.make(line.mnemonic, guard, literal, *operands, "implicit", *implicit)
+        return self.terms.make(line.mnemonic, guard, literal, *operands, "implicit", *implicit, *line.moved)
 
     def _operand(self, line: MachineInstruction, place: int, text: str, covered: set[str]) -> Term:
         if (label := _LABEL.match(text)) is not None and line.opcode in _CONTROL:
@@ -581,7 +578,7 @@ def _blocks(function: MachineFunction, starts: Mapping[int, int]) -> list[_Block
     calls = [line.address + 16 for line in lines if line.opcode == "CALL"]
     joins = [_target(line, function) for line in lines if line.opcode == "BSSY"]
     found = []
-    for begin, end in zip(addresses, addresses[1:], strict=False):
+    for begin, end in pairwise(addresses):
         block = lines[begin // 16 : end // 16]
         last = block[-1]
         following: list[int | None] = [end]

@@ -87,6 +87,18 @@ def significant_sections(data: bytes) -> Iterator[Section]:
         raise NotAnObjectFile("the object file is damaged; give the output of ptxas") from None
 
 
+def with_older_header(data: bytes) -> bytes | None:
+    """Return an object file of CUDA 13 with the header of CUDA 12, None for another one.
+
+    Disassemblers of CUDA 12 analyse such a file only with their own header.  The code is the same.
+    """
+    if data[7:9] != b"\x41\x08" or len(data) < 64:
+        return None
+    target = data[0x31]
+    flags = struct.pack("<I", target << 16 | 0xD00 | target)
+    return data[:7] + b"\x33\x07" + data[9:0x14] + b"\x80\0\0\0" + data[0x18:0x30] + flags + data[0x34:]
+
+
 def _sections(data: bytes) -> Iterator[Section]:
     start = struct.unpack_from("<Q", data, 0x28)[0]
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)

@@ -80,7 +80,8 @@ class Audit:
 
     `rewriting` states every rounding (it has no edits if the audit is unresolved).  `pairs` are the lines (product,
     sum) that ptxas fused.  `reason` is a sentence: why the result holds, or why there is none.  `seconds` is wall time.
-    `runs` counts the requested assemblies, including cached ones.  `ptxas_version` is "" if no assembler was needed.
+    `runs` counts the requested assemblies, including cached ones.  `assembler` describes the assembler, "" if none was
+    needed.
     `interrupted`: an assembly did not finish or was killed, so that another audit may find more.
     """
 
@@ -90,7 +91,7 @@ class Audit:
     reason: str
     seconds: float
     runs: int
-    ptxas_version: str
+    assembler: str
     options: tuple[str, ...]
     interrupted: bool = False
 
@@ -144,7 +145,7 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
         raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
         return ContractionAudit(found.rewriting.module, "no product can be fused into a sum")
-    return ContractionAudit(found.rewriting.module, f"{found.method} ({found.ptxas_version})")
+    return ContractionAudit(found.rewriting.module, f"{found.method} ({found.assembler})")
 
 
 def candidates(module: Module, opcodes: OpcodeTable) -> tuple[tuple[int, int], ...]:
@@ -183,7 +184,7 @@ def audit(
     if ptxas is None:
         if arch is None:
             raise ValueError("the text has pairs that ptxas may fuse; give the architecture or a Ptxas")
-        ptxas = Ptxas.locate(arch)
+        ptxas = Ptxas.locate(arch, text=text)
     outcome = _Search(stated, ptxas, cubin, runs).outcome(found)
     lines = tuple((program.line(each.product), program.line(each.consumer)) for each in outcome.fusions)
     options = (*ptxas.options, ptxas.gpu)
@@ -195,7 +196,7 @@ def audit(
         outcome.reason,
         seconds,
         outcome.count,
-        ptxas.version,
+        ptxas.description,
         options,
         outcome.interrupted,
     )
