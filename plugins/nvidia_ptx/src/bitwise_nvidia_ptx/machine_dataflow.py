@@ -340,6 +340,8 @@ class _Steps:
     def _guard(self, line: MachineInstruction) -> Term | None:
         if line.guard is None:
             return None
+        if not line.reads.issuperset(_names(line.guard)):
+            raise _NotUnderstood(line.text)
         return self._simple(line.guard, line)
 
     def _term(self, line: MachineInstruction) -> Term:
@@ -607,6 +609,8 @@ def _blocks(function: MachineFunction, starts: Mapping[int, int]) -> list[_Block
 
 def _reachable(blocks: Sequence[_Block]) -> list[int]:
     """Return the blocks that are reached from the first, in order.  Raises _NotUnderstood for an unknown jump."""
+    if not blocks:
+        raise _NotUnderstood("a function without instructions")
     reached = {0}
     work = [0]
     while work:
