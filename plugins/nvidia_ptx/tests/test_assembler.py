@@ -230,7 +230,7 @@ def _assembler(path: Path, ptxas: Ptxas, *versions: str) -> Path:
         f"""#!/bin/sh
 case "$*" in --version) echo 'Cuda compilation tools, release 13.7, V13.7.1'; exit;; esac
 for each; do case "$each" in *.ptx) source="$each";; esac; done
-case "$(cat "$source")" in {cases}) ;; *) echo "ptxas $source, line 1; fatal   : Unsupported .version" >&2; exit 1;; esac
+case "$(cat "$source")" in {cases}) ;; *) echo "$source, line 1; fatal   : Unsupported .version" >&2; exit 1;; esac
 sed -i 's/^[.]version .*/.version 8.7/' "$source"
 exec {ptxas.path} "$@"
 """

@@ -1,4 +1,4 @@
-"""SASS functions that compute the same with other registers and in another order, and functions that only look equal."""
+"""SASS functions that compute the same with other registers and in another order, and some that only look equal."""
 
 from __future__ import annotations
 
@@ -140,7 +140,8 @@ FUSED = ("FFMA R6, R4, R5, R7", "STG.E desc[UR4.64][R2.64], R6", "EXIT")
         ("FMUL R6, R4, 0#00000000", "FMUL R6, R4, RZ", "FMUL R6, R4, -0#80000000"),
         ("HFMA2 R6, -R4, R5.H0_H0, R7", "HFMA2 R6, -R5.H0_H0, R4, R7", "HFMA2 R6, -R4.H0_H0, R5, R7"),
         ("FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, !PT"),
-        ("LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT", "LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT", "LOP3.LUT R6, R4, R5, RZ, 0xfc, !PT"),
+        ("LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT", "LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT",
+         "LOP3.LUT R6, R4, R5, RZ, 0xfc, !PT"),
     ],
 )  # fmt: skip
 def test_signs_and_order_of_factors_and_addends(first: str, same: str, different: str) -> None:
@@ -288,6 +289,12 @@ def test_a_branch_must_lead_to_the_same_block() -> None:
     body = ("@P0 BRA `({})", "MOV R5, R6", "a:", "MOV R7, R8", "b:", *stores)
     assert equal([body[0].format("a"), *body[1:]], [body[0].format("a"), *body[1:]])
     assert not equal([body[0].format("a"), *body[1:]], [body[0].format("b"), *body[1:]])
+
+
+def test_blocks_that_are_entered_only_from_later_code() -> None:
+    text = ("BRA `(last)", "middle:", "STG.E desc[UR4.64][R2.64], R5", "EXIT", "last:", "MOV R5, R6", "BRA `(middle)")
+    assert equal(text, swapped(text, {"R5": "R9"}))
+    assert not equal(text, [*text[:5], "MOV R5, R7", text[6]])
 
 
 def test_a_reconvergence_point_may_follow_its_barrier() -> None:

@@ -236,13 +236,15 @@ class _Proof:
                 known = [after[each] for each in entering[index] if each in after]
                 if index == 0:
                     known.append(first)
+                if not known:  # only a block that is later in the code leads here
+                    continue
                 held = self._merged(index, known, places)
                 if before.get(index) != held:
                     before[index] = held
                     after[index] = self._run(index, held)[0]
                     changed = True
             if not changed:
-                return before
+                return before if len(before) == len(order) else None
         return None
 
     def _merged(
