@@ -256,13 +256,24 @@ def _header(text: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _rejection(ptxas: Ptxas, header: str, modified: int, size: int) -> str:
     """Return the complaint of an assembler, cached for the file with this time and size."""
-    try:
-        ptxas._assemble(header, ptxas._flags(True))
-    except AssemblyInterrupted:
-        raise
-    except AssemblyFailed as error:
-        return str(error).rpartition("fatal   : ")[2].removeprefix("ptxas rejects the text: ")
-    return ""
+    flags = ptxas._flags(True)
+    complaints: list[str] = []
+
+    def accepts() -> str:
+        try:
+            ptxas._assemble(header, flags)
+        except AssemblyInterrupted:
+            raise
+        except AssemblyFailed as error:
+            complaints.append(str(error).rpartition("fatal   : ")[2].removeprefix("ptxas rejects the text: "))
+        return _digest_of(not complaints)
+
+    key = ["accepts", _own_source(), *ptxas._identity(), header, *flags]
+    if cached_digest("ptxas", key, accepts) == _digest_of(True):
+        return ""
+    if not complaints:
+        accepts()
+    return complaints[0] if complaints else ""
 
 
 def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:

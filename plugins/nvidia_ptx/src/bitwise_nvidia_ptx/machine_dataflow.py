@@ -18,8 +18,9 @@ exchanges between lanes with whatever changes which lanes execute together.  A l
 the number of ordered accesses before it.  This assumes that memory is free of races, as the analysis does, and that
 code of ptxas waits for its own asynchronous results.
 
-Interpreted are only: copies, constants, addends and factors that commute, and the sign of a product, which is that of
-the exact result.  Results of NVIDIA's floating-point arithmetic do not carry the sign or the payload of a NaN.
+Interpreted are only: copies, constants, and, in fp32 and 16 bits, addends and factors that commute, and the sign of a
+product, which is that of the exact result.  Results of this arithmetic do not carry the sign or the payload of a NaN;
+those of fp64 may.
 
 What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
 register that an operand names must be one that nvdisasm counts as read or written.
@@ -90,9 +91,9 @@ _NARROW = frozenset({
 _WIDE = frozenset({"64", "F64", "HI", "S64", "U64", "WIDE"})
 """Each operand of `_NARROW` without a modifier of `_WIDE` is one register."""
 
-_SUMS = frozenset({"FADD", "DADD", "HADD2"})
-_PRODUCTS = frozenset({"FMUL", "DMUL", "HMUL2"})
-_FUSED = frozenset({"FFMA", "DFMA", "HFMA2"})
+_SUMS = frozenset({"FADD", "HADD2"})
+_PRODUCTS = frozenset({"FMUL", "HMUL2"})
+_FUSED = frozenset({"FFMA", "HFMA2"})
 _SIGN = 1 << 31
 _COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
 """Opcodes whose result is not an unchanged operand."""
@@ -469,8 +470,6 @@ class _Steps:
             if line.opcode not in _SINGLE:
                 return False, "literal", bits, text
             return self._magnitude(bits)
-        if line.opcode[0] == "D":
-            return self._wide(line, text)
         match = _SIMPLE.fullmatch(text)
         if match is None or not set(_names(text)) <= line.reads or match[1] not in ("", "-"):
             raise _NotUnderstood(line.text)
@@ -487,24 +486,6 @@ class _Steps:
         if (bits & 0x7FFFFFFF) > 0x7F800000:
             return False, "", self.terms.constant(bits), ""
         return bits >= _SIGN, "", self.terms.constant(bits & 0x7FFFFFFF), ""
-
-    def _wide(self, line: MachineInstruction, text: str) -> tuple[bool, object, object, object]:
-        match = _SIMPLE.fullmatch(text)
-        if match is None or match[1] not in ("", "-"):
-            raise _NotUnderstood(line.text)
-        sign, absolute, name, _, suffix = match.groups()
-        value: tuple[Term, ...]
-        if name in ("RZ", "URZ"):
-            value = (self.terms.constant(0),) * 2
-        elif (bank := _BANK.match(name)) is not None:
-            number, at = int(bank[1], 16), int(bank[2], 16)
-            value = (self.terms.bank(number, at), self.terms.bank(number, at + 4))
-        else:
-            pair = (name, _later(name, 1))
-            if not set(pair) <= line.reads:
-                raise _NotUnderstood(line.text)
-            value = (self.state[self.side, pair[0]], self.state[self.side, pair[1]])
-        return sign == "-", absolute, value, suffix
 
 
 def _names(text: str) -> list[str]:

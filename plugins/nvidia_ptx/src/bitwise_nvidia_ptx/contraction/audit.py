@@ -6,11 +6,11 @@ that of the original.  The search is heuristic; the proof rests on two premises:
 
 1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls has a rounding
    modifier and it was assembled with `--fmad=false` (each is documented to prevent fusion, and was observed to prevent
-   scaled products and fused divisions as well), or the analysis finds no candidate pair in it.
+   scaled products and fused divisions as well), or the analysis finds no candidate pair in it, except for products
+   which the machine code is proved to round: those inside of `ex2.approx` (`machine_dataflow.rounds_exponentials`).
 2. *Equal machine code computes equal results.*  Code, constant banks, initialised memory, shared sizes and relocations
-   are compared byte for byte.  If no text gives the same bytes, a text is accepted whose code has the same instructions
-   in the same order and differs only in the names of predicate registers; `machine_code` proves that they hold the same
-   values.
+   are compared byte for byte.  If no text gives the same bytes, a text is accepted whose code is proved to compute the
+   same with other registers, in another order, and with constants and signs in other operands (`machine_dataflow`).
 
 Such a text may replace an approximate instruction by the steps into which ptxas expands it.  If none of these steps is
 fused, the returned module has the instruction itself; otherwise it has the steps with all range checks.  That the
