@@ -253,8 +253,8 @@ def test_the_first_assembler_that_accepts_the_text_is_taken(
     newest = text.replace(".version 8.7", ".version 97.1")
     found = Ptxas.locate("sm_90", text=newest)
     assert (found.path, found.origin) == (str(newer), "of the CUDA toolkit")
-    assert found.description.startswith("ptxas 13.7.1 of the CUDA toolkit; ")
-    assert "ptxas 13.7.1 of BITWISE_PTXAS: Unsupported .version" in found.description
+    assert found.description.startswith("ptxas 13.7.1 of the CUDA toolkit, because ")
+    assert "ptxas 13.7.1 of BITWISE_PTXAS rejects the text: Unsupported .version" in found.description
     module = parse(newest, "kernel.ptx")
     audited = audit(module, newest, ARCH.opcodes, arch="sm_90")
     assert audited.resolved

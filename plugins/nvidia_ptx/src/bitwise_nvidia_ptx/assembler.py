@@ -115,13 +115,13 @@ class Ptxas:
                 rejection = ptxas._rejection(_header(text)) if text is not None else ""
                 if not rejection:
                     return ptxas
-                rejections.append(f"ptxas {ptxas.version} {origin}: {rejection}")
+                rejections.append(f"ptxas {ptxas.version} {origin} rejects the text: {rejection}")
             except PtxasNotFound:
                 if text is None:
                     raise
         if rejections:
             raise PtxasNotFound(
-                f"no ptxas accepts the text ({'; '.join(rejections)}); install a newer CUDA toolkit or the wheel "
+                f"no ptxas accepts the text ({'; '.join(rejections)}): install a newer CUDA toolkit or the wheel "
                 "nvidia-cuda-nvcc, or set BITWISE_PTXAS to the path of the ptxas that builds the kernel"
             )
         raise PtxasNotFound(
@@ -134,7 +134,7 @@ class Ptxas:
         found = f"ptxas {self.version} {self.origin}"
         if not self.preferred:
             return found
-        return f"{found}; a kernel that another ptxas builds may fuse other products, and {self.preferred}"
+        return f"{found}, because {self.preferred}; another ptxas may fuse other products"
 
     def _rejection(self, header: str) -> str:
         """Return why this assembler does not accept the directives at the start of a text, "" if it does."""
