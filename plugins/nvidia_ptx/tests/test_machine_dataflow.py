@@ -361,6 +361,13 @@ def test_squares_of_exponentials() -> None:
     assert not rounded(4, "ISCADD R7, R6, R5")
     # the square of a sum, which is not an exponential
     assert rounded(4, "FADD R7, R6, R5", "FFMA R7, R7, R7, R5")
+    # a choice between numbers of which one may be an exponential
+    assert rounded(4, "FADD R7, R6, R5", "FSEL R7, R7, RZ, P0", "FFMA R7, R7, R7, R5")
+    assert rounded(4, "LDS R7, [R9]", "FMNMX R7, R7, 1#3f800000, PT", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "FSEL R7, R6, RZ, P0", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "FSEL R7, RZ, R6, P0", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "LDL R7, [R9]", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "FMNMX R7, R5, -R6, PT", "FFMA R7, R7, R7, R5")
     assert not rounded(4, "SHFL.BFLY PT, R8, R6, 0x1, 0x1f", "FFMA R7, R8, R8, R5")
 
 

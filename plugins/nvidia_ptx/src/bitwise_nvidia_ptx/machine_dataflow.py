@@ -98,6 +98,9 @@ _SIGN = 1 << 31
 _COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
 """Opcodes whose result is not an unchanged operand."""
 
+_SELECTS = frozenset({"FMNMX", "FSEL", "SEL"})
+"""Opcodes whose result is one of the two operands after it."""
+
 
 class _NotUnderstood(Exception):
     """The code contains something for which nothing is proved."""
@@ -141,10 +144,17 @@ class _Terms:
             return False
         if head != "result" or not parts or not isinstance(parts[0], Term):
             return True
-        made_by = str(self.parts(parts[0])[0])
-        if made_by in ("at", "exchange", "ordered"):
-            return made_by == "exchange"
-        return made_by.startswith("MUFU.EX2") or made_by.partition(".")[0] not in _COMPUTES
+        made_by, *operands = self.parts(parts[0])
+        if made_by == "at" and isinstance(operands[1], Term):
+            # A register may be kept in local memory; ptxas does not forward stores to other loads.
+            return not str(self.parts(operands[1])[0]).startswith(("LDG", "LDS"))
+        opcode = str(made_by).partition(".")[0]
+        if opcode in _SELECTS and "implicit" in operands:
+            # After the guard, the literal and the result come the two operands: sign, magnitude, value and the rest.
+            values = [self.parts(each) for each in operands[3:5] if isinstance(each, Term)]
+            sole = [each[2] for each in values if len(each) == 5 and isinstance(each[2], Term)]
+            return len(sole) < 2 or any(map(self.may_be_exponential, sole))
+        return str(made_by).startswith("MUFU.EX2") or opcode not in _COMPUTES
 
 
 @dataclass(frozen=True)
