@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound, code_digest
+from bitwise_nvidia_ptx.assembler import (
+    AssemblyFailed,
+    Ptxas,
+    PtxasNotFound,
+    _candidates,
+    audit_tools,
+    code_digest,
+)
 from bitwise_nvidia_ptx.contraction.audit import audit
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, MUL, STORE, kernel
@@ -83,7 +90,10 @@ def test_a_missing_assembler_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     for name in ("BITWISE_PTXAS", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._in_triton_wheel", lambda _: iter(()))
+    for name in ("_in_triton_wheel", "_toolkits", "_in_nvidia_wheels"):
+        monkeypatch.setattr(f"bitwise_nvidia_ptx.assembler.{name}", lambda *_: iter(()))
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
     text = kernel(MUL, ADD, STORE)
     module = parse(text, "kernel.ptx")
     with pytest.raises(PtxasNotFound, match="set BITWISE_PTXAS"):
@@ -145,13 +155,30 @@ SCALED = (
 )  # fmt: skip
 
 
-def test_names_of_predicates_are_ignored(ptxas: Ptxas) -> None:
+def same(ptxas: Ptxas, original: str | bytes, text: str, fuse: bool = True) -> bool:
+    (found,) = ptxas.equal_dataflow(original, [(text, fuse)])
+    return found
+
+
+def test_names_of_registers_are_ignored(ptxas: Ptxas) -> None:
     text = kernel(*SCALED)
     other = kernel(*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:])
     assert ptxas.digest(text) != ptxas.digest(other)
-    assert ptxas.equal_up_to_predicates(text, other)
-    assert ptxas.equal_up_to_predicates(ptxas.assemble(text), other)
-    assert ptxas.equal_up_to_predicates(text, text)
+    assert same(ptxas, text, other)
+    assert same(ptxas, ptxas.assemble(text), other)
+    assert same(ptxas, text, text)
+    assert list(ptxas.equal_dataflow(text, [(kernel(STORE), True), (other, True)])) == [False, True]
+
+
+def test_the_sign_of_a_product_may_be_in_its_constant(ptxas: Ptxas) -> None:
+    minus = kernel("fma.rn.f32 %r10, %r0, 0fBC000000, %r1;", STORE)
+    neg = kernel("neg.f32 %r4, %r0;", "fma.rn.f32 %r10, %r4, 0f3C000000, %r1;", STORE)
+    apart = kernel("mul.rn.f32 %r4, %r0, 0fBC000000;", "add.rn.f32 %r10, %r4, %r1;", STORE)
+    assert ptxas.digest(minus) != ptxas.digest(neg)
+    assert same(ptxas, minus, neg)
+    assert not same(ptxas, minus, apart)
+    assert not same(ptxas, minus, neg.replace("0f3C000000", "0f3C000001"))
+    assert not same(ptxas, minus, kernel("fma.rn.f32 %r10, %r0, 0f3C000000, %r1;", STORE))
 
 
 @pytest.mark.parametrize(
@@ -176,9 +203,77 @@ def test_a_changed_operand_changes_the_machine_code(ptxas: Ptxas, place: int, ol
     swapped = [*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:]]
     changed = [line.replace(old, new) if line == SCALED[place] else line for line in swapped]
     assert changed != swapped
-    assert not ptxas.equal_up_to_predicates(kernel(*SCALED), kernel(*changed))
+    assert not same(ptxas, kernel(*SCALED), kernel(*changed))
 
 
-def test_without_a_disassembler_names_of_predicates_matter(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ptxas, "_disassembler", lambda _: None)
-    assert not ptxas.equal_up_to_predicates(kernel(*SCALED), kernel(*SCALED))
+def test_without_a_disassembler_nothing_is_proved(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: iter(()))
+    assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
+    assert not ptxas.rounds_exponentials(kernel(*SCALED))
+
+
+def test_a_disassembler_that_lists_other_code_proves_nothing(
+    ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "nvdisasm"
+    tool.write_text("#!/bin/sh\necho nothing\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: iter((str(tool),)))
+    assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
+
+
+def _assembler(path: Path, ptxas: Ptxas, *versions: str) -> Path:
+    """Write an assembler that accepts only these `.version`s, and prints the release of CUDA 13.7."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cases = "|".join(f"*'.version {each}'*" for each in versions)
+    path.write_text(
+        f"""#!/bin/sh
+case "$*" in --version) echo 'Cuda compilation tools, release 13.7, V13.7.1'; exit;; esac
+for each; do case "$each" in *.ptx) source="$each";; esac; done
+case "$(cat "$source")" in {cases}) ;; *) echo "$source, line 1; fatal   : Unsupported .version" >&2; exit 1;; esac
+sed -i 's/^[.]version .*/.version 8.7/' "$source"
+exec {ptxas.path} "$@"
+"""
+    )
+    path.chmod(0o755)
+    return path
+
+
+def test_the_first_assembler_that_accepts_the_text_is_taken(
+    ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    old = _assembler(tmp_path / "old" / "ptxas", ptxas, "8.7")
+    newer = _assembler(tmp_path / "cuda" / "bin" / "ptxas", ptxas, "8.7", "97.1")
+    monkeypatch.setenv("BITWISE_PTXAS", str(old))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    text = kernel(MUL, ADD, STORE)
+    found = Ptxas.locate("sm_90", text=text)
+    assert (found.path, found.origin, found.preferred) == (str(old), "of BITWISE_PTXAS", "")
+    newest = text.replace(".version 8.7", ".version 97.1")
+    found = Ptxas.locate("sm_90", text=newest)
+    assert (found.path, found.origin) == (str(newer), "of the CUDA toolkit")
+    assert found.description.startswith("ptxas 13.7.1 of the CUDA toolkit, because ")
+    assert "ptxas 13.7.1 of BITWISE_PTXAS rejects the text: Unsupported .version" in found.description
+    module = parse(newest, "kernel.ptx")
+    audited = audit(module, newest, ARCH.opcodes, arch="sm_90")
+    assert audited.resolved
+    assert audited.assembler == found.description
+    with pytest.raises(PtxasNotFound, match="no ptxas accepts the text"):
+        Ptxas.locate("sm_90", text=text.replace(".version 8.7", ".version 97.2"))
+
+
+def test_every_assembler_that_may_be_chosen_identifies_the_tools(
+    ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    before = audit_tools()
+    tool = _assembler(tmp_path / "bin" / "ptxas", ptxas, "8.7")
+    added = audit_tools()
+    tool.write_text(tool.read_text() + "# another file\n")
+    assert len({before, added, audit_tools()}) == 3
+    wheel = _assembler(tmp_path / "nvidia" / "cu99" / "bin" / "ptxas", ptxas, "8.7")
+    assert str(wheel) not in [path for path, _ in _candidates("ptxas")]
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._in_nvidia_wheels", lambda: iter([str(wheel)]))
+    assert (str(wheel), "of the wheel of nvcc") in list(_candidates("ptxas"))
+    assert len({before, added, audit_tools()}) == 3

@@ -16,7 +16,7 @@ from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candida
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
 from bitwise_nvidia_ptx.contraction.fusion_guesses import fusable
 from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
-from bitwise_nvidia_ptx.contraction.rewrite import Rewriting, rewrite
+from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, rewrite
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, FIRST, MUL, STORE, kernel
 from ptx_programs import ARCH
@@ -312,6 +312,69 @@ def test_a_quotient_with_many_uses(ptxas: Ptxas) -> None:
     text = kernel("ld.param.u32 %r8, [n];", "cvt.rn.f32.s32 %r9, %r8;", "div.full.f32 %r5, %r0, %r9;", *uses)
     found = audited(text, ptxas)
     assert (found.method, found.pairs) == (FUSED, rows((2, 3), (2, 4), (2, 5), (2, 6)))
+
+
+SAME, SAME_FUSED = (
+    "machine code with the same dataflow, none contracted",
+    "machine code with the same dataflow, pairs contracted",
+)
+
+
+def _layer_norm(elements: int, scale: str) -> list[str]:
+    """Return the steps of a layer norm of one thread, whose mean is a quotient by a literal."""
+    lines = ["add.f32 %r5, %r0, %r1;", "add.f32 %r6, %r5, %r2;", "add.f32 %r7, %r6, %r3;", f"mov.b32 %r8, {scale};"]
+    lines += ["div.full.f32 %r9, %r7, %r8;", *(f"sub.f32 %r{10 + i}, %r{i}, %r9;" for i in range(elements))]
+    lines += ["mul.f32 %r20, %r10, %r10;"]
+    lines += [f"fma.rn.f32 %r{20 + i}, %r{10 + i}, %r{10 + i}, %r{19 + i};" for i in range(1, elements)]
+    lines += [f"div.full.f32 %r24, %r{19 + elements}, %r8;", "add.f32 %r25, %r24, 0f358637BD;"]
+    lines += ["sqrt.approx.ftz.f32 %r26, %r25;"]
+    for i in range(elements):
+        lines += [f"div.full.f32 %r{30 + i}, %r{10 + i}, %r26;", f"st.global.b32 [%rd2+{4 * i}], %r{30 + i};"]
+    return lines
+
+
+@pytest.mark.parametrize("elements", [2, 3, 4])
+@pytest.mark.parametrize("scale", ["0f43000000", "0f42C80000"])
+def test_a_layer_norm(ptxas: Ptxas, elements: int, scale: str) -> None:
+    text = kernel(*_layer_norm(elements, scale))
+    found = audited(text, ptxas)
+    mean = [(4, 5 + i) for i in range(elements)]
+    variance = 5 + 2 * elements
+    assert found.method in (FUSED, SAME_FUSED), found.reason
+    assert found.pairs == rows(*mean, (variance, variance + 1))
+    # the text with any one of the products rounded has other machine code, and another dataflow
+    module = program(text)
+    fusions = [group for groups in fusable(module, text) for group in groups]
+    assert len(fusions) == elements + 1
+    for left_out in fusions:
+        kept = [each for each in fusions if each is not left_out]
+        other = rewrite(module, text, kept, division=Division())
+        assert ptxas.digest(other.text, fuse=False) != ptxas.digest(text)
+        assert list(ptxas.equal_dataflow(text, [(other.text, False)])) == [False]
+    assert text_parses_to_module(found.rewriting)
+
+
+EXPONENTIAL = "sub.f32 %r5, 0f00000000, %r0;", "mul.f32 %r5, %r5, 0f3FB8AA3B;", "ex2.approx.f32 %r4, %r5;"
+
+
+def test_the_square_inside_an_exponential(ptxas: Ptxas) -> None:
+    """ptxas derives from a plain sum that it is at least 1; a sum with a rounding would lose that."""
+    absolute = ("abs.f32 %r5, %r0;", *(line.replace("%r0", "%r5") for line in EXPONENTIAL))
+    text = kernel(
+        *absolute, "add.f32 %r6, %r4, 0f3F800000;", "setp.lt.f32 %p1, %r6, 0f00800000;",
+        "mul.f32 %r7, %r6, 0f4B000000;", "selp.f32 %r10, %r7, %r6, %p1;", STORE,
+    )  # fmt: skip
+    assert (0, 0) not in candidates(parse(text, "kernel.ptx"), ARCH.opcodes)
+    assert rows((3, 4))[0] in candidates(parse(text, "kernel.ptx"), ARCH.opcodes)
+    found = audited(text, ptxas)
+    assert found.method in (EQUAL, SAME), found.reason
+    assert found.pairs == ()
+    fused = kernel("abs.f32 %r5, %r0;", "sub.f32 %r5, 0fC3020000, %r5;", "ex2.approx.f32 %r4, %r5;", ADD, STORE)
+    scaled = fused.replace(ADD, "mul.f32 %r10, %r4, 0f3F000000;")
+    assert ptxas.rounds_exponentials(text)
+    assert not ptxas.rounds_exponentials(fused)
+    assert not ptxas.rounds_exponentials(scaled)
+    assert audited(fused, ptxas).method in ("unresolved", FUSED, SAME_FUSED)
 
 
 def _random_body(seed: int) -> list[str]:

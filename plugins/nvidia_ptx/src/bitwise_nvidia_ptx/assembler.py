@@ -1,38 +1,45 @@
 """ptxas: its location, the options that Triton passes, and cached digests of the machine code that it generates.
 
-This module follows Triton's choices.  The wheel contains `ptxas` and `ptxas-blackwell`; the latter is used for sm_100
-and later, and from Triton 3.9 also for sm_90.  The options that can change the code are `--gpu-name` (with the suffix
-`a` from sm_90), `--regAllocOptLevel=2` from Triton 3.7.1, and `--fmad=false` if `enable_fp_fusion` is off; in that case
-Triton's PTX also has `.rn` on every add, sub and mul.  `-lineinfo` and `-v` do not change the code.
+This module follows Triton's choices, and takes another assembler only for a text that Triton's rejects.  The wheel
+contains `ptxas` and `ptxas-blackwell`; the latter is used from sm_100 on, and from Triton 3.9 also for sm_90.  The
+options that can change the code are `--gpu-name` (with the suffix `a` from sm_90), `--regAllocOptLevel=2` from Triton
+3.7.1, and `--fmad=false` if `enable_fp_fusion` is off; in that case Triton's PTX also has `.rn` on every add, sub and
+mul.  `-lineinfo` and `-v` do not change the code.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
-from bitwise_nvidia_ptx import machine_code
+from bitwise_nvidia_ptx import machine_code, machine_dataflow, object_file
 from bitwise_nvidia_ptx.digest_cache import cached_digest
-from bitwise_nvidia_ptx.machine_code import MachineInstruction, equal_up_to_predicates, parse_listing
+from bitwise_nvidia_ptx.machine_code import MachineFunction, only_padding, parse_listing
+from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponentials
+from bitwise_nvidia_ptx.object_file import Function, NotAnObjectFile
 
 NO_FUSION = "--fmad=false"
-_SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
-_IGNORED_RELOCATIONS = ("debug", "eh_frame")
-_FUNCTION = ".text."
+_Listing: TypeAlias = tuple[list[bytes], Mapping[str, MachineFunction]]
+_ARITHMETIC_FORMS = frozenset({0x20, 0x21, 0x23, 0x28, 0x29, 0x2B, 0x108})
+"""The lowest nine bits of FMUL, FADD, FFMA, DMUL, DADD, DFMA and MUFU."""
+_HEADER_SIZE = 1 << 16
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
 
@@ -44,18 +51,28 @@ class AssemblyFailed(RuntimeError):
     """ptxas or its disassembler failed on a text; the message contains its first line of output."""
 
 
+class NotDisassembled(AssemblyFailed):
+    """The disassembler does not know an object file."""
+
+
 class AssemblyInterrupted(AssemblyFailed):
     """ptxas or its disassembler did not finish or was killed, so that another run may succeed."""
 
 
 @dataclass(frozen=True)
 class Ptxas:
-    """One assembler with fixed options.  `gpu` is the `--gpu-name`, `timeout` is in seconds."""
+    """One assembler with fixed options.
+
+    `gpu` is the `--gpu-name`, `timeout` is in seconds.  `origin` says in words where the assembler was found, and
+    `preferred` which one would have been taken if it accepted the text ("" for this one).
+    """
 
     path: str
     gpu: str
     options: tuple[str, ...] = ()
     timeout: float = 60.0
+    origin: str = "of the given path"
+    preferred: str = ""
 
     @classmethod
     def locate(
@@ -65,14 +82,16 @@ class Ptxas:
         path: str | os.PathLike[str] | None = None,
         options: tuple[str, ...] | None = None,
         fp_fusion: bool = True,
+        text: str | None = None,
     ) -> Ptxas:
         """Find the assembler for `arch` ("sm_90", "sm_90a").
 
-        It is `path`, or else the first of: BITWISE_PTXAS, TRITON_PTXAS_PATH (TRITON_PTXAS_BLACKWELL_PATH where Triton
-        uses that one), the installed Triton wheel, PATH.  `options` replaces the options that the installed Triton
-        passes; `fp_fusion=False` adds `--fmad=false`, as Triton does.  The assembler must be the one that builds the
-        launched kernels: another version may fuse other products.
-        Raises PtxasNotFound, and ValueError for an `arch` that is not of the form sm_NN.
+        It is `path`, or else the first of these that accepts the `.version` and the `.target` of `text`, if given:
+        BITWISE_PTXAS, TRITON_PTXAS_PATH (TRITON_PTXAS_BLACKWELL_PATH where Triton uses that one), both assemblers of
+        the installed Triton wheel, PATH, the CUDA toolkit (CUDA_HOME, CUDA_PATH, /usr/local/cuda*), the wheels of nvcc.
+        `options` replaces the options that the installed Triton passes; `fp_fusion=False` adds `--fmad=false`, as
+        Triton does.  The assembler must be the one that builds the launched kernels: another version may fuse others.
+        Raises PtxasNotFound, ValueError for an `arch` that is not of the form sm_NN, and AssemblyInterrupted.
         """
         match = re.fullmatch(r"sm_(\d+)([af]?)", arch)
         if match is None:
@@ -89,11 +108,41 @@ class Ptxas:
             if not os.access(path, os.X_OK):
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
             return cls(os.fspath(path), gpu, options)
-        for found in _candidates(name):
-            return cls(found, gpu, options)
+        rejections: list[str] = []
+        for found, origin in _candidates(name):
+            ptxas = cls(found, gpu, options, origin=origin, preferred=rejections[0] if rejections else "")
+            try:
+                rejection = ptxas._rejection(_header(text)) if text is not None else ""
+                if not rejection:
+                    return ptxas
+                rejections.append(f"ptxas {ptxas.version} {origin} rejects the text: {rejection}")
+            except PtxasNotFound:
+                if text is None:
+                    raise
+        if rejections:
+            raise PtxasNotFound(
+                f"no ptxas accepts the text ({'; '.join(rejections)}): install a newer CUDA toolkit or the wheel "
+                "nvidia-cuda-nvcc, or set BITWISE_PTXAS to the path of the ptxas that builds the kernel"
+            )
         raise PtxasNotFound(
             f"no ptxas found for {arch}: install Triton or the CUDA toolkit, put ptxas on PATH, or set BITWISE_PTXAS"
         )
+
+    @property
+    def description(self) -> str:
+        """The assembler in words: its version, where it was found, and why it is not the preferred one."""
+        found = f"ptxas {self.version} {self.origin}"
+        if not self.preferred:
+            return found
+        return f"{found}, because {self.preferred}; another ptxas may fuse other products"
+
+    def _rejection(self, header: str) -> str:
+        """Return why this assembler does not accept the directives at the start of a text, "" if it does."""
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            raise PtxasNotFound(f"{self.path} cannot be read ({error.strerror}); give the path of a ptxas") from None
+        return _rejection(self, header, status.st_mtime_ns, status.st_size)
 
     @property
     def version(self) -> str:
@@ -114,36 +163,69 @@ class Ptxas:
         key = ["machine code", _own_source(), *self._identity(), text, *flags]
         return cached_digest("ptxas", key, lambda: code_digest(self._assemble(text, flags)))
 
-    def equal_up_to_predicates(self, original: str | bytes, text: str, *, fuse: bool = True) -> bool:
-        """Return whether the machine code of `text` equals that of `original` up to the names of predicate registers.
+    def rounds_exponentials(self, original: str | bytes) -> bool:
+        """Return whether it is proved that the machine code fuses no square of an exponential.
 
-        `original` is a text or an object file; `fuse=False` adds `--fmad=false` for `text`.  False also if
-        `machine_code` cannot prove it, or if no disassembler is found next to the assembler or on PATH.  Raises
-        AssemblyFailed.
+        `original` is a text or an object file.  Raises AssemblyFailed.
         """
-        tool = self._disassembler()
+        tool = next(_disassemblers(self.path), None)
         if tool is None:
             return False
-        text, flags = without_debug(text), self._flags(fuse)
-        if isinstance(original, bytes):
-            return _equal_up_to_predicates(tool, original, self._assemble(text, flags))
-        first, own = without_debug(original), self._flags(True)
+        first = without_debug(original) if isinstance(original, str) else original
 
-        def compare() -> str:
-            alike = _equal_up_to_predicates(tool, self._assemble(first, own), self._assemble(text, flags))
-            return hashlib.sha256(str(alike).encode()).hexdigest()
+        def read() -> str:
+            code = first if isinstance(first, bytes) else self._assemble(first, flags)
+            try:
+                found = all(map(rounds_exponentials, _listing(tool, code)[1].values()))
+            except NotDisassembled:
+                found = False
+            return _digest_of(found)
 
-        tools = [_file_digest(each) for each in (tool, *_neighbours(tool, "nvdisasm"))]
-        key = ["names of predicates aside", _own_source(), *self._identity(), json.dumps([tools, own, flags])]
-        found = cached_digest("ptxas", [*key, first, text], compare)
-        return found == hashlib.sha256(b"True").hexdigest()
+        flags, name = self._flags(True), first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
+        key = ["squares of exponentials", _own_source(), *self._identity(), _file_digest(tool), json.dumps(flags), name]
+        return cached_digest("ptxas", key, read) == _digest_of(True)
+
+    def equal_dataflow(self, original: str | bytes, texts: Sequence[tuple[str, bool]]) -> Iterator[bool]:
+        """Yield, for each text, whether its machine code is proved to compute what that of `original` computes.
+
+        `original` is a text or an object file.  With each text comes whether ptxas may fuse products in it; if not, it
+        is assembled with `--fmad=false`.  False also if `machine_dataflow` cannot prove it, or if no disassembler is
+        found.  Raises AssemblyFailed.
+        """
+        tool = next(_disassemblers(self.path), None)
+        if tool is None:
+            yield from [False] * len(texts)
+            return
+        first = without_debug(original) if isinstance(original, str) else original
+        own = self._flags(True)
+
+        @functools.cache
+        def expected() -> bytes:
+            return first if isinstance(first, bytes) else self._assemble(first, own)
+
+        @functools.cache
+        def listing() -> _Listing:
+            return _listing(tool, expected())
+
+        name = first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
+        key = ["dataflow of machine code", _own_source(), *self._identity(), _file_digest(tool), json.dumps(own), name]
+        for each, fuse in texts:
+            text, flags = without_debug(each), self._flags(fuse)
+
+            def compare(text: str = text, flags: list[str] = flags) -> str:
+                code = self._assemble(text, flags)
+                if _arithmetic(code) != _arithmetic(expected()):
+                    return _digest_of(False)  # disassembling takes ten times as long as assembling
+                try:
+                    return _digest_of(_equal_listings(listing(), _listing(tool, code)))
+                except NotDisassembled:
+                    return _digest_of(False)
+
+            yield cached_digest("ptxas", [*key, text, *flags], compare) == _digest_of(True)
 
     def _identity(self) -> list[str]:
         """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""
         return [self.version, _file_digest(self.path)]
-
-    def _disassembler(self) -> str | None:
-        return next(_neighbours(self.path, "cuobjdump"), None)
 
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
         """Return the object file of a text, not cached.  Raises AssemblyFailed."""
@@ -164,6 +246,36 @@ class Ptxas:
             return target.read_bytes()
 
 
+def _header(text: str) -> str:
+    """Return the directives of a text that decide whether an assembler accepts it."""
+    plain = _COMMENT.sub(" ", text[:_HEADER_SIZE])
+    found = [re.search(rf"^\s*\.{each}\s[^\n]*", plain, re.M) for each in ("version", "target", "address_size")]
+    return "".join(f"{match[0].strip()}\n" for match in found if match is not None)
+
+
+@functools.lru_cache(maxsize=64)
+def _rejection(ptxas: Ptxas, header: str, modified: int, size: int) -> str:
+    """Return the complaint of an assembler, cached for the file with this time and size."""
+    flags = ptxas._flags(True)
+    complaints: list[str] = []
+
+    def accepts() -> str:
+        try:
+            ptxas._assemble(header, flags)
+        except AssemblyInterrupted:
+            raise
+        except AssemblyFailed as error:
+            complaints.append(str(error).rpartition("fatal   : ")[2].removeprefix("ptxas rejects the text: "))
+        return _digest_of(not complaints)
+
+    key = ["accepts", _own_source(), *ptxas._identity(), header, *flags]
+    if cached_digest("ptxas", key, accepts) == _digest_of(True):
+        return ""
+    if not complaints:
+        accepts()
+    return complaints[0] if complaints else ""
+
+
 def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a tool for at most some seconds, and no longer than the time limit of this context.
 
@@ -182,26 +294,64 @@ def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]
     return done
 
 
-def _equal_up_to_predicates(tool: str, first: bytes, second: bytes) -> bool:
-    """Return whether two object files agree in everything that `code_digest` covers, up to the names of predicates."""
-    (rest, sizes), (others, other_sizes) = _split_code(first), _split_code(second)
-    if rest != others or sizes != other_sizes:
-        return False
-    listings = [_listing(tool, each) for each in (first, second)]
-    if any({name: 16 * len(lines) for name, lines in each.items()} != sizes for each in listings):
-        return False
-    return all(equal_up_to_predicates(lines, listings[1][name]) for name, lines in listings[0].items())
+def _arithmetic(cubin: bytes) -> Counter[int]:
+    """Return how often the code has each form of the instructions that add, multiply, or fuse fp32 and fp64 numbers."""
+    found = Counter[int]()
+    for function in _split_code(cubin)[1].values():
+        found.update(
+            int.from_bytes(function.code[at : at + 2], "little") & 0x1FF for at in range(0, len(function.code), 16)
+        )
+    return Counter({form: count for form, count in found.items() if form in _ARITHMETIC_FORMS})
 
 
-def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[MachineInstruction, ...]]:
+def _digest_of(found: bool) -> str:
+    """Return the digest that stands for an answer in the cache of digests."""
+    return hashlib.sha256(str(found).encode()).hexdigest()
+
+
+def _equal_listings(left: _Listing, right: _Listing) -> bool:
+    """Return whether two object files agree in everything but code, and each function is proved to compute the same."""
+    (rest, functions), (others, other_functions) = left, right
+    if rest != others or functions.keys() != other_functions.keys():
+        return False
+    return all(equal_functions(function, other_functions[name]) for name, function in functions.items())
+
+
+def _listing(tool: str, cubin: bytes) -> _Listing:
+    """Return everything that `code_digest` covers: what is not code of functions, and the instructions of each.
+
+    Raises NotDisassembled.
+    """
+    rest, functions = _split_code(cubin)
+    listed: dict[str, MachineFunction] = {}
+    for data in (cubin, object_file.with_older_header(cubin)):
+        if data is not None and not listed:
+            listed = _listed(tool, data, functions)
+    if listed.keys() != functions.keys():
+        raise NotDisassembled(f"{os.path.basename(tool)} does not list the machine code")
+    return rest, listed
+
+
+def _listed(tool: str, cubin: bytes, functions: Mapping[str, Function]) -> dict[str, MachineFunction]:
+    """Return what the disassembler lists of these functions, with the relocations of each instruction in its text."""
     with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(cubin)
-        done = _run([tool, "-sass", str(file)], 60.0)
+        done = _run([tool, "-c", "-hex", "-plr", "-lrm", "narrow", str(file)], 60.0)
     try:
-        return parse_listing(done.stdout)
-    except ValueError as error:
-        raise AssemblyFailed(str(error)) from None
+        found = parse_listing(done.stdout)
+    except ValueError:
+        return {}
+    listed = {}
+    for name, function in functions.items():
+        if name not in found:
+            continue
+        lines = found[name].instructions
+        code = b"".join(line.bits.to_bytes(16, "little") for line in lines)
+        if function.code.startswith(code) and only_padding(function.code[len(code) :]):
+            moved = [replace(line, moved=function.relocations.get(line.address, ())) for line in lines]
+            listed[name] = replace(found[name], instructions=tuple(moved))
+    return listed
 
 
 def without_debug(text: str) -> str:
@@ -213,79 +363,30 @@ def without_debug(text: str) -> str:
 
 
 def code_digest(cubin: bytes) -> str:
-    """Return the SHA-256 of everything in an object file that determines what the GPU executes.
-
-    That is code, constant banks, initialised memory, sizes of shared memory, and the relocations of these with the
-    names of their symbols.  Debug sections, notes, and tables that only describe the kernel are excluded.  Raises
-    AssemblyFailed if the bytes are not a 64-bit ELF file.
-    """
-    digest = hashlib.sha256()
-    for part in sorted(part for _, part in _significant_sections(cubin)):
-        digest.update(part)
-    return digest.hexdigest()
+    """Return the digest of an object file, see `object_file.code_digest`.  Raises AssemblyFailed."""
+    try:
+        return object_file.code_digest(cubin)
+    except NotAnObjectFile as error:
+        raise AssemblyFailed(str(error)) from None
 
 
-def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
-    """Return what `code_digest` covers except the code of functions, and the size in bytes of each function's code."""
-    sizes: dict[str, int] = {}
-    rest: list[bytes] = []
-    for name, part in _significant_sections(cubin):
-        if name.startswith(_FUNCTION):
-            sizes[name.removeprefix(_FUNCTION)] = len(part[part.index(b"\0", len(name) + 1) + 1 :])
-            rest.append(name.encode())
-        else:
-            rest.append(part)
-    return sorted(rest), sizes
-
-
-def _significant_sections(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each section that determines what the GPU executes.  Raises AssemblyFailed."""
-    if data[:5] != b"\x7fELF\x02":
-        raise AssemblyFailed("the object file is not a 64-bit ELF file; give the output of ptxas")
-    start = struct.unpack_from("<Q", data, 0x28)[0]
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
-
-    def string(table: int, offset: int) -> str:
-        begin = headers[table][4] + offset
-        return data[begin : data.index(b"\0", begin)].decode()
-
-    for header in headers:
-        name = string(names, header[0])
-        content = b"" if header[1] == 8 else data[header[4] : header[4] + header[5]]
-        if not name.startswith(_SECTIONS) or any(word in name for word in _IGNORED_RELOCATIONS):
-            continue
-        if header[1] in (4, 9):
-            symbols = headers[header[6]]
-
-            def symbol(index: int, symbols: tuple[int, ...] = symbols) -> str:
-                entry = struct.unpack_from("<IBBHQQ", data, symbols[4] + 24 * index)
-                section = string(names, headers[entry[3]][0]) if entry[3] < count else str(entry[3])
-                return string(symbols[6], entry[0]) or f"{section}+{entry[4]}"
-
-            content = b"\0".join(sorted(_relocations(content, header[1] == 4, symbol)))
-        yield name, f"{name}\0{header[5]}\0".encode() + content
-
-
-def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) -> Iterator[bytes]:
-    """Yield each relocation as offset, type, symbol name and addend."""
-    step = 24 if addends else 16
-    for at in range(0, len(content) - step + 1, step):
-        offset, info = struct.unpack_from("<QQ", content, at)
-        addend = struct.unpack_from("<q", content, at + 16)[0] if addends else 0
-        yield f"{offset},{info & 0xFFFFFFFF},{symbol(info >> 32)},{addend}".encode()
+def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, Function]]:
+    try:
+        return object_file.split_code(cubin)
+    except NotAnObjectFile as error:
+        raise AssemblyFailed(str(error)) from None
 
 
 def audit_tools() -> tuple[str, ...]:
-    """Identify every assembler that may be chosen, with its disassemblers, and the options of the installed Triton.
+    """Identify every assembler that may be chosen, with its disassembler, and the options of the installed Triton.
 
-    The environment variables and PATH decide only by the files that they lead to.
+    The environment variables and PATH decide only by the files that they lead to, and by the words for them.
     """
     found = [f"Triton {_triton_version()}"]
     for name in ("ptxas", "ptxas-blackwell"):
-        for path in _candidates(name):
-            tools = [path, *_neighbours(path, "cuobjdump"), *_neighbours(path, "nvdisasm")]
-            found.append(" ".join([name, *map(_identity_of_tool, tools)]))
+        for path, origin in _candidates(name):
+            tools = [path, *itertools.islice(_disassemblers(path), 1)]
+            found.append(" ".join([name, origin, *map(_identity_of_tool, tools)]))
     return tuple(found)
 
 
@@ -296,17 +397,45 @@ def _identity_of_tool(path: str) -> str:
         return str(error)
 
 
-def _candidates(name: str) -> Iterator[str]:
-    """Yield the executable files that may be the assembler of this name, the preferred one first."""
+def _candidates(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the executable files that may be the assembler of this name, the preferred one first, and their origins."""
     variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
-    for found in (
-        os.environ.get("BITWISE_PTXAS"),
-        os.environ.get(variable),
-        *_in_triton_wheel(name),
-        shutil.which("ptxas"),
-    ):
-        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
-            yield found
+    triton = ".".join(map(str, _triton_version()))
+    other = "ptxas" if name == "ptxas-blackwell" else "ptxas-blackwell"
+    found: list[tuple[str | None, str]] = [
+        (os.environ.get("BITWISE_PTXAS"), "of BITWISE_PTXAS"),
+        (os.environ.get(variable), f"of {variable}"),
+        *((path, f"of Triton {triton}") for path in _in_triton_wheel(name)),
+        *((path, f"({other}) of Triton {triton}") for path in _in_triton_wheel(other)),
+        (shutil.which("ptxas"), "on PATH"),
+    ]
+    homes = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *_toolkits()))
+    found += [(os.path.join(home, "bin", "ptxas"), "of the CUDA toolkit") for home in homes]
+    found += [(path, "of the wheel of nvcc") for path in _in_nvidia_wheels()]
+    files: set[tuple[int, int]] = set()
+    for path, origin in found:
+        if path and os.access(path, os.X_OK) and not os.path.isdir(path):
+            status = os.stat(path)
+            if (file := (status.st_dev, status.st_ino)) not in files:
+                files.add(file)
+                yield path, origin
+
+
+def _toolkits() -> list[str]:
+    """Return the folders of installed CUDA toolkits, the newest first."""
+
+    def version(path: str) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", os.path.basename(path))]
+
+    return ["/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), key=version, reverse=True)]
+
+
+def _in_nvidia_wheels() -> Iterator[str]:
+    """Yield the assemblers of installed wheels of nvcc, without importing them, the newest CUDA release first."""
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec("nvidia")
+        for package in (spec.submodule_search_locations or ()) if spec else ():
+            yield from sorted(glob.glob(os.path.join(glob.escape(package), "*", "bin", "ptxas")), reverse=True)
 
 
 def _in_triton_wheel(name: str) -> Iterator[str]:
@@ -317,12 +446,15 @@ def _in_triton_wheel(name: str) -> Iterator[str]:
             yield os.path.join(package, "backends", "nvidia", "bin", name)
 
 
-def _neighbours(path: str, name: str) -> Iterator[str]:
-    """Yield the path of another tool, which is next to a tool or on PATH, if there is one."""
-    neighbour = os.path.join(os.path.dirname(path), name)
-    found = neighbour if os.access(neighbour, os.X_OK) else shutil.which(name)
-    if found:
-        yield found
+def _disassemblers(path: str) -> Iterator[str]:
+    """Yield the paths of nvdisasm: next to an assembler, on PATH, or in the Triton wheel."""
+    for found in (
+        os.path.join(os.path.dirname(path), "nvdisasm"),
+        shutil.which("nvdisasm"),
+        *_in_triton_wheel("nvdisasm"),
+    ):
+        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
+            yield found
 
 
 def _file_digest(path: str) -> str:
@@ -343,7 +475,8 @@ def _digest_of_file(path: str, modified: int, size: int, inode: int) -> str:
 @functools.cache
 def _own_source() -> str:
     """Return a digest of the modules that derive a cached digest from machine code."""
-    paths = (Path(__file__), Path(machine_code.__file__))
+    modules = (machine_code, machine_dataflow, object_file)
+    paths = (Path(__file__), *(Path(str(each.__file__)) for each in modules))
     return hashlib.sha256(b"\0".join(each.read_bytes() for each in paths)).hexdigest()
 
 

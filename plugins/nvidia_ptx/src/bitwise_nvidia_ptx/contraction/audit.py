@@ -6,11 +6,11 @@ that of the original.  The search is heuristic; the proof rests on two premises:
 
 1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls has a rounding
    modifier and it was assembled with `--fmad=false` (each is documented to prevent fusion, and was observed to prevent
-   scaled products and fused divisions as well), or the analysis finds no candidate pair in it.
+   scaled products and fused divisions as well), or the analysis finds no candidate pair in it, except for products
+   which the machine code is proved to round: those inside of `ex2.approx` (`machine_dataflow.rounds_exponentials`).
 2. *Equal machine code computes equal results.*  Code, constant banks, initialised memory, shared sizes and relocations
-   are compared byte for byte.  If no text gives the same bytes, a text is accepted whose code has the same instructions
-   in the same order and differs only in the names of predicate registers; `machine_code` proves that they hold the same
-   values.
+   are compared byte for byte.  If no text gives the same bytes, a text is accepted whose code is proved to compute the
+   same with other registers, in another order, and with constants and signs in other operands (`machine_dataflow`).
 
 Such a text may replace an approximate instruction by the steps into which ptxas expands it.  If none of these steps is
 fused, the returned module has the instruction itself; otherwise it has the steps with all range checks.  That the
@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextvars
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,8 +56,8 @@ class Method(StrEnum):
     NO_CANDIDATES = "no candidates"
     EQUAL = "machine code equal, none contracted"
     EQUAL_FUSED = "machine code equal, pairs contracted"
-    RENAMED = "machine code equal up to the names of predicates, none contracted"
-    RENAMED_FUSED = "machine code equal up to the names of predicates, pairs contracted"
+    SAME = "machine code with the same dataflow, none contracted"
+    SAME_FUSED = "machine code with the same dataflow, pairs contracted"
     UNRESOLVED = "unresolved"
 
 
@@ -80,7 +80,8 @@ class Audit:
 
     `rewriting` states every rounding (it has no edits if the audit is unresolved).  `pairs` are the lines (product,
     sum) that ptxas fused.  `reason` is a sentence: why the result holds, or why there is none.  `seconds` is wall time.
-    `runs` counts the requested assemblies, including cached ones.  `ptxas_version` is "" if no assembler was needed.
+    `runs` counts the requested assemblies, including cached ones.  `assembler` describes the assembler, "" if none was
+    needed.
     `interrupted`: an assembly did not finish or was killed, so that another audit may find more.
     """
 
@@ -90,7 +91,7 @@ class Audit:
     reason: str
     seconds: float
     runs: int
-    ptxas_version: str
+    assembler: str
     options: tuple[str, ...]
     interrupted: bool = False
 
@@ -144,7 +145,7 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
         raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
         return ContractionAudit(found.rewriting.module, "no product can be fused into a sum")
-    return ContractionAudit(found.rewriting.module, f"{found.method} ({found.ptxas_version})")
+    return ContractionAudit(found.rewriting.module, f"{found.method} ({found.assembler})")
 
 
 def candidates(module: Module, opcodes: OpcodeTable) -> tuple[tuple[int, int], ...]:
@@ -183,8 +184,8 @@ def audit(
     if ptxas is None:
         if arch is None:
             raise ValueError("the text has pairs that ptxas may fuse; give the architecture or a Ptxas")
-        ptxas = Ptxas.locate(arch)
-    outcome = _search(stated, found, ptxas, cubin, runs)
+        ptxas = Ptxas.locate(arch, text=text)
+    outcome = _Search(stated, ptxas, cubin, runs).outcome(found)
     lines = tuple((program.line(each.product), program.line(each.consumer)) for each in outcome.fusions)
     options = (*ptxas.options, ptxas.gpu)
     seconds = time.perf_counter() - begin
@@ -195,68 +196,98 @@ def audit(
         outcome.reason,
         seconds,
         outcome.count,
-        ptxas.version,
+        ptxas.description,
         options,
         outcome.interrupted,
     )
 
 
-def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin: bytes | None, runs: int) -> _Outcome:
-    program, text = stated.program, stated.original
-    unchanged = Rewriting(program, text, {})
-    product, consumer = _lines(program, open_pairs[0])
-    count, interrupted = 0, False
-    tried: list[Attempt] = []
-    with ThreadPoolExecutor(_CONCURRENT) as pool:
+class _Search:
+    """The search for a text that states every rounding and has the machine code of the original."""
+
+    def __init__(self, stated: Rewriting, ptxas: Ptxas, cubin: bytes | None, runs: int) -> None:
+        self.stated, self.ptxas, self.cubin, self.runs = stated, ptxas, cubin, runs
+        self.original = stated.original if cubin is None else cubin
+        self.count = 0
+        self.interrupted = False
+        self.tried: dict[tuple[str, bool], Attempt] = {}
+
+    def outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome:
+        """Return what was found.  `interrupted` counts only if nothing was."""
+        program = self.stated.program
+        product, consumer = _lines(program, open_pairs[0])
         try:
-            original = _submit(pool, partial(code_digest, cubin) if cubin is not None else partial(ptxas.digest, text))
-            count += cubin is None
-            pending = iter(_without_duplicates(attempts(stated, open_pairs)))
-            while count < runs and (
-                batch := list(itertools.islice(pending, min(_CONCURRENT - (count == 1), runs - count)))
+            found = self._equal_code(open_pairs, frozenset())
+            exponentials = {pair for pair in open_pairs if program.statements[pair.product].base == "ex2"}
+            if found is None and exponentials and self.ptxas.rounds_exponentials(self.original):
+                if len(exponentials) == len(open_pairs):
+                    reason = "the machine code fuses no square of an exponential"
+                    return _Outcome(Method.SAME, self.stated, (), reason, self.count)
+                found = self._equal_code(open_pairs, frozenset({"ex2"}))
+            if found is not None:
+                fused = f"explicit fusion of {len(found.fusions)} products" if found.fusions else ""
+                reason = f"{fused or 'the text with every rounding stated'} gives the same machine code"
+                method = Method.EQUAL_FUSED if found.fusions else Method.EQUAL
+                return _Outcome(method, found.returned, found.fusions, reason, self.count)
+            found = self._equal_dataflow()
+            if found is not None:
+                fused = f"explicit fusion of {len(found.fusions)} products" if found.fusions else ""
+                reason = f"the machine code computes what {fused or 'the text with every rounding stated'} computes"
+                method = Method.SAME_FUSED if found.fusions else Method.SAME
+                return _Outcome(method, found.returned, found.fusions, reason, self.count)
+            reason = (
+                f"ptxas may fuse the product of line {product} into line {consumer}, and none of {self.count} "
+                f"assemblies shows what it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion "
+                "off to be certain"
+            )
+        except AssemblyFailed as error:
+            self.interrupted, reason = isinstance(error, AssemblyInterrupted), str(error)
+        unchanged = Rewriting(program, self.stated.original, {})
+        return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted)
+
+    def _equal_code(self, open_pairs: tuple[Pair, ...], rounded: frozenset[str]) -> Attempt | None:
+        """Return an attempt whose machine code is equal.  Raises AssemblyFailed for the original."""
+        made = attempts(self.stated, open_pairs, rounded)
+        pending = (attempt for attempt in made if self._is_new(attempt))
+        with ThreadPoolExecutor(_CONCURRENT) as pool:
+            if self.cubin is not None:
+                original = _submit(pool, partial(code_digest, self.cubin))
+            else:
+                original = _submit(pool, partial(self.ptxas.digest, self.stated.original))
+                self.count += not self.count
+            while self.count < self.runs and (
+                batch := list(itertools.islice(pending, min(_CONCURRENT - (self.count == 1), self.runs - self.count)))
             ):
-                found = [_submit(pool, partial(ptxas.digest, each.assembled.text, fuse=each.fuse)) for each in batch]
+                found = [
+                    _submit(pool, partial(self.ptxas.digest, each.assembled.text, fuse=each.fuse)) for each in batch
+                ]
                 expected = original.result()
                 check_time()
-                count += len(batch)
+                self.count += len(batch)
                 for attempt, future in zip(batch, found, strict=True):
                     try:
                         equal = future.result() == expected
                     except AssemblyFailed as error:
-                        interrupted |= isinstance(error, AssemblyInterrupted)
+                        self.interrupted |= isinstance(error, AssemblyInterrupted)
+                        del self.tried[attempt.assembled.text, attempt.fuse]
                         continue
-                    tried.append(attempt)
-                    if equal and attempt.fusions:
-                        reason = f"explicit fusion of {len(attempt.fusions)} products gives the same machine code"
-                        return _Outcome(Method.EQUAL_FUSED, attempt.returned, attempt.fusions, reason, count)
                     if equal:
-                        reason = "the text with every rounding stated gives the same machine code"
-                        return _Outcome(Method.EQUAL, attempt.returned, (), reason, count)
-        except AssemblyFailed as error:
-            interrupted = isinstance(error, AssemblyInterrupted)
-            return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count, interrupted)
-    original_code = text if cubin is None else cubin
-    renamed = None
-    for attempt in tried:
-        try:
-            alike = ptxas.equal_up_to_predicates(original_code, attempt.assembled.text, fuse=attempt.fuse)
-        except AssemblyFailed as error:
-            interrupted |= isinstance(error, AssemblyInterrupted)
-            continue
-        if alike:
-            renamed = attempt
-            break
-    if renamed is not None and renamed.fusions:
-        reason = f"explicit fusion of {len(renamed.fusions)} products gives the same code up to the names of predicates"
-        return _Outcome(Method.RENAMED_FUSED, renamed.returned, renamed.fusions, reason, count)
-    if renamed is not None:
-        reason = "the text with every rounding stated gives the same machine code up to the names of predicates"
-        return _Outcome(Method.RENAMED, renamed.returned, (), reason, count)
-    reason = (
-        f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows what "
-        f"it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
-    )
-    return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count, interrupted)
+                        return attempt
+            original.result()
+        return None
+
+    def _is_new(self, attempt: Attempt) -> bool:
+        key = (attempt.assembled.text, attempt.fuse)
+        return self.tried.setdefault(key, attempt) is attempt
+
+    def _equal_dataflow(self) -> Attempt | None:
+        """Return an attempt whose machine code is proved to compute the same.  Raises AssemblyFailed."""
+        for attempt, equal in zip(
+            self.tried.values(), self.ptxas.equal_dataflow(self.original, list(self.tried)), strict=True
+        ):
+            if equal:
+                return attempt
+        return None
 
 
 def _submit(pool: ThreadPoolExecutor, call: Callable[[], str]) -> Future[str]:
@@ -264,8 +295,14 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[[], str]) -> Future[str]:
     return pool.submit(contextvars.copy_context().run, call)
 
 
-def attempts(stated: Rewriting, open_pairs: tuple[Pair, ...]) -> Iterator[Attempt]:
-    """Yield rewritings that leave ptxas no choice, the most likely to match first."""
+def attempts(
+    stated: Rewriting, open_pairs: tuple[Pair, ...], rounded: frozenset[str] = frozenset()
+) -> Iterator[Attempt]:
+    """Yield rewritings that leave ptxas no choice, the most likely to match first.
+
+    The machine code to be matched is known to round the products of instructions in `rounded`, so that those may be
+    left open.
+    """
     yield Attempt(stated, False, stated)
     program, text = stated.program, stated.original
     if has_reserved_names(program):
@@ -277,12 +314,17 @@ def attempts(stated: Rewriting, open_pairs: tuple[Pair, ...]) -> Iterator[Attemp
             if guess:
                 yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
             for products in (True, False):
-                if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products)) is not None:
+                if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded)) is not None:
                     yield Attempt(assembled, True, returned, guess)
 
 
 def _sparse_rewriting(
-    stated: Rewriting, open_pairs: tuple[Pair, ...], fusions: tuple[Fusion, ...], division: Division, products: bool
+    stated: Rewriting,
+    open_pairs: tuple[Pair, ...],
+    fusions: tuple[Fusion, ...],
+    division: Division,
+    products: bool,
+    rounded: frozenset[str],
 ) -> Rewriting | None:
     """Return a rewriting with `.rn` only on the products, or only on the sums, of open pairs.
 
@@ -296,9 +338,9 @@ def _sparse_rewriting(
     marked = {i for i, s in enumerate(statements) if products and s.contractible and s.base == "mul"}
     expand: set[int] = set()
     for pair in open_pairs:
-        if pair.consumer in fused:
-            continue
         product = statements[pair.product]
+        if pair.consumer in fused or product.base in rounded:
+            continue
         if not (pair.scale or products) or (product.hidden_product and not expandable(product)):
             marked.add(pair.consumer)
         elif product.hidden_product:
@@ -313,15 +355,9 @@ def _sparse_rewriting(
         expand=frozenset(expand),
         division=division,
     )
-    return None if candidate_pairs(Program(assembled.module, program.opcodes)) else assembled
-
-
-def _without_duplicates(tried: Iterable[Attempt]) -> Iterator[Attempt]:
-    seen: set[tuple[str, bool]] = set()
-    for attempt in tried:
-        if (key := (attempt.assembled.text, attempt.fuse)) not in seen:
-            seen.add(key)
-            yield attempt
+    rewritten = Program(assembled.module, program.opcodes)
+    left = [pair for pair in candidate_pairs(rewritten) if rewritten.statements[pair.product].base not in rounded]
+    return None if left else assembled
 
 
 def _lines(program: Program, pair: Pair) -> tuple[int, int]:

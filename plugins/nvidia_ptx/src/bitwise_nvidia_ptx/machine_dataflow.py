@@ -1,0 +1,616 @@
+"""Prove that two SASS functions compute the same, whatever registers and order ptxas chose.
+
+Two texts that state the same roundings may differ in register allocation, in the order of independent instructions, in
+how a constant reaches an instruction, and in which factor carries the sign of a product.  The theorem: started in the
+same state, both functions execute corresponding blocks in the same sequence and leave the same memory.
+
+*Proof.*  The reachable basic blocks of both functions correspond by their order in the code.  At the entry of each pair
+of blocks the registers of both functions are divided into classes; the invariant says that registers of one class hold
+equal values.  A block is executed symbolically.  An instruction is an uninterpreted function of its text without the
+names of registers and of the values that it reads, so equal terms denote equal values.  The invariant holds at the
+entry of the function, where a register has its own class in both, and each edge between blocks preserves it: registers
+of one class have equal terms at the end of every predecessor.  In each pair of blocks, the instructions with effects
+must be equal term by term and in the same order, and the last ones must lead to corresponding blocks under equal
+conditions.
+
+What is ordered: everything that writes memory or orders accesses to it, with the exchanges that synchronise; and the
+exchanges between lanes with whatever changes which lanes execute together.  A load is a function of its address and of
+the number of ordered accesses before it.  This assumes that memory is free of races, as the analysis does, and that
+code of ptxas waits for its own asynchronous results.
+
+Interpreted are only: copies, constants, and, in fp32 and 16 bits, addends and factors that commute, and the sign of a
+product, which is that of the exact result.  Results of this arithmetic do not carry the sign or the payload of a NaN;
+those of fp64 may.
+
+What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
+register that an operand names must be one that nvdisasm counts as read or written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from bitwise_core.execution.time_limit import check_time
+from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction
+
+Term: TypeAlias = int
+_Place: TypeAlias = tuple[int, str]
+"""A function (0 or 1) and the name of a register."""
+
+_ARITHMETIC = frozenset({
+    "BMSK", "BREV", "DADD", "DFMA", "DMUL", "DSETP", "F2F", "F2FP", "F2I", "FADD", "FCHK", "FFMA", "FLO", "FMNMX",
+    "FMUL", "FRND", "FSEL", "FSET", "FSETP", "FSWZADD", "HADD2", "HFMA2", "HMNMX2", "HMUL2", "HSET2", "HSETP2",
+    "I2F", "I2FP", "I2I", "I2IP", "IABS", "IADD3", "IDP", "IMAD", "IMNMX", "ISETP", "LEA", "LOP3", "MOV", "MUFU",
+    "P2R", "PLOP3", "POPC", "PRMT", "R2P", "SEL", "SGXT", "SHF", "UBMSK", "UBREV", "UFLO", "UIADD3", "UIMAD",
+    "UISETP", "ULEA", "ULOP3", "UMOV", "UPLOP3", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VABSDIFF4",
+    "VIADD", "VIADDMNMX", "VIMNMX", "CS2R", "S2R", "S2UR", "R2UR", "LDC", "ULDC", "HMMA", "IMMA", "DMMA",
+})  # fmt: skip
+"""Opcodes whose results depend on the registers, the constants and the thread only."""
+
+_LOADS = frozenset({"LD", "LDG", "LDL", "LDS", "LDSM"})
+_EXCHANGES = frozenset({"ELECT", "MATCH", "MOVM", "REDUX", "SHFL", "VOTE", "VOTEU"})
+"""Opcodes whose results depend on other lanes."""
+
+_ORDERED = frozenset({
+    "ATOM", "ATOMG", "ATOMS", "BAR", "CCTL", "CCTLL", "DEPBAR", "ERRBAR", "FENCE", "HGMMA", "IGMMA", "LDGDEPBAR",
+    "LDGSTS", "MEMBAR", "RED", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
+    "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
+    "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC",
+})  # fmt: skip
+"""Opcodes that write memory or order accesses to it."""
+
+_CONTROL = frozenset({"BRA", "BSSY", "BSYNC", "CALL", "EXIT", "RET"})
+_IGNORED = frozenset({"NOP"})
+_SPECIAL_REGISTERS = frozenset({
+    "SR_TID.X", "SR_TID.Y", "SR_TID.Z", "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z", "SR_LANEID", "SR_CgaCtaId",
+    "SR_CgaSize", "SR_NCTAID.X", "SR_NTID.X", "SRZ", "SR_EQMASK", "SR_LTMASK", "SR_LEMASK", "SR_GTMASK", "SR_GEMASK",
+})  # fmt: skip
+"""Special registers that do not change while a thread runs."""
+
+_REGISTER = re.compile(r"(?<![\w.$])(UR|R|UP|P)(\d+)(?![\w$])")
+_SIMPLE = re.compile(
+    r"([-!~]?)(\|?)(UR\d+|R\d+|UP\d+|P\d+|RZ|URZ|PT|UPT|c\[0x[0-9a-f]+\]\[0x[0-9a-f]+\])(\|?)((?:\.\w+)*)"
+)
+_BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]$")
+_INTEGER = re.compile(r"(-?)0x([0-9a-f]+)$")
+_FLOAT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|[QS]NAN)$")
+_LABEL = re.compile(r"`\((.*)\)$")
+_SINGLE = frozenset({"FADD", "FMUL", "FFMA", "FSETP", "FSEL", "FMNMX"})
+"""Opcodes whose literals are fp32 numbers."""
+
+_NARROW = frozenset({
+    "FADD", "FCHK", "FFMA", "FMNMX", "FMUL", "FSEL", "FSET", "FSETP", "F2FP", "HADD2", "HFMA2", "HMNMX2", "HMUL2",
+    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT", "SEL",
+    "SGXT", "SHF", "SHFL", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT", "USHF",
+    "VIADD", "VIMNMX",
+})  # fmt: skip
+_WIDE = frozenset({"64", "F64", "HI", "S64", "U64", "WIDE"})
+"""Each operand of `_NARROW` without a modifier of `_WIDE` is one register."""
+
+_SUMS = frozenset({"FADD", "HADD2"})
+_PRODUCTS = frozenset({"FMUL", "HMUL2"})
+_FUSED = frozenset({"FFMA", "HFMA2"})
+_SIGN = 1 << 31
+_COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
+"""Opcodes whose result is not an unchanged operand."""
+
+_SELECTS = frozenset({"FMNMX", "FSEL", "SEL"})
+"""Opcodes whose result is one of the two operands after it."""
+
+
+class _NotUnderstood(Exception):
+    """The code contains something for which nothing is proved."""
+
+
+class _Terms:
+    """Terms, numbered so that equal terms have equal numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], Term] = {}
+        self._parts: list[tuple[object, ...]] = []
+        self.constants: dict[Term, int] = {}
+
+    def make(self, *parts: object) -> Term:
+        """Return the number of a term."""
+        found = self._numbers.setdefault(parts, len(self._parts))
+        if found == len(self._parts):
+            self._parts.append(parts)
+        return found
+
+    def parts(self, term: Term) -> tuple[object, ...]:
+        """Return what `make` was given."""
+        return self._parts[term]
+
+    def constant(self, value: int) -> Term:
+        """Return the term of a 32-bit number."""
+        found = self.make("constant", value & 0xFFFFFFFF)
+        self.constants[found] = value & 0xFFFFFFFF
+        return found
+
+    def bank(self, bank: int, offset: int) -> Term:
+        """Return the term of four bytes of a constant bank."""
+        return self.make("bank", bank, offset)
+
+    def may_be_exponential(self, term: Term) -> bool:
+        """Return whether a value may be an exponential."""
+        head, *parts = self.parts(term)
+        if head == "if":
+            return any(self.may_be_exponential(each) for each in parts[1:] if isinstance(each, Term))
+        if head in ("constant", "bank", "first", "true"):
+            return False
+        if head != "result" or not parts or not isinstance(parts[0], Term):
+            return True
+        made_by, *operands = self.parts(parts[0])
+        if made_by == "at" and isinstance(operands[1], Term):
+            # A register may be kept in local memory; ptxas does not forward stores to other loads.
+            return not str(self.parts(operands[1])[0]).startswith(("LDG", "LDS"))
+        opcode = str(made_by).partition(".")[0]
+        if opcode in _SELECTS and "implicit" in operands:
+            # After the guard, the literal and the result come the two operands: sign, magnitude, value and the rest.
+            values = [self.parts(each) for each in operands[3:5] if isinstance(each, Term)]
+            sole = [each[2] for each in values if len(each) == 5 and isinstance(each[2], Term)]
+            return len(sole) < 2 or any(map(self.may_be_exponential, sole))
+        return str(made_by).startswith("MUFU.EX2") or opcode not in _COMPUTES
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Instructions without a jump, except for the last one; `following` are the blocks that may be next."""
+
+    instructions: tuple[MachineInstruction, ...]
+    following: tuple[int, ...]
+
+
+def equal_functions(left: MachineFunction, right: MachineFunction) -> bool:
+    """Return whether two functions are proved to compute the same.
+
+    The caller compares constant banks, initialised memory and relocations.
+    """
+    try:
+        return _Proof(left, right).holds()
+    except _NotUnderstood:
+        return False
+
+
+def rounds_exponentials(function: MachineFunction) -> bool:
+    """Return whether it is proved that no square of an exponential is fused into a sum or scaled.
+
+    ptxas computes `ex2.approx` of a low argument as the square of the result for half of it.  A fused square is a fused
+    or scaled product of an exponential with itself.
+    """
+    try:
+        return not any(
+            terms.may_be_exponential(value)
+            for terms, line, value in _Proof(function, function).squares()
+            if line.mnemonic not in ("FMUL", "FMUL.FTZ")
+        )
+    except _NotUnderstood:
+        return False
+
+
+class _Proof:
+    def __init__(self, left: MachineFunction, right: MachineFunction) -> None:
+        self.functions = (left, right)
+        self.terms = _Terms()
+        self.starts = [_block_starts(each) for each in self.functions]
+        self.blocks = [_blocks(each, starts) for each, starts in zip(self.functions, self.starts, strict=True)]
+        self.registers = [
+            sorted({name for line in each.instructions for name in line.reads | line.writes}) for each in self.functions
+        ]
+
+    def holds(self) -> bool:
+        """Return whether both functions are proved to compute the same.  Raises _NotUnderstood."""
+        before = self._entries()
+        return before is not None and all(self._same_effects(index, held) for index, held in before.items())
+
+    def squares(self) -> Iterator[tuple[_Terms, MachineInstruction, Term]]:
+        """Yield each instruction of the first function that multiplies a value by itself, with that value.
+
+        Raises _NotUnderstood.
+        """
+        before = self._entries()
+        if before is None:
+            raise _NotUnderstood("the blocks of one function")
+        for index, held in before.items():
+            for line, value in self._run(index, held)[2]:
+                yield self.terms, line, value
+
+    def _entries(self) -> dict[int, dict[_Place, Term]] | None:
+        """Return the terms of all registers at the entry of each reachable block, None if the blocks do not correspond.
+
+        Raises _NotUnderstood.
+        """
+        left, right = self.blocks
+        order = _reachable(left)
+        if order != _reachable(right):
+            return None
+        if any(left[index].following != right[index].following for index in order):
+            return None
+        if _return_sites(self.functions[0], self.starts[0]) != _return_sites(self.functions[1], self.starts[1]):
+            return None
+        before: dict[int, dict[_Place, Term]] = {}
+        after: dict[int, dict[_Place, Term]] = {}
+        entering: dict[int, list[int]] = {index: [] for index in order}
+        for index in order:
+            for each in left[index].following:
+                entering[each].append(index)
+        places = [(side, name) for side in (0, 1) for name in self.registers[side]]
+        first = {place: self.terms.make("first", place[1]) for place in places}
+        for _ in range(2 * len(order) + 8):
+            changed = False
+            for index in order:
+                check_time()
+                known = [after[each] for each in entering[index] if each in after]
+                if index == 0:
+                    known.append(first)
+                if not known:  # only a block that is later in the code leads here
+                    continue
+                held = self._merged(index, known, places)
+                if before.get(index) != held:
+                    before[index] = held
+                    after[index] = self._run(index, held)[0]
+                    changed = True
+            if not changed:
+                return before if len(before) == len(order) else None
+        return None
+
+    def _merged(
+        self, index: int, known: Sequence[Mapping[_Place, Term]], places: Sequence[_Place]
+    ) -> dict[_Place, Term]:
+        """Return the terms at the entry of a block: a term on which all predecessors agree, or else that of a class."""
+        if len(known) == 1:
+            return dict(known[0])
+        classes: dict[tuple[Term, ...], Term] = {}
+        held: dict[_Place, Term] = {}
+        for place in places:
+            given = tuple([each[place] for each in known])
+            if (term := classes.get(given)) is None:
+                alike = all(each == given[0] for each in given)
+                term = classes[given] = given[0] if alike else self.terms.make("entry", index, place)
+            held[place] = term
+        return held
+
+    def _run(
+        self, index: int, held: Mapping[_Place, Term]
+    ) -> tuple[dict[_Place, Term], list[list[Term]], list[tuple[MachineInstruction, Term]]]:
+        """Return the terms at the end of a block, the effects of both functions in it, and the first one's squares."""
+        state = dict(held)
+        effects = []
+        squares: list[tuple[MachineInstruction, Term]] = []
+        for side in (0, 1):
+            step = _Steps(self.terms, state, side, index, self.functions[side].labels, self.starts[side])
+            for line in self.blocks[side][index].instructions:
+                step.execute(line)
+            effects.append([*step.memory, self.terms.make("end of memory"), *step.exchanges])
+            squares = squares if side else step.squares
+        return state, effects, squares
+
+    def _same_effects(self, index: int, held: Mapping[_Place, Term]) -> bool:
+        left, right = self._run(index, held)[1]
+        return left == right
+
+
+class _Steps:
+    """Executes the instructions of one block of one function on terms."""
+
+    def __init__(
+        self,
+        terms: _Terms,
+        state: dict[_Place, Term],
+        side: int,
+        block: int,
+        labels: Mapping[str, int],
+        starts: Mapping[int, int],
+    ) -> None:
+        self.terms, self.state, self.side, self.block = terms, state, side, block
+        self.labels, self.starts = labels, starts
+        self.memory: list[Term] = []
+        self.exchanges: list[Term] = []
+        self.squares: list[tuple[MachineInstruction, Term]] = []
+
+    def execute(self, line: MachineInstruction) -> None:
+        """Execute one instruction.  Raises _NotUnderstood."""
+        opcode = line.opcode
+        if opcode in _IGNORED:
+            return
+        term = self._term(line)
+        if opcode in _ARITHMETIC:
+            if opcode in ("S2R", "S2UR", "CS2R") and line.operands[-1] not in _SPECIAL_REGISTERS:
+                self.memory.append(term)
+                term = self.terms.make("at", self.block, term, len(self.memory))
+        elif opcode in _LOADS:
+            if "STRONG" in line.mnemonic or "MMIO" in line.mnemonic:
+                self.memory.append(term)
+            term = self.terms.make("at", self.block, term, len(self.memory))
+        elif opcode in _EXCHANGES:
+            self.exchanges.append(term)
+            term = self.terms.make("exchange", self.block, term, len(self.exchanges))
+        elif opcode in _ORDERED:
+            self.memory.append(term)
+            self.exchanges.append(term)
+            term = self.terms.make("ordered", self.block, term, len(self.memory))
+        elif opcode in _CONTROL:
+            self.memory.append(term)
+            self.exchanges.append(term)
+        else:
+            raise _NotUnderstood(line.text)
+        self._write(line, term)
+
+    def _write(self, line: MachineInstruction, term: Term) -> None:
+        guard = self._guard(line)
+        copies = {} if line.moved else self._copies(line) or {}
+        for name in sorted(line.writes):
+            new = copies.get(name)
+            if new is None:
+                new = self.terms.make("result", term, *_slot(line, name))
+            place = (self.side, name)
+            self.state[place] = new if guard is None else self.terms.make("if", guard, new, self.state[place])
+
+    def _guard(self, line: MachineInstruction) -> Term | None:
+        if line.guard is None:
+            return None
+        if not line.reads.issuperset(_names(line.guard)):
+            raise _NotUnderstood(line.text)
+        return self._simple(line.guard, line)
+
+    def _term(self, line: MachineInstruction) -> Term:
+        """Return the term of an instruction: its text without registers, and what it reads."""
+        guard = self._guard(line) if line.opcode not in _ARITHMETIC else None
+        arithmetic = None if line.moved else self._signed(line)
+        if arithmetic is not None:
+            return self.terms.make(line.mnemonic, *arithmetic)
+        covered: set[str] = set()
+        operands = [self._operand(line, place, text, covered) for place, text in enumerate(line.operands)]
+        packed = line.opcode not in _SINGLE and any(map(_FLOAT.match, line.operands))
+        literal = line.bits >> 32 & 0xFFFFFFFF if packed else 0
+        guarding = set(_names(line.guard or ""))
+        rest = sorted(line.reads - covered - guarding)
+        implicit = [self.terms.make("implicit", name, self.state[self.side, name]) for name in rest]
+        return self.terms.make(line.mnemonic, guard, literal, *operands, "implicit", *implicit, *line.moved)
+
+    def _operand(self, line: MachineInstruction, place: int, text: str, covered: set[str]) -> Term:
+        if (label := _LABEL.match(text)) is not None and line.opcode in _CONTROL:
+            return self.terms.make("block", self.starts[self._address(label[1])])
+        if _is_result(line, place):
+            return self.terms.make("result")
+        if not line.reads.issuperset(_names(text)):
+            raise _NotUnderstood(line.text)
+        named = _names(line.operation)
+        single, whole = _is_narrow(line), True
+        found: list[Term] = []
+        for name in _names(text):
+            run, stop = [name], _later(name, 1)
+            while not single and stop in line.reads and stop not in named:
+                run.append(stop)
+                stop = _later(stop, 1)
+            covered.update(run)
+            found += [self.state[self.side, each] for each in run]
+            # A run ends before a register that is another operand too, though it may be a part of this one.
+            cut = not single and stop in line.reads
+            found.append(self.terms.make("end", named.index(stop) if cut else -1))
+            whole = len(run) == 1 and not cut
+        if whole and _SIMPLE.fullmatch(text) is not None:
+            return self._simple(text, line)
+        if (number := _INTEGER.match(text)) is not None and line.opcode in _ARITHMETIC:
+            return self.terms.make("", "", self._integer(number), "", "")
+        if line.opcode in _SINGLE and _FLOAT.match(text):
+            return self.terms.make("", "", self.terms.constant(line.bits >> 32), "", "")
+        return self.terms.make(_REGISTER.sub("#", text), *found)
+
+    def _address(self, label: str) -> int:
+        found = self.labels.get(label)
+        if found is None or found not in self.starts:
+            raise _NotUnderstood(label)
+        return found
+
+    def _integer(self, number: re.Match[str]) -> Term:
+        return self.terms.constant(-int(number[2], 16) if number[1] else int(number[2], 16))
+
+    def _simple(self, text: str, line: MachineInstruction) -> Term:
+        """Return the term of an operand that is one register or one word of a constant bank."""
+        match = _SIMPLE.fullmatch(text)
+        if match is None:
+            raise _NotUnderstood(line.text)
+        sign, absolute, name, _, suffix = match.groups()
+        return self.terms.make(sign, absolute, self._value(name), "", suffix)
+
+    def _value(self, name: str) -> Term:
+        if name in ("RZ", "URZ"):
+            return self.terms.constant(0)
+        if name in ("PT", "UPT"):
+            return self.terms.make("true")
+        if (bank := _BANK.match(name)) is not None:
+            return self.terms.bank(int(bank[1], 16), int(bank[2], 16))
+        return self.state[self.side, name]
+
+    def _copies(self, line: MachineInstruction) -> dict[str, Term] | None:
+        """Return the terms of the registers that an instruction sets to constants or to the values of others."""
+        operands = line.operands
+        if not operands or len(names := _names(operands[0])) != 1 or operands[0] != names[0]:
+            return None
+        name, found = names[0], None
+        if line.mnemonic in ("MOV", "UMOV") and len(operands) == 2:
+            found = self._copied(operands[1])
+        elif line.mnemonic in ("IMAD.MOV.U32", "IMAD.U32") and len(operands) == 4 and operands[1:3] == ("RZ", "RZ"):
+            found = self._copied(operands[3])
+        elif line.mnemonic in ("LDC", "ULDC", "LDC.64", "ULDC.64") and (bank := _BANK.match(operands[1])):
+            count = 2 if line.mnemonic.endswith("64") else 1
+            number, at = int(bank[1], 16), int(bank[2], 16)
+            return {_later(name, i): self.terms.bank(number, at + 4 * i) for i in range(count)}
+        elif line.mnemonic in ("CS2R", "CS2R.32") and operands[1] == "SRZ":
+            return {_later(name, i): self.terms.constant(0) for i in range(1 + (line.mnemonic == "CS2R"))}
+        elif line.opcode == "HFMA2" and operands[1:3] == ("-RZ", "RZ") and len(operands) == 5:
+            found = _packed_literal(line)
+            return None if found is None else {name: self.terms.constant(found)}
+        return None if found is None else {name: found}
+
+    def _copied(self, text: str) -> Term | None:
+        if (number := _INTEGER.match(text)) is not None:
+            return self._integer(number)
+        if re.fullmatch(r"U?R(?:\d+|Z)|c\[0x[0-9a-f]+\]\[0x[0-9a-f]+\]", text):
+            return self._value(text)
+        return None
+
+    def _signed(self, line: MachineInstruction) -> tuple[object, ...] | None:
+        """Return what a sum or a product computes, with the order of its operands and the place of signs made one."""
+        opcode, operands = line.opcode, line.operands
+        if opcode in _SUMS and len(operands) == 3:
+            return ("sum", *sorted([self._addend(line, each) for each in operands[1:]], key=repr))
+        if opcode in _PRODUCTS and len(operands) == 3:
+            return self._product(line)
+        if opcode in _FUSED and len(operands) == 4:
+            return (*self._product(line), self._addend(line, operands[3]))
+        return None
+
+    def _product(self, line: MachineInstruction) -> tuple[object, ...]:
+        first, second = (self._addend(line, each) for each in line.operands[1:3])
+        negative = first[0] ^ second[0]
+        if first[2] == second[2] and isinstance(first[2], Term):
+            self.squares.append((line, first[2]))
+        return ("product", negative, *sorted([first[1:], second[1:]], key=repr))
+
+    def _addend(self, line: MachineInstruction, text: str) -> tuple[bool, object, object, object]:
+        """Return the sign of an operand, whether its magnitude is taken, its value, and the parts of it that count."""
+        if _FLOAT.match(text):
+            bits = line.bits >> 32 & 0xFFFFFFFF
+            if line.opcode not in _SINGLE:
+                return False, "literal", bits, text
+            return self._magnitude(bits)
+        match = _SIMPLE.fullmatch(text)
+        if match is None or not set(_names(text)) <= line.reads or match[1] not in ("", "-"):
+            raise _NotUnderstood(line.text)
+        sign, absolute, name, _, suffix = match.groups()
+        value = self._value(name)
+        if line.opcode in _SINGLE and value in self.terms.constants and not suffix:
+            bits = self.terms.constants[value]
+            if (bits & 0x7FFFFFFF) <= 0x7F800000:
+                bits = bits & 0x7FFFFFFF if absolute else bits
+                return self._magnitude(bits ^ _SIGN if sign else bits)
+        return sign == "-", absolute, value, suffix
+
+    def _magnitude(self, bits: int) -> tuple[bool, object, object, object]:
+        if (bits & 0x7FFFFFFF) > 0x7F800000:
+            return False, "", self.terms.constant(bits), ""
+        return bits >= _SIGN, "", self.terms.constant(bits & 0x7FFFFFFF), ""
+
+
+def _names(text: str) -> list[str]:
+    return [file + number for file, number in _REGISTER.findall(text)]
+
+
+def _later(name: str, count: int) -> str:
+    """Return the name of the register `count` after another one."""
+    match = _REGISTER.fullmatch(name)
+    assert match is not None
+    return f"{match[1]}{int(match[2]) + count}"
+
+
+def _is_narrow(line: MachineInstruction) -> bool:
+    return line.opcode in _NARROW and _WIDE.isdisjoint(line.mnemonic.split("."))
+
+
+def _is_result(line: MachineInstruction, place: int) -> bool:
+    """Return whether the operand at a place is written: a register that is written and not named before."""
+    text = line.operands[place]
+    earlier = {name for each in line.operands[:place] for name in _names(each)}
+    names = _names(text)
+    return len(names) == 1 and text == names[0] and names[0] in line.writes and names[0] not in earlier
+
+
+def _slot(line: MachineInstruction, name: str) -> tuple[object, ...]:
+    """Return which result of an instruction a register is: the place of its operand, and its distance from that."""
+    results = {text: place for place, text in enumerate(line.operands) if _is_result(line, place)}
+    for first, place in results.items():
+        each, distance = first, 0
+        while each in line.writes and (each == first or each not in results):
+            if each == name:
+                return place, distance
+            each, distance = _later(each, 1), distance + 1
+    return ("implicit", name)
+
+
+def _packed_literal(line: MachineInstruction) -> int | None:
+    """Return the bits of the addend of a packed fma of zeros, None if that may be another NaN or a sum."""
+    bits = line.bits >> 32 & 0xFFFFFFFF
+    largest = 0x7F80 if "BF16" in line.mnemonic else 0x7C00
+    flushed = "FTZ" in line.mnemonic or "SAT" in line.mnemonic or "F32" in line.mnemonic
+    if flushed or "RELU" in line.mnemonic or any((half & 0x7FFF) > largest for half in (bits & 0xFFFF, bits >> 16)):
+        return None
+    return bits
+
+
+def _block_starts(function: MachineFunction) -> dict[int, int]:
+    """Return the index of the block that starts at each address."""
+    starts = {0}
+    for line in function.instructions:
+        if line.opcode in _CONTROL:
+            starts.add(line.address + 16)
+            if (target := _target(line, function)) is not None:
+                starts.add(target)
+    end = 16 * len(function.instructions)
+    return {address: index for index, address in enumerate(sorted(starts)) if address < end}
+
+
+def _return_sites(function: MachineFunction, starts: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return the address and the block after each call: a callee returns to an address that it is given."""
+    after = [line.address + 16 for line in function.instructions if line.opcode == "CALL"]
+    return [(each, starts.get(each, -1)) for each in after]
+
+
+def _target(line: MachineInstruction, function: MachineFunction) -> int | None:
+    match = _LABEL.match(line.operands[-1]) if line.operands else None
+    if line.opcode not in ("BRA", "BSSY", "CALL") or match is None:
+        return None
+    return function.labels.get(match[1])
+
+
+def _blocks(function: MachineFunction, starts: Mapping[int, int]) -> list[_Block]:
+    lines, addresses = function.instructions, [*starts, 16 * len(function.instructions)]
+    calls = [line.address + 16 for line in lines if line.opcode == "CALL"]
+    joins = [_target(line, function) for line in lines if line.opcode == "BSSY"]
+    found = []
+    for begin, end in pairwise(addresses):
+        block = lines[begin // 16 : end // 16]
+        last = block[-1]
+        following: list[int | None] = [end]
+        if last.opcode == "BRA":
+            following.append(_target(last, function))
+            if last.guard is None and last.mnemonic == "BRA" and len(last.operands) == 1:
+                following = following[1:]
+        elif last.opcode == "BSYNC":
+            following += joins
+        elif last.opcode == "CALL":
+            following = [_target(last, function)] + ([end] if last.guard is not None else [])
+        elif last.opcode == "RET":
+            following = [*calls] if calls else [None]
+            following += [end] if last.guard is not None else []
+        elif last.opcode == "EXIT" and last.guard is None and not last.operands:
+            following = []
+        indices = []
+        for each in following:
+            if each is None or each not in starts:
+                indices.append(-1)  # an unknown place; it matters only if the block is reached
+            else:
+                indices.append(starts[each])
+        found.append(_Block(block, tuple(sorted(set(indices)))))
+    return found
+
+
+def _reachable(blocks: Sequence[_Block]) -> list[int]:
+    """Return the blocks that are reached from the first, in order.  Raises _NotUnderstood for an unknown jump."""
+    if not blocks:
+        raise _NotUnderstood("a function without instructions")
+    reached = {0}
+    work = [0]
+    while work:
+        for each in blocks[work.pop()].following:
+            if each < 0:
+                raise _NotUnderstood("a jump to an unknown place")
+            if each not in reached:
+                reached.add(each)
+                work.append(each)
+    return sorted(reached)

@@ -1,0 +1,423 @@
+"""SASS functions that compute the same with other registers and in another order, and some that only look equal."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction
+from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponentials
+
+_REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)(\d+)(?:\.(64))?(?!\w)")
+_TWO_RESULTS = ("FSETP", "ISETP", "PLOP3", "SHFL")
+_NO_RESULT = ("STG", "STS", "BRA", "EXIT", "BSSY", "BSYNC", "BAR", "RET", "CALL", "BRX", "NOP", "WARPSYNC", "R2P")
+
+
+def code(*lines: str) -> MachineFunction:
+    """Return a function; a line that ends with a colon is a label.  Registers are those that the text names."""
+    instructions: list[MachineInstruction] = []
+    labels: dict[str, int] = {}
+    for text in lines:
+        if text.endswith(":"):
+            labels[text[:-1]] = 16 * len(instructions)
+            continue
+        guard, operation = re.fullmatch(r"(?:@(!?U?P\w) )?(.*)", text).groups()  # type: ignore[union-attr]
+        mnemonic, _, rest = operation.partition(" ")
+        operands = [each.strip() for each in rest.split(",")] if rest else []
+        count = 2 if mnemonic.startswith(_TWO_RESULTS) else 0 if mnemonic.startswith(_NO_RESULT) else 1
+        width = 4 if ".128" in mnemonic else 2 if mnemonic.startswith("D") or ".WIDE" in mnemonic else 1
+        writes, reads = set[str](), set[str]()
+        for place, operand in enumerate(operands):
+            wide = (
+                place < count or mnemonic[0] == "D" or (".WIDE" in mnemonic and place == 3) or "STG.E.128" in mnemonic
+            )
+            for file, number, pair in _REGISTER.findall(operand):
+                span = 2 if pair else width if file == "R" and wide and "[" not in operand else 1
+                names = {f"{file}{int(number) + i}" for i in range(span)}
+                (writes if place < count else reads).update(names)
+        if "PR" in operands:
+            (writes if mnemonic == "R2P" else reads).update(f"P{i}" for i in range(7))
+        reads.update(file + number for file, number, _ in _REGISTER.findall(guard or ""))
+        bits = 0
+        if (literal := re.search(r"#(\w{8})", text)) is not None:
+            bits, text = int(literal[1], 16) << 32, text.replace(literal[0], "")
+        instructions.append(MachineInstruction(16 * len(instructions), text, bits, frozenset(reads), frozenset(writes)))
+    return MachineFunction(tuple(instructions), labels)
+
+
+def equal(one: Sequence[str], other: Sequence[str]) -> bool:
+    left, right = code(*one), code(*other)
+    found = equal_functions(left, right)
+    assert found == equal_functions(right, left)
+    return found
+
+
+FIRST = (
+    "FSETP.GEU.AND P0, PT, |R8|, 1.175494350822287508e-38#00800000, PT",
+    "FSETP.GT.AND P2, PT, |R8|, 8.50705917302346158658e+37#7e800000, PT",
+    "FSEL R5, R3, R8, P2",
+    "@!P0 FMUL R5, R5, 16777216#4b800000",
+    "STG.E desc[UR4.64][R2.64], R5",
+    "EXIT",
+)
+SWAP = {"P0": "P2", "P2": "P0"}
+
+
+def swapped(instructions: Sequence[str], names: dict[str, str], start: int = 0, end: int | None = None) -> list[str]:
+    """Return the instructions with registers renamed from `start` to `end`."""
+    end = len(instructions) if end is None else end
+    return [
+        re.sub(r"(?<![\w.])[PR]\d+(?!\w)", lambda m: names.get(m[0], m[0]), each) if start <= i < end else each
+        for i, each in enumerate(instructions)
+    ]
+
+
+def test_a_live_range_may_be_renamed() -> None:
+    assert equal(FIRST, swapped(FIRST, SWAP))
+    assert equal(FIRST, swapped(FIRST, {"P0": "P5"}))
+    assert equal(FIRST, swapped(FIRST, {"R5": "R9"}))
+    assert equal(FIRST, FIRST)
+
+
+def test_independent_instructions_may_be_exchanged() -> None:
+    assert equal(FIRST, [FIRST[1], FIRST[0], *FIRST[2:]])
+    assert equal(FIRST, [FIRST[1], FIRST[2], FIRST[0], *FIRST[3:]])
+    assert not equal(FIRST, [*FIRST[:2], FIRST[3], FIRST[2], *FIRST[4:]])
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_one_changed_name_is_a_different_program(place: int) -> None:
+    for new in ("P1", "P3", "P0", "P2"):
+        changed = swapped(FIRST, {"P0": new, "P2": new}, place, place + 1)
+        if changed != list(FIRST):
+            assert not equal(FIRST, changed)
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (0, "FSETP.GEU.AND P0, PT, |R9|, 1.175494350822287508e-38#00800000, PT"),
+        (0, "FSETP.GEU.AND P0, PT, R8, 1.175494350822287508e-38#00800000, PT"),
+        (0, "FSETP.GEU.AND P0, PT, |R8|, 1.275494350822287508e-38#00800001, PT"),
+        (0, "FSETP.GT.AND P0, PT, |R8|, 1.175494350822287508e-38#00800000, PT"),
+        (2, "FSEL R5, R3, R8, !P2"),
+        (2, "FSEL R5, R8, R3, P2"),
+        (2, "FSEL R5, R3, -R8, P2"),
+        (3, "@P0 FMUL R5, R5, 16777216#4b800000"),
+        (3, "@!P0 FMUL R6, R5, 16777216#4b800000"),
+        (3, "FMUL R5, R5, 16777216#4b800000"),
+        (3, "@!P0 FMUL.FTZ R5, R5, 16777216#4b800000"),
+        (3, "@!P0 FADD R5, R5, 16777216#4b800000"),
+        (4, "STG.E desc[UR4.64][R2.64], R3"),
+        (4, "STG.E desc[UR4.64][R2.64+0x4], R5"),
+        (4, "@P0 STG.E desc[UR4.64][R2.64], R5"),
+    ],
+)
+def test_any_other_change_is_a_different_program(place: int, text: str) -> None:
+    changed = [*FIRST[:place], text, *FIRST[place + 1 :]]
+    assert not equal(FIRST, changed)
+    assert not equal(FIRST, swapped(changed, SWAP))
+
+
+FUSED = ("FFMA R6, R4, R5, R7", "STG.E desc[UR4.64][R2.64], R6", "EXIT")
+
+
+@pytest.mark.parametrize(
+    ("first", "same", "different"),
+    [
+        ("FFMA R6, R4, R5, R7", "FFMA R6, R5, R4, R7", "FFMA R6, R5, R7, R4"),
+        ("FFMA R6, -R4, R5, R7", "FFMA R6, R4, -R5, R7", "FFMA R6, R4, R5, -R7"),
+        ("FFMA R6, R4, -0.5#bf000000, R7", "FFMA R6, -R4, 0.5#3f000000, R7", "FFMA R6, R4, 0.5#3f000000, R7"),
+        ("FFMA R6, -|R4|, R5, R7", "FFMA R6, |R4|, -R5, R7", "FFMA R6, -R4, R5, R7"),
+        ("FMUL R6, -R4, R5", "FMUL R6, -R5, R4", "FMUL R6, R4, R5"),
+        ("FMUL R6, -R4, -R5", "FMUL R6, R4, R5", "FMUL R6, R4, -R5"),
+        ("FADD R6, R4, -R5", "FADD R6, -R5, R4", "FADD R6, -R4, R5"),
+        ("FADD R6, R4, -1#bf800000", "FADD R6, -1#bf800000, R4", "FADD R6, R4, 1#3f800000"),
+        ("FADD R6, R4, +QNAN#7fc00000", "FADD R6, R4, +QNAN#7fc00000", "FADD R6, R4, +QNAN#7fc00001"),
+        ("FMUL R6, R4, 0#00000000", "FMUL R6, R4, RZ", "FMUL R6, R4, -0#80000000"),
+        ("HFMA2 R6, -R4, R5.H0_H0, R7", "HFMA2 R6, -R5.H0_H0, R4, R7", "HFMA2 R6, -R4.H0_H0, R5, R7"),
+        ("FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, !PT"),
+        ("LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT", "LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT",
+         "LOP3.LUT R6, R4, R5, RZ, 0xfc, !PT"),
+    ],
+)  # fmt: skip
+def test_signs_and_order_of_factors_and_addends(first: str, same: str, different: str) -> None:
+    rest = FUSED[1:]
+    assert equal((first, *rest), (same, *rest))
+    assert not equal((first, *rest), (different, *rest))
+    assert not equal((same, *rest), (different, *rest))
+
+
+def test_a_fused_product_is_not_a_product_and_a_sum() -> None:
+    apart = ("FMUL R6, R4, R5", "FADD R6, R6, R7", *FUSED[1:])
+    assert not equal(FUSED, apart)
+    assert equal(apart, ("FMUL R9, R5, R4", "FADD R6, R7, R9", *FUSED[1:]))
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        ("MOV R9, 0x3f000000",),
+        ("IMAD.MOV.U32 R9, RZ, RZ, 0x3f000000",),
+        ("HFMA2.MMA R9, -RZ, RZ, 1.75, 0#3f000000",),
+        ("UMOV UR9, 0x3f000000", "MOV R9, UR9"),
+        ("MOV R10, 0x3f000000", "BRA `(next)", "next:", "MOV R9, R10"),
+    ],
+)
+def test_a_constant_may_come_from_a_register(constant: tuple[str, ...]) -> None:
+    lines = ("FFMA R6, -R4, R9, R7", *FUSED[1:])
+    jump = ("BRA `(next)", "next:") if "BRA `(next)" in constant else ()
+    assert equal((*constant, *lines), (*jump, "FFMA R6, R4, -0.5#bf000000, R7", *FUSED[1:]))
+    assert not equal((*constant, *lines), (*jump, "FFMA R6, R4, 0.5#3f000000, R7", *FUSED[1:]))
+
+
+def test_words_of_a_constant_bank() -> None:
+    store = ("STG.E desc[UR4.64][R8.64], R3", "EXIT")
+    one = ("LDC R3, c[0x0][0x214]", *store)
+    assert equal(one, ("LDC.64 R2, c[0x0][0x210]", *store)) is False  # the helper gives it one result
+    assert equal(one, ("MOV R3, c[0x0][0x214]", *store))
+    assert not equal(one, ("MOV R3, c[0x0][0x210]", *store))
+    assert not equal(one, ("MOV R3, c[0x2][0x214]", *store))
+
+
+def test_pairs_of_registers() -> None:
+    one = ("DFMA R6, R8, R10, R12", "STG.E desc[UR4.64][R2.64], R7", "EXIT")
+    assert not equal(one, ("DFMA R6, R10, R8, R12", *one[1:]))  # another operand's NaN may be passed on
+    assert equal(one, ("DFMA R16, R8, R10, R12", "STG.E desc[UR4.64][R2.64], R17", "EXIT"))
+    assert not equal(one, ("DFMA R16, R8, R10, R12", "STG.E desc[UR4.64][R2.64], R16", "EXIT"))
+    assert not equal(one, ("DFMA R6, R8, R10, R14", *one[1:]))
+    wide = ("IMAD.WIDE R6, R5, 0x4, R4", "STG.E desc[UR4.64][R2.64], R7", "EXIT")
+    assert equal(wide, wide)
+    assert not equal(wide, ("MOV R9, R5", "IMAD.WIDE R6, R9, 0x4, R4", *wide[1:]))
+    assert not equal(wide, ("IMAD.WIDE R6, R5, 0x4, R8", *wide[1:]))
+
+
+LOADS = ("LDG.E R5, desc[UR4.64][R2.64]", "STG.E desc[UR4.64][R8.64], R6", "STG.E desc[UR4.64][R10.64], R5", "EXIT")
+
+
+def test_a_load_stays_between_its_stores() -> None:
+    assert not equal(LOADS, [LOADS[1], LOADS[0], *LOADS[2:]])
+    assert not equal(LOADS, [LOADS[0], LOADS[2], LOADS[1], LOADS[3]])
+    assert equal(LOADS, swapped(LOADS, {"R5": "R7"}))
+    twice = ("LDG.E R5, desc[UR4.64][R2.64]", "LDG.E R6, desc[UR4.64][R8.64]", *LOADS[1:])
+    assert equal(twice, [twice[1], twice[0], *twice[2:]])
+
+
+def test_values_loaded_in_two_blocks_differ() -> None:
+    one = ("LDG.E R5, desc[UR4.64][R2.64]", "BRA `(next)", "next:", "LDG.E R6, desc[UR4.64][R2.64]")
+    rest = "EXIT"
+    store = "STG.E desc[UR4.64][R8.64], {}"
+    assert equal((*one, store.format("R6"), rest), (*one, store.format("R6"), rest))
+    assert not equal((*one, store.format("R6"), rest), (*one, store.format("R5"), rest))
+
+
+def test_a_value_of_an_earlier_iteration_is_not_that_of_this_one() -> None:
+    head = ("MOV R5, RZ", "loop:", "MOV R6, R5", "LDG.E R5, desc[UR4.64][R2.64]")
+    tail = ("@P1 BRA `(loop)", "EXIT")
+    assert not equal((*head, "STG.E desc[UR4.64][R8.64], R5", *tail), (*head, "STG.E desc[UR4.64][R8.64], R6", *tail))
+    assert equal(
+        (*head, "STG.E desc[UR4.64][R8.64], R6", *tail),
+        (*swapped(head, {"R6": "R16", "R5": "R15"}), "STG.E desc[UR4.64][R8.64], R16", *tail),
+    )
+
+
+def test_an_exchange_between_lanes_is_ordered() -> None:
+    one = (
+        "SHFL.BFLY PT, R5, R6, 0x1, 0x1f",
+        "SHFL.BFLY PT, R7, R8, 0x1, 0x1f",
+        "STG.E desc[UR4.64][R2.64], R5",
+        "EXIT",
+    )
+    assert equal(one, swapped(one, {"R5": "R9"}))
+    assert not equal(one, [*one[:2], one[2].replace("R5", "R7"), one[3]])
+    assert not equal(one, [one[1], one[0], *one[2:]])
+
+
+def test_an_overwritten_predicate_does_not_hold_the_value() -> None:
+    rest = ("STG.E desc[UR4.64][R2.64], R5", "EXIT")
+    one = ("ISETP.GE.AND P0, PT, R1, R2, PT", "ISETP.GE.AND P1, PT, R1, R3, PT", "FSEL R5, R3, R8, P0", *rest)
+    other = ("ISETP.GE.AND P1, PT, R1, R2, PT", "ISETP.GE.AND P1, PT, R1, R3, PT", "FSEL R5, R3, R8, P1", *rest)
+    assert not equal(one, other)
+
+
+def test_a_guarded_write_keeps_the_value_before() -> None:
+    rest = ("STG.E desc[UR4.64][R2.64], R5", "EXIT")
+    one = ("ISETP.GE.AND P1, PT, R1, R2, PT", "@P1 ISETP.GE.AND P0, PT, R1, R3, PT", "FSEL R5, R3, R8, P0", *rest)
+    other = ("ISETP.GE.AND P1, PT, R1, R2, PT", "@P1 ISETP.GE.AND P2, PT, R1, R3, PT", "FSEL R5, R3, R8, P2", *rest)
+    assert not equal(one, other)
+    before = ("PLOP3.LUT P0, PT, PT, PT, PT, 0x80, 0x0",), ("PLOP3.LUT P2, PT, PT, PT, PT, 0x80, 0x0",)
+    assert equal((*before[0], *one), (*before[1], *other))
+
+
+def test_two_results_of_one_instruction_are_not_exchanged() -> None:
+    rest = ("STG.E desc[UR4.64][R2.64], R5", "EXIT")
+    one = ("ISETP.GE.AND P0, P1, R1, R2, PT", "FSEL R5, R3, R8, P0", *rest)
+    other = ("ISETP.GE.AND P1, P0, R1, R2, PT", "FSEL R5, R3, R8, P0", *rest)
+    right = ("ISETP.GE.AND P1, P0, R1, R2, PT", "FSEL R5, R3, R8, P1", *rest)
+    twice = ("ISETP.GE.AND P0, P0, R1, R2, PT", "FSEL R5, R3, R8, P0", *rest)
+    assert not equal(one, other)
+    assert equal(one, right)
+    assert not equal(one, twice)
+    assert not equal(twice, twice)
+
+
+LOOP = (
+    "ISETP.GE.AND P0, PT, R1, R2, PT",
+    "ISETP.GE.AND P1, PT, R1, R3, PT",
+    "loop:",
+    "FSEL R5, R3, R8, P0",
+    "STG.E desc[UR4.64][R2.64], R5",
+    "ISETP.GE.AND P0, PT, R5, R2, PT",
+    "@P1 BRA `(loop)",
+    "EXIT",
+)
+
+
+def test_registers_must_agree_on_every_path_to_an_instruction() -> None:
+    assert equal(LOOP, swapped(LOOP, {"P0": "P4"}))
+    assert not equal(LOOP, swapped(LOOP, {"P0": "P4"}, 0, 4))
+    assert not equal(LOOP, swapped(LOOP, {"P0": "P4"}, 4, 6))
+    assert not equal(LOOP, [*LOOP[:6], "@!P1 BRA `(loop)", LOOP[7]])
+    assert not equal(LOOP, [*LOOP[:6], "@P0 BRA `(loop)", LOOP[7]])
+
+
+def test_a_branch_must_lead_to_the_same_block() -> None:
+    stores = ("STG.E desc[UR4.64][R2.64], R5", "STG.E desc[UR4.64][R2.64], R7", "EXIT")
+    body = ("@P0 BRA `({})", "MOV R5, R6", "a:", "MOV R7, R8", "b:", *stores)
+    assert equal([body[0].format("a"), *body[1:]], [body[0].format("a"), *body[1:]])
+    assert not equal([body[0].format("a"), *body[1:]], [body[0].format("b"), *body[1:]])
+
+
+def test_blocks_that_are_entered_only_from_later_code() -> None:
+    text = ("BRA `(last)", "middle:", "STG.E desc[UR4.64][R2.64], R5", "EXIT", "last:", "MOV R5, R6", "BRA `(middle)")
+    assert equal(text, swapped(text, {"R5": "R9"}))
+    assert not equal(text, [*text[:5], "MOV R5, R7", text[6]])
+
+
+def test_a_reconvergence_point_may_follow_its_barrier() -> None:
+    text = (
+        "PLOP3.LUT P1, PT, PT, PT, PT, 0x80, 0x0", "BSSY B0, `(join)", "@P0 BRA `(sync)",
+        "ISETP.GE.AND P1, PT, R1, R2, PT", "sync:", "BSYNC B0", "NOP", "join:", "FSEL R5, R3, R8, P1",
+        "STG.E desc[UR4.64][R2.64], R5", "EXIT",
+    )  # fmt: skip
+    assert equal(text, swapped(text, {"P1": "P6"}))
+    assert not equal(text, swapped(text, {"P1": "P6"}, 4))
+
+
+@pytest.mark.parametrize(
+    "text", ["P2R R0, PR, RZ, 0x4", "R2P PR, R0, 0x7f", "VOTE.ANY R1, PT, P2", "ISCADD R1, R2, R3"]
+)
+def test_other_instructions(text: str) -> None:
+    one = [*FIRST[:2], text, *FIRST[2:4], "STG.E desc[UR4.64][R2.64], R0", *FIRST[4:]]
+    renamed = [*swapped(one, SWAP)[:2], text, *swapped(one, SWAP)[3:]]
+    assert equal(one, one) == ("ISCADD" not in text)
+    assert not equal(one, renamed)
+
+
+@pytest.mark.parametrize(
+    "text", ["CALL.REL.NOINC `(other)", "BRX R4 0x0", "RET.REL.NODEC R10 `(other)", "BRA `(other)"]
+)
+def test_unknown_control_flow_is_rejected(text: str) -> None:
+    assert not equal((text, *FIRST), (text, *FIRST))
+
+
+def test_a_register_that_is_neither_read_nor_written_is_rejected() -> None:
+    function = code(*FIRST)
+    lines = list(function.instructions)
+    for place, line in enumerate(lines[:-1]):
+        for name in sorted(line.reads):
+            changed = MachineInstruction(line.address, line.text, line.bits, line.reads - {name}, line.writes)
+            other = MachineFunction((*lines[:place], changed, *lines[place + 1 :]), {})
+            if re.search(rf"{name}(?!\d)", line.text):
+                assert not equal_functions(other, function)
+
+
+def test_code_without_an_exit_is_rejected() -> None:
+    assert not equal(FIRST[:-1], FIRST[:-1])
+    assert not equal(FIRST, FIRST[:-1])
+    assert not equal((), ())
+
+
+EXPONENTIAL = (
+    "FSETP.GEU.AND P0, PT, R0, -126#c2fc0000, PT", "@!P0 FMUL R0, R0, 0.5#3f000000", "MUFU.EX2 R6, R0",
+    "@!P0 FMUL R6, R6, R6", "FADD R7, R6, R5", "STG.E desc[UR4.64][R2.64], R7", "EXIT",
+)  # fmt: skip
+
+
+def test_squares_of_exponentials() -> None:
+    def rounded(place: int, *lines: str) -> bool:
+        return rounds_exponentials(code(*EXPONENTIAL[:place], *lines, *EXPONENTIAL[place + 1 :]))
+
+    assert rounds_exponentials(code(*EXPONENTIAL))
+    assert rounded(4, "FFMA R7, R6, R5, R5")
+    assert rounded(4, "FFMA R7, R5, R6, R6")
+    assert not rounded(4, "FFMA R7, R6, R6, R5")
+    assert not rounded(4, "MOV R8, R6", "FFMA R7, R6, -R8, R5")
+    assert not rounded(3, "FMUL.D2 R6, R6, R6")
+    assert not rounded(3, "BRA `(next)", "next:", "@P0 FFMA R6, R6, R6, R6")
+    assert not rounded(4, "ISCADD R7, R6, R5")
+    # the square of a sum, which is not an exponential
+    assert rounded(4, "FADD R7, R6, R5", "FFMA R7, R7, R7, R5")
+    # a choice between numbers of which one may be an exponential
+    assert rounded(4, "FADD R7, R6, R5", "FSEL R7, R7, RZ, P0", "FFMA R7, R7, R7, R5")
+    assert rounded(4, "LDS R7, [R9]", "FMNMX R7, R7, 1#3f800000, PT", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "FSEL R7, R6, RZ, P0", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "FSEL R7, RZ, R6, P0", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "LDL R7, [R9]", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "FMNMX R7, R5, -R6, PT", "FFMA R7, R7, R7, R5")
+    assert not rounded(4, "SHFL.BFLY PT, R8, R6, 0x1, 0x1f", "FFMA R7, R8, R8, R5")
+
+
+def _run(instructions: Sequence[str], seed: int) -> list[tuple[object, ...]]:
+    """Execute the instructions on predicates; return what each store sees."""
+    draw = random.Random(seed)
+    values: dict[str, int] = {f"P{i}": draw.randrange(2) for i in range(7)} | {"PT": 1}
+    values |= {f"R{i}": draw.randrange(1 << 30) for i in range(8)}
+    seen: list[tuple[object, ...]] = []
+    for text in instructions:
+        guard = re.match(r"@(!?)(P\w) (.*)", text)
+        if guard and values[guard[2]] == bool(guard[1]):
+            continue
+        opcode, _, rest = (guard[3] if guard else text).partition(" ")
+        operands = [each.strip() for each in rest.split(",")] if rest else []
+        results = 2 if opcode.startswith("ISETP") else 1 if opcode == "FSEL" else 0
+        read = tuple(values[each] for each in operands[results:] if each in values)
+        if opcode.startswith("STG"):
+            seen.append(read)
+        for number, each in enumerate(operands[:results]):
+            if each != "PT":
+                drawn = random.Random(f"{seed} {opcode} {number} {read}").randrange(1 << 30)
+                values[each] = drawn % 2 if each[0] == "P" else drawn
+    return seen
+
+
+def test_random_programs_that_are_proved_equal_behave_equally() -> None:
+    draw = random.Random(7)
+    alike = different = 0
+    for _ in range(1500):
+        program = []
+        for _ in range(draw.randint(2, 7)):
+            p, r = [f"P{draw.randint(0, 3)}" for _ in range(4)], [f"R{draw.randint(4, 7)}" for _ in range(3)]
+            text = draw.choice(
+                [f"ISETP.GE.AND {p[0]}, PT, {r[0]}, {r[1]}, {p[1]}", f"FSEL {r[0]}, {r[1]}, {r[2]}, {p[2]}"]
+            )
+            program.append(f"@{p[3]} {text}" if draw.random() < 0.3 else text)
+        names = {f"P{i}": f"P{draw.randint(0, 4)}" for i in range(4)} | {
+            f"R{i}": f"R{draw.randint(4, 8)}" for i in (4, 5)
+        }
+        other = swapped(program, names, draw.randint(0, 2), draw.randint(2, 7))
+        place = draw.randrange(len(other) - 1)
+        if draw.random() < 0.5:
+            other[place], other[place + 1] = other[place + 1], other[place]
+        rest = ["STG.E desc[UR4.64][R2.64], R4", "EXIT"]
+        if program == other or not equal([*program, *rest], [*other, *rest]):
+            different += 1
+            continue
+        alike += 1
+        for seed in range(20):
+            assert _run([*program, *rest], seed) == _run([*other, *rest], seed)
+    assert alike > 20
+    assert different > 500
