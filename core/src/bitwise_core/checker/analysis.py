@@ -156,13 +156,14 @@ class AnalysisResult:
     hash collisions, with probability at most 2**-64 per pair).  It is None where the analysis stopped, with the reason
     in `unknown`, and for a large grid, which is compared block by block (`comparison.compare_large`).
     `nondeterministic`: the kernel's own result is not determined.  `places` are the accesses that make it so, or that
-    stopped the analysis; `proved`: two orders of threads are known to leave different values there.  `malformed`: the text or the launch is wrong, and
-    `unknown` is the message for its author.  `failed`: the analysis raised an internal error, which is a bug.
-    `interrupted`: the analysis stopped for a reason outside of the kernel, such as the time limit or the memory, so
-    that another run may go further.  `notes` are the assumptions of the analysis.  `program_only` is the reason why the
-    launch-parametric analysis compares the program text only, None where it compares the function that the kernel
-    computes.  `tensors` holds, for each buffer of the launch, the digest of the contents that the launch gives, None
-    where it gives none: results are compared only where they agree (`conflicting_tensors`).
+    stopped the analysis; `proved`: two orders of threads are known to leave different values there.  `malformed`: the
+    text or the launch is wrong, and `unknown` is the message for its author.  `failed`: the analysis raised an internal
+    error, which is a bug.  `interrupted`: the analysis stopped for a reason outside of the kernel, such as the time
+    limit or the memory, so that another run may go further.  `notes` are the assumptions of the analysis.
+    `program_only` is the reason why the launch-parametric analysis compares the program text only, None where it
+    compares the function that the kernel computes.  `tensors` holds, for each buffer of the launch, the digest of the
+    contents that the launch gives, None where it gives none: results are compared only where they agree
+    (`conflicting_tensors`).
 
     `prepared` is the program that was executed, None where there is none.  `outputs` are the final contents of each
     buffer, by buffer number, None where the analysis stopped or the grid is large.  Neither is passed between

@@ -44,6 +44,7 @@ from bitwise_core.checker.block_symmetry.byte_ranges import ByteRanges, Owners, 
 from bitwise_core.checker.block_symmetry.grid import Column, Limits, NotSymmetric, distinct_rows
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch, checked_outputs, run_blocks
 from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.global_memory import is_order_independent
 from bitwise_core.execution.memory.outputs import Output
@@ -244,7 +245,7 @@ def summarise(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limi
     owned: dict[int, Owners] = {}
     for buffer in stored:
         own = _owners(classes, buffer, limits)
-        _check_stores(classes, buffer, own)
+        _check_stores(prepared, buffers, classes, buffer, own)
         _check_loads(classes, buffer, own, limits)
         if buffer not in scratch:
             owned[buffer] = own
@@ -277,12 +278,23 @@ def _owners(classes: Sequence[BlockClass], buffer: int, limits: Limits) -> Owner
     return owners(*_expand_ranges(classes, [block_class.stores.get(buffer) for block_class in classes], buffer, limits))
 
 
-def _check_stores(classes: Sequence[BlockClass], buffer: int, own: Owners) -> None:
+def _check_stores(
+    prepared: PreparedLaunch, buffers: Mapping[str, int], classes: Sequence[BlockClass], buffer: int, own: Owners
+) -> None:
     """Check that no two blocks store to one byte.  Raises Nondeterministic, NotSymmetric."""
-    if own.overlap() is None:
+    overlaps = np.flatnonzero(own.end[:-1] > own.start[1:])
+    if not overlaps.size:
         return
     names = frozenset[str]().union(*(block_class.atomics.get(buffer, frozenset()) for block_class in classes))
     if any(not is_order_independent(numerics.operation(name)) for name in names):
+        pair = own.block[overlaps[0] : overlaps[0] + 2].tolist()
+        # Two of the blocks show which contributions they make to one element.
+        try:
+            checked_outputs(*run_blocks(prepared, TermDomain(), buffers, sorted(set(pair))))
+        except Nondeterministic:
+            raise
+        except Unsupported:
+            pass
         reason = "several blocks add to one element in the order in which they are executed"
         lines = [block_class.atomic_lines.get(buffer) for block_class in classes]
         line = min((each for each in lines if each is not None), default=None)

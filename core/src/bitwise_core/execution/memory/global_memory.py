@@ -47,6 +47,8 @@ class Access:
     value: SymbolicVector | None
     bits: int
     line: int
+    chosen: bool = False
+    """Whether data decides if the threads store at all: the value is then the content after either decision."""
 
 
 def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
@@ -131,12 +133,13 @@ class LoadRaces:
 
 
 def forward_stores(
-    value: Value, stores: Sequence[Access], load: Access, active: Array
+    value: Value, stores: Sequence[Access], load: Access, active: Array, *, in_order: bool = False
 ) -> tuple[Value, Sequence[LoadRaces]]:
     """Return the loaded value with earlier stores of this launch applied, and the races of the load.
 
     `load` holds the active lanes.  A store that is not ordered before the load is no race if it stores the value that
-    the load returns without it.  Raises Unsupported if the widths differ.
+    the load returns without it, unless data decides whether it is executed.  `in_order`: the last store decides, and
+    there are no races.  Raises Unsupported if the widths differ.
     """
     bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
     for each in stores:
@@ -174,14 +177,15 @@ def forward_stores(
     unordered = foreign | ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
     races: list[LoadRaces] = []
     taken = high - 1
-    if unordered.any() or (high - low > 1).any():
+    if not in_order and (unordered.any() or (high - low > 1).any()):
         hashes = exact_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
         # The last store that is ordered before the load; the initial content where there is none.
         taken = np.full(where.shape, -1, dtype=np.int64)
         np.maximum.at(taken, place[~unordered], row[~unordered])
         initial = _hashes_of_lanes(as_symbolic_vector(value), active)
         expected = np.where(taken >= 0, hashes[:, taken], initial)
-        differs = (hashes[:, row] != expected[:, place]).any(axis=0)
+        chosen_by_data = np.concatenate([np.full(each.address.size, each.chosen) for each in stores])[order]
+        differs = (hashes[:, row] != expected[:, place]).any(axis=0) | chosen_by_data[row]
         for chosen, kind, reason in (
             (unordered & foreign & differs, Kind.BLOCKS, OTHER_BLOCK),
             (unordered & ~foreign & differs, Kind.GLOBAL, OTHER_THREAD),
@@ -274,7 +278,7 @@ class GlobalMemory:
                         self.undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, line, each.line))
             near = self._stores_near(buffer, where, bits)
             if near:
-                value, races = forward_stores(value, near, load, active)
+                value, races = self.forward(value, near, load, active)
                 for found in races:
                     self.note_race(found.cause)
                     racing[found.place] = True
@@ -291,6 +295,12 @@ class GlobalMemory:
         for buffer in buffers:
             self.loads.setdefault(buffer, []).append(Access(where, who, epoch, read, bits, line))
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
+
+    def forward(
+        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+    ) -> tuple[Value, Sequence[LoadRaces]]:
+        """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
+        return forward_stores(value, stores, load, active)
 
     def note_race(self, cause: Cause) -> None:
         """Record the cause of an undetermined value.  Raises Race where a race ends the run."""

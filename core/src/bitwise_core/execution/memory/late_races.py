@@ -57,6 +57,7 @@ class _Rows:
             np.repeat(np.array(column, dtype=np.int64), counts)[order]
             for column in zip(*((each.epoch, each.line, each.bits) for each in stores), strict=True)
         )
+        self.chosen = np.repeat(np.array([each.chosen for each in stores]), counts)[order]
         self.hash = np.concatenate([_hash_of(each) for each in stores], axis=1)[:, order]
         self.widest = max(each.bits for each in stores) // 8
 
@@ -70,7 +71,8 @@ def _undetermined_lanes(load: Access) -> Array:
     """Return which loaded elements are undetermined anyway."""
     assert load.value is not None
     found = np.asarray(L.has_flag(SymbolicVector(load.bits, load.value.words, load.value.flags), L.NONDETERMINISTIC))
-    return np.broadcast_to(found, (1, load.address.size))[0]
+    lanes: Array = np.broadcast_to(found, (1, load.address.size))[0]
+    return lanes
 
 
 def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> None:
@@ -88,6 +90,7 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
         racing = (stored_end > load.address[place]) & ~settled[place]
         racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
+        whole &= ~rows.chosen[row]
         racing &= ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
         if not racing.any():
             continue

@@ -548,3 +548,22 @@ class RaceDetectors:
         part = History(blocks, history.detector.copy())
         self._histories.append(part)
         return part
+
+
+class NoRaceDetection(RaceDetectors):
+    """No race detection."""
+
+    def __init__(self, threads: int, warp: int) -> None:
+        super().__init__(1, threads, warp, 1)
+
+    def acting(self, mask: Array | None) -> Sequence[RaceDetector]:
+        """See `RaceDetectors.acting`."""
+        return []
+
+    def of_blocks(self, rows: Array) -> Sequence[RaceDetector]:
+        """See `RaceDetectors.of_blocks`."""
+        return []
+
+    def at(self, cells: Array, mask: Array) -> Sequence[tuple[RaceDetector, Array]]:
+        """See `RaceDetectors.at`."""
+        return []

@@ -183,7 +183,9 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
         for epoch, number in np.unique(stamps[there], axis=0):
             here = there & (stamps[:, 0] == epoch) & (stamps[:, 1] == number)
             lanes = SymbolicVector(bits, words[:, :, here], flags[:, here])
-            result.append(Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number)))
+            result.append(
+                Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number), chosen=True)
+            )
     return result
 
 
