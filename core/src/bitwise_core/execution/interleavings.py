@@ -18,7 +18,9 @@ from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.memory.global_memory import Access, LoadRaces, forward_stores
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
+from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.simulation import bits_domain
+from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.numerics import Operation
@@ -69,6 +71,17 @@ class OrderedExecutor(Executor):
         if group.mask is None:
             return 0
         return int(np.argmax(np.broadcast_to(group.mask.any(axis=0), (self.machine.threads,)))) // self.machine.warp
+
+
+class ZeroedSharedMemory(SharedMemory):
+    """Shared memory that holds zeros at the start: its content is not defined, and every run begins with the same."""
+
+    def _reserve(self, size: int) -> None:
+        before = self.words.shape[2]
+        super()._reserve(size)
+        zero = L.constant_flags(np.zeros(1, dtype=np.uint64), 8 * self.granule)
+        self.words[:, :, before:] = 0
+        self.flags[:, before:] = zero
 
 
 class OrderedMemory(BitsMemory):
@@ -158,6 +171,7 @@ def bytes_in_order(
         budget = [MAXIMUM_STEPS]
         for batch in prepared.batches(blocks):
             machine = machine_for(prepared, memory, numbers, batch, granule)
+            machine.shared = ZeroedSharedMemory(4096, machine.blocks, granule)
             machine.races = NoRaceDetection(prepared.threads, prepared.arch.warp)
             memory.scratch = frozenset(machine.extra.get("scratch", ()))
             if order.together:
