@@ -29,11 +29,15 @@ MAXIMUM_STEPS = 400_000
 """The largest number of steps of a run."""
 
 
+MAXIMUM_BLOCKS_ALONE = 64
+"""Launches of at most this many blocks are run one block after another, others in batches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """An order of execution: blocks and warps by ascending or descending number.
 
-    `together`: the warps of a block run in step instead, as far as their control flow allows.
+    `together`: blocks, and the warps of a block, run in step instead, as far as their control flow allows.
     """
 
     descending: bool
@@ -169,7 +173,8 @@ def bytes_in_order(
         memory = OrderedMemory(domain, buffers, names, open_ended, frozenset(numbers[name] for name in given))
         memory.watched, memory.descending = watched, order.descending
         budget = [MAXIMUM_STEPS]
-        for batch in prepared.batches(blocks):
+        alone = not order.together and blocks.size <= MAXIMUM_BLOCKS_ALONE
+        for batch in np.split(blocks, blocks.size) if alone else prepared.batches(blocks):
             machine = machine_for(prepared, memory, numbers, batch, granule)
             machine.shared = ZeroedSharedMemory(4096, machine.blocks, granule)
             machine.races = NoRaceDetection(prepared.threads, prepared.arch.warp)
