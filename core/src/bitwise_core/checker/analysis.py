@@ -49,6 +49,9 @@ MAXIMUM_WORK = 200_000_000
 """Launches of at most this many thread steps are executed in full; larger ones are decided by block symmetry."""
 
 
+MAXIMUM_CAUSES = 8
+"""Of at most this many causes of an undetermined result, each is examined alone."""
+
 MAXIMUM_CHECKED_WORK = 20_000_000
 """Launches of at most this many thread steps are executed to check a result for every launch."""
 
@@ -494,13 +497,36 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
         memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
     except WorkLimitExceeded:
         return None
-    outputs = checked_outputs(memory, scratch)
+    try:
+        outputs = checked_outputs(memory, scratch)
+    except Nondeterministic as error:
+        raise _with_reaching_causes(error, ready, buffers, options) from None
     if not options.cross_architecture:
         return outputs
     floating = formats_of_buffers(ready.launch, buffers)
     return {
         number: _mark_architecture_nans(each, floating.get(number), ready.arch.name) for number, each in outputs.items()
     }
+
+
+def _with_reaching_causes(
+    error: Nondeterministic, ready: PreparedLaunch, buffers: Mapping[str, int], options: Options
+) -> Nondeterministic:
+    """The error with those of its causes that alone leave an output undetermined; all of them where none does."""
+    causes = error.causes
+    if not 2 <= len(causes) <= MAXIMUM_CAUSES:
+        return error
+    reaching = []
+    for cause in causes:
+        others = frozenset(causes) - {cause}
+        try:
+            domain = TermDomain(options.assume)
+            checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, ignored=others))
+        except (Unsupported, WorkLimitExceeded):
+            reaching.append(cause)
+    kept = tuple(reaching) or causes
+    reason = error.reason.replace(str(causes[0]), str(kept[0]))
+    return Nondeterministic(reason, error.line, kept, proved=error.proved)
 
 
 def _mark_architecture_nans(output: Output, form: FloatFormat | None, architecture: str) -> Output:

@@ -125,10 +125,12 @@ def run_blocks(
     buffers: Mapping[str, int],
     blocks: Sequence[int] | None = None,
     work: int | None = None,
+    ignored: frozenset[Cause] = frozenset(),
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Run the given blocks (default: all), with all blocks of their clusters if these interact.
 
-    Return global memory and the compiler's scratch buffers.
+    Return global memory and the compiler's scratch buffers.  Values that only `ignored` causes leave undetermined are
+    taken as the run finds them.
 
     Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps.
     """
@@ -138,7 +140,7 @@ def run_blocks(
     if isinstance(domain, TermDomain):
         domain.set_formats(formats)
 
-    undetermined = UndeterminedValues()
+    undetermined = UndeterminedValues(ignored)
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch

@@ -97,11 +97,11 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
                 overwritten = kept.generations[int(row[place]), int(races.generation[row[place]])]
                 cause = Cause(Kind.SHARED, OVERWRITE_RACE, overwritten.line, machine.line)
     value = shared.load(cells, bits)
-    if racing is None or cause is None or kept is None:
+    if racing is None or cause is None or kept is None or not kept.note(cause):
         return value
     # The blocks of every history take part, whichever of them has the race.
     shape = (machine.blocks, machine.threads)
-    return blend_values(racing[None], kept.value(bits, shape, cause, machine.domain.recorder), value)
+    return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
 
 
 def undetermined_values(machine: Machine) -> UndeterminedValues | None:
@@ -146,8 +146,8 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
             if not held.all():
                 if kept is None:
                     raise race(Kind.SHARED, SAME_STEP_RACE, machine.line)
-                kept.note(Cause(Kind.SHARED, SAME_STEP_RACE, machine.line))
-                clashes = ~held if clashes is None else ~held | clashes
+                if kept.note(Cause(Kind.SHARED, SAME_STEP_RACE, machine.line)):
+                    clashes = ~held if clashes is None else ~held | clashes
         if clashes is not None:
             shape = (machine.blocks, machine.threads)
             active = clashes if machine.mask is None else clashes & machine.mask
@@ -181,8 +181,8 @@ def _recorded_writes(
             cause = Cause(Kind.SHARED, OVERWRITE_RACE, machine.line)
             kept.contest(row[read], races.generation[row[read]], cause)
         if written.any():
-            kept.note(Cause(Kind.SHARED, WRITE_RACE, machine.line, kept.line_of_write(int(row[written][0]))))
-            clashing[threads[written]] = True
+            cause = Cause(Kind.SHARED, WRITE_RACE, machine.line, kept.line_of_write(int(row[written][0])))
+            clashing[threads[written]] = kept.note(cause)
         races.record_writes(row, threads, of_writers, unchanged)
         kept.wrote(row, machine.line)
     return clashing[None] if clashing.any() else None

@@ -273,15 +273,13 @@ class GlobalMemory:
                     raise Unsupported("global memory is read after an atomic operation on the same buffer", line)
                 for _, each in atomics:
                     changed = overlapping(load, each)
-                    if changed.any():
+                    if changed.any() and self.undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, line, each.line)):
                         racing |= changed
-                        self.undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, line, each.line))
             near = self._stores_near(buffer, where, bits)
             if near:
                 value, races = self.forward(value, near, load, active)
                 for found in races:
-                    self.note_race(found.cause)
-                    racing[found.place] = True
+                    racing[found.place] |= self.note_race(found.cause)
         if self.undetermined is not None:
             contested = self.undetermined.contested_loads(line, where, who)
             racing = racing if contested is None else racing | contested
@@ -302,17 +300,18 @@ class GlobalMemory:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
         return forward_stores(value, stores, load, active)
 
-    def note_race(self, cause: Cause) -> None:
-        """Record the cause of an undetermined value.  Raises Race where a race ends the run."""
+    def note_race(self, cause: Cause) -> bool:
+        """Record a race.  Return whether it leaves a value undetermined.  Raises Race where a race ends the run."""
         if self.undetermined is None:
             raise race(cause.kind, cause.reason, cause.line, cause.other)
-        self.undetermined.note(cause)
+        return self.undetermined.note(cause)
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """Return what an atomic operation returns, which depends on the order of threads."""
-        if self.undetermined is not None:
-            self.undetermined.note(Cause(Kind.ARRIVAL, OLD_VALUE, line))
-        return undetermined(bits, shape, self.domain.recorder)
+        found = undetermined(bits, shape, self.domain.recorder)
+        if self.undetermined is None or self.undetermined.note(Cause(Kind.ARRIVAL, OLD_VALUE, line)):
+            return found
+        return L.without_flags(as_symbolic_vector(found), L.NONDETERMINISTIC)
 
     def initial(self, address: Array, bits: int, mask: Array | None, buffers: Iterable[int], line: int) -> Value:
         """Return the content before the launch at each active lane's address, which lies in one of `buffers`.

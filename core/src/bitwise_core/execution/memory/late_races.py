@@ -39,9 +39,8 @@ def contest_late_races(memory: GlobalMemory, undetermined: UndeterminedValues) -
                 _contest(load, rows, undetermined)
             for _, each in memory.atomics.get(buffer, ()):
                 changed = overlapping(load, each) & ~_undetermined_lanes(load)
-                if changed.any():
+                if changed.any() and undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)):
                     undetermined.contest_loads(load.line, load.address[changed], load.thread[changed])
-                    undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line))
 
 
 class _Rows:
@@ -94,11 +93,10 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
         racing &= ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
         if not racing.any():
             continue
-        chosen = np.unique(place[racing])
-        undetermined.contest_loads(load.line, load.address[chosen], load.thread[chosen])
         for kind, reason, here in (
             (Kind.BLOCKS, OTHER_BLOCK, racing & foreign),
             (Kind.GLOBAL, OTHER_THREAD, racing & ~foreign),
         ):
-            if here.any():
-                undetermined.note(Cause(kind, reason, load.line, int(rows.line[row[here]][0])))
+            if here.any() and undetermined.note(Cause(kind, reason, load.line, int(rows.line[row[here]][0]))):
+                chosen = np.unique(place[here])
+                undetermined.contest_loads(load.line, load.address[chosen], load.thread[chosen])

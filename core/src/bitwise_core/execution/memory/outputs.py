@@ -344,16 +344,14 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[s
         value = SymbolicVector(bits, words[:, :, index], flags[:, index])
         total = blend_values(present[None], _combine(domain, operation(name), total, value), total)
     if not is_order_independent(operation(name)) and ordered.any():
-        total = blend_values(ordered[None], undetermined(bits, (1, unique.size)), total)
-        if memory.undetermined is not None:
-            line = np.repeat(np.array([e.line for e in events]), [e.address.size for e in events])[order]
-            first = int(np.flatnonzero(ordered)[0])
-            others = line[start[first] : start[first] + count[first]]
-            cause = Cause(Kind.SUM, SUM_ORDER, int(others[0]), int(others[others != others[0]][0]) if
-                          (others != others[0]).any() else None)  # fmt: skip
-            memory.undetermined.note(cause)
-            if _orders_differ(initial, words, flags, start, count, bits)[ordered].any():
-                memory.undetermined.proved[buffer] = cause
+        line = np.repeat(np.array([e.line for e in events]), [e.address.size for e in events])[order]
+        first = int(np.flatnonzero(ordered)[0])
+        lines = sorted(set(line[start[first] : start[first] + count[first]].tolist()))
+        cause = Cause(Kind.SUM, SUM_ORDER, lines[0], lines[1] if len(lines) > 1 else None)
+        if memory.undetermined is None or memory.undetermined.note(cause):
+            total = blend_values(ordered[None], undetermined(bits, (1, unique.size)), total)
+        if memory.undetermined is not None and _orders_differ(initial, words, flags, start, count, bits)[ordered].any():
+            memory.undetermined.proved[buffer] = cause
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)
 
 

@@ -200,7 +200,8 @@ def _content_before(
         load = Access(address, thread, machine.epoch, None, bits, line)
         value, races = forward_stores(value, stores, load, np.ones((1, address.size), dtype=bool))
         for found in races:
-            memory.note_race(found.cause)
+            if not memory.note_race(found.cause):
+                continue
             racing = np.zeros((1, address.size), dtype=bool)
             racing[0, found.place] = True
             value = blend_values(racing, undetermined(bits, (1, address.size), memory.domain.recorder), value)

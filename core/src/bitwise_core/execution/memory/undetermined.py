@@ -107,9 +107,11 @@ class UndeterminedValues:
     A read that races with a later write is found only at that write.  The next attempt then returns an undetermined
     value for it: `generations` are the contents of cells of shared memory, and `loads` the loads from global memory (by
     line: keys of address and thread), that a later write contests, with their causes.  `grown`: there are some that
-    this attempt did not have from its start.
+    this attempt did not have from its start.  `ignored` are causes whose values are taken as the run finds them, by
+    which a caller learns which of the others reach a result.
     """
 
+    ignored: frozenset[Cause] = frozenset()
     causes: dict[Cause, None] = field(default_factory=dict)
     generations: dict[Generation, Cause] = field(default_factory=dict)
     loads: dict[int, Array] = field(default_factory=dict)
@@ -139,15 +141,13 @@ class UndeterminedValues:
         """The next attempt has cells of another size."""
         self.generations.clear()
 
-    def note(self, cause: Cause) -> None:
-        """Record a cause."""
+    def note(self, cause: Cause) -> bool:
+        """Record a cause.  Return whether it leaves a value undetermined."""
+        if cause in self.ignored:
+            return False
         if len(self.causes) < MAXIMUM_CAUSES:
             self.causes.setdefault(cause)
-
-    def value(self, bits: int, shape: tuple[int, int], cause: Cause, recorder: Recorder | None = None) -> Value:
-        """Return undetermined values of `bits` bits, a different one in each lane."""
-        self.note(cause)
-        return undetermined(bits, shape, recorder)
+        return True
 
     def contest(self, cells: Array, generations: Array, cause: Cause) -> None:
         """These contents of cells are overwritten by threads that are not ordered after their readers."""
