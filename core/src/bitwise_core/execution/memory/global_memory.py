@@ -21,6 +21,7 @@ from bitwise_core.execution.memory.undetermined import (
     Cause,
     Kind,
     Nondeterministic,
+    Undetermined,
     UndeterminedValues,
     race,
     undetermined,
@@ -490,7 +491,8 @@ class GlobalMemory:
             else int(np.bitwise_or.reduce(np.broadcast_to(contribution.flags, shape)[active], initial=np.uint32(0)))
         )
         if flags & L.STICKY:
-            raise Unsupported("a contribution depends on a value that is not determined", line)
+            causes = () if self.undetermined is None else tuple(self.undetermined.causes)
+            raise Undetermined("a contribution depends on a value that is not determined", line, causes)
         self.scattered.append(
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )
