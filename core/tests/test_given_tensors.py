@@ -442,7 +442,7 @@ def test_loads_that_have_no_number(body: str, sentence: str) -> None:
 
 
 def test_a_block_that_reads_what_another_writes_is_unknown() -> None:
-    body = _PAGE + "add.u32 %r7, %r2, 2;\nst.global.b32 [%rd1], %r7;\n" + _AS_FLOAT
+    body = _PAGE + "setp.eq.u32 %p1, %r2, 1;\n@%p1 st.global.b32 [%rd1], 2;\n" + _AS_FLOAT
     for order in (body, body.replace(_PAGE, "") + _PAGE + _AS_FLOAT):
         entry = launch("a.ptx", table=[1, 1, 1])
         found = Source("a.ptx", COPY.format(body=order), Launch.model_validate(entry))
