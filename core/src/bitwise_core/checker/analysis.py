@@ -440,7 +440,9 @@ class Session:
             ):
                 domain = TermDomain(self.options.assume)
                 checked_outputs(*run_blocks(prepared, domain, self.buffers, work=MAXIMUM_CHECKED_WORK))
-        except (Race, Nondeterministic):
+        except Undetermined:
+            return
+        except Nondeterministic:
             raise
         except (Unsupported, ManifestError, WorkLimitExceeded):
             return
