@@ -179,7 +179,7 @@ def _recorded_writes(
         read, written = of_readers & ~unchanged, of_writers & ~unchanged
         if read.any():
             cause = Cause(Kind.SHARED, OVERWRITE_RACE, machine.line)
-            kept.contest(row[read], races.generation[row[read]], cause)
+            kept.contest(row[read], races.settled[row[read]], races.generation[row[read]], cause)
         if written.any():
             cause = Cause(Kind.SHARED, WRITE_RACE, machine.line, kept.line_of_write(int(row[written][0])))
             clashing[threads[written]] = kept.note(cause)

@@ -52,6 +52,8 @@ class RaceDetector:
         self.generic: Array = np.zeros(cells, dtype=bool)
         self.generation: Array = np.zeros(cells, dtype=np.int64)
         """How often the content of each cell was replaced by an access that may be a race."""
+        self.settled: Array = np.zeros(cells, dtype=np.int64)
+        """The generation of each cell at the last barrier of all warps: every earlier read is ordered before it."""
         self.other_writers: Array = np.full(cells, -1, dtype=np.int64)
         """For each cell with several writers an index of `writers`, else -1."""
         self.writers: list[tuple[Array, Array]] = []
@@ -75,7 +77,9 @@ class RaceDetector:
             np.pad(each, ((0, 0), (0, more))) for each in (self.reads_by_warp, self.step_by_warp)
         )
         self.lane_by_warp = np.pad(self.lane_by_warp, ((0, 0), (0, more)), constant_values=-1)
-        self.generic, self.generation = np.pad(self.generic, (0, more)), np.pad(self.generation, (0, more))
+        self.generic, self.generation, self.settled = (
+            np.pad(each, (0, more)) for each in (self.generic, self.generation, self.settled)
+        )
         self.other_writers = np.pad(self.other_writers, (0, more), constant_values=-1)
         self.writer, self.reader = (np.pad(each, (0, more), constant_values=-1) for each in (self.writer, self.reader))
         self.written, self.written_step, self.read, self.read_step = (
@@ -84,6 +88,8 @@ class RaceDetector:
 
     def barrier(self, warps: Array) -> None:
         """All threads of these warps arrive at a barrier."""
+        if len(warps) == self.warps:
+            self.settled = self.generation.copy()
         joined = self.clock[warps].max(axis=0)
         self.clock[warps] = joined
         self.clock[warps, warps] += 1
@@ -374,7 +380,12 @@ class RaceDetector:
             self.generic[cells],
         ]
         if self.writers or self.generation.any():
-            parts += [self.generation, self.other_writers, *(each for pair in self.writers for each in pair)]
+            parts += [
+                self.generation,
+                self.settled,
+                self.other_writers,
+                *(each for pair in self.writers for each in pair),
+            ]
         digest = blake2b(digest_size=16)
         for part in parts:
             digest.update(part.size.to_bytes(8, "little"))

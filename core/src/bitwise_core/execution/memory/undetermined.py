@@ -149,12 +149,16 @@ class UndeterminedValues:
             self.causes.setdefault(cause)
         return True
 
-    def contest(self, cells: Array, generations: Array, cause: Cause) -> None:
-        """These contents of cells are overwritten by threads that are not ordered after their readers."""
-        for cell, generation in zip(cells.tolist(), generations.tolist(), strict=True):
-            if (cell, generation) not in self.generations:
-                self.generations[cell, generation] = cause
-                self.grown = True
+    def contest(self, cells: Array, oldest: Array, newest: Array, cause: Cause) -> None:
+        """A write that is not ordered after reads of these cells contests what they read.
+
+        The reads are of some generations from the `oldest` to the `newest` of each cell.
+        """
+        for cell, first, last in zip(cells.tolist(), oldest.tolist(), newest.tolist(), strict=True):
+            for generation in range(first, last + 1):
+                if (cell, generation) not in self.generations:
+                    self.generations[cell, generation] = cause
+                    self.grown = True
 
     def contested(self, cells: Array, generations: Array) -> Array:
         """Return which of these contents of cells are contested."""
