@@ -176,10 +176,13 @@ def _recorded_writes(
         if (of_readers | of_writers).any() and races.has_pending(row[of_readers | of_writers]):
             raise race(Kind.SHARED, OVERWRITE_RACE if of_readers.any() else WRITE_RACE, machine.line)
         unchanged = same[threads]
-        read, written = of_readers & ~unchanged, of_writers & ~unchanged
-        if read.any():
+        written = of_writers & ~unchanged
+        if of_readers.any():
             cause = Cause(Kind.SHARED, OVERWRITE_RACE, machine.line)
-            kept.contest(row[read], races.settled[row[read]], races.generation[row[read]], cause)
+            # A write of the content that is there is no race with reads of this content, but with earlier reads.
+            newest = races.generation[row] - unchanged
+            read = row[of_readers]
+            kept.contest(read, races.settled[read], newest[of_readers], cause)
         if written.any():
             cause = Cause(Kind.SHARED, WRITE_RACE, machine.line, kept.line_of_write(int(row[written][0])))
             clashing[threads[written]] = kept.note(cause)
