@@ -454,12 +454,19 @@ def test_loads_that_have_no_number(body: str, sentence: str) -> None:
 
 
 def test_a_block_that_reads_what_another_writes_is_unknown() -> None:
-    body = _PAGE + "mov.u32 %r7, 1;\nst.global.b32 [%rd1], %r7;\n" + _AS_FLOAT
+    body = _PAGE + "setp.eq.u32 %p1, %r2, 1;\n@%p1 st.global.b32 [%rd1], 2;\n" + _AS_FLOAT
     for order in (body, body.replace(_PAGE, "") + _PAGE + _AS_FLOAT):
         entry = launch("a.ptx", table=[1, 1, 1])
         found = Source("a.ptx", COPY.format(body=order), Launch.model_validate(entry))
         reason = outcome(found, found)[1]
         assert "a block reads global memory that another block of the launch writes" in reason
+
+
+def test_a_store_of_the_value_that_memory_holds_is_no_race() -> None:
+    body = _PAGE + "mov.u32 %r7, 1;\nst.global.b32 [%rd1], %r7;\n" + _AS_FLOAT
+    for order in (body, body.replace(_PAGE, "") + _PAGE + _AS_FLOAT):
+        found = Source("a.ptx", COPY.format(body=order), Launch.model_validate(launch("a.ptx", table=[1, 1, 1])))
+        assert outcome(found, found)[0] is Outcome.EQUAL
 
 
 def test_a_mask_hides_what_lies_beyond_the_values() -> None:

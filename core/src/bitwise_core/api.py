@@ -1,4 +1,4 @@
-"""The public functions of `bitwise_core`: compare, partition and run kernels, evaluate descriptors.
+"""The public functions of `bitwise_core`: compare, partition and run kernels, judge determinism, evaluate descriptors.
 
 A kernel is the path of an assembly file, assembly text (a string of several lines), or a `Source`.  A launch is a
 `Launch`, a mapping with the fields of a manifest's entry, or the path of a manifest.  A mistake raises a `BitwiseError`
@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from bitwise_core.checker import determinism as deciding
 from bitwise_core.checker import partition as equivalence
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import Options, Place, Source, prepare
 from bitwise_core.checker.counterexamples import search_verdict
+from bitwise_core.checker.determinism import Determinism, DeterminismReport, KernelDeterminism
 from bitwise_core.checker.kernel_files import (
     InputError,
     arch_of,
@@ -49,15 +51,20 @@ from bitwise_core.plugins.installed import evaluate
 __all__ = [
     "BitwiseError",
     "Counterexample",
+    "Determinism",
+    "DeterminismReport",
     "Divergence",
     "GEMMDesc",
+    "KernelDeterminism",
     "Launch",
     "Outcome",
     "Partition",
+    "Place",
     "RunResult",
     "Source",
     "Verdict",
     "compare",
+    "determinism",
     "evaluate",
     "partition",
     "run",
@@ -146,18 +153,40 @@ def partition(
     kernels instead: its workers must have the same versions of everything.  `time_limit` and `cache` are those of
     `compare`.  Raises BitwiseError.
     """
-    plugins = registry.default()
-    if isinstance(kernels, str | Path):
-        if launch is not None:
-            raise InputError(f"{kernels}: the launches of a folder are read from its manifest.json: omit `launch`")
-        sources: tuple[Source, ...] = read_folder(Path(kernels), extensions(plugins.arches.values())).sources
-    else:
-        sources = tuple(_source_of(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
-    if not sources:
-        raise InputError("kernels: the sequence is empty: give at least one kernel")
-    arch, sources = resolve_targets(sources, plugins, target)
+    arch, sources = resolve_targets(_sources_of(kernels, launch), registry.default(), target)
     options = _options(all(source.launch is None for source in sources), assume, audit_contraction, time_limit)
     found = equivalence.partition(
+        sources, arch.name, options, workers=workers, executor=executor, cache=open_cache(cache)
+    )
+    _raise_if_any(reading.unknown or reading.name for reading in found.results if reading.malformed)
+    return found
+
+
+def determinism(
+    kernels: str | Path | Sequence[Kernel],
+    launch: AnyLaunch | None = None,
+    *,
+    target: str | None = None,
+    every_launch: bool = False,
+    assume: Iterable[str] = (),
+    audit_contraction: bool = True,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    time_limit: float = DEFAULT_SECONDS,
+    cache: bool = True,
+) -> DeterminismReport:
+    """Return for each kernel whether it is proved to return the same bits in every run.
+
+    A kernel that is not comes with the places that make its result depend on the order of threads.  `kernels` is a
+    sequence of kernels or a folder, and `launch` the launch of every kernel of a sequence, as for `partition`; so are
+    the other arguments.  `every_launch`, or no launches: the verdicts hold for every launch.  Raises BitwiseError.
+    """
+    arch, sources = resolve_targets(_sources_of(kernels, launch), registry.default(), target)
+    without = [source for source in sources if source.launch is None]
+    if without and len(without) < len(sources) and not every_launch:
+        raise InputError(f"{without[0].name}: has no launch and other kernels have one: give `every_launch`")
+    options = _options(every_launch or bool(without), assume, audit_contraction, time_limit)
+    found = deciding.determinism(
         sources, arch.name, options, workers=workers, executor=executor, cache=open_cache(cache)
     )
     _raise_if_any(reading.unknown or reading.name for reading in found.results if reading.malformed)
@@ -194,6 +223,18 @@ def run(
     except Unsupported as error:
         raise Unsupported(f"{source.name} cannot be run: {error}") from None
     return RunResult(arrays_of(done.after, before, source.launch), (*prepared.notes, *done.notes))
+
+
+def _sources_of(kernels: str | Path | Sequence[Kernel], launch: AnyLaunch | None) -> tuple[Source, ...]:
+    """Return the kernels of a folder or of a sequence.  Raises InputError where there are none."""
+    if isinstance(kernels, str | Path):
+        if launch is not None:
+            raise InputError(f"{kernels}: the launches of a folder are read from its manifest.json: omit `launch`")
+        return read_folder(Path(kernels), extensions(registry.default().arches.values())).sources
+    sources = tuple(_source_of(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
+    if not sources:
+        raise InputError("kernels: the sequence is empty: give at least one kernel")
+    return sources
 
 
 def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool, time_limit: float) -> Options:

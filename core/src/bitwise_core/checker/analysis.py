@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import blake2b
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.assembly.module import AssemblyError, Module
+from bitwise_core.assembly.module import AssemblyError, Module, SourceLine
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
@@ -32,8 +32,8 @@ from bitwise_core.execution.concrete import (
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch, ManifestError
-from bitwise_core.execution.memory.global_memory import Nondeterministic, Race
 from bitwise_core.execution.memory.outputs import Output
+from bitwise_core.execution.memory.undetermined import Cause, Nondeterministic, Race, Undetermined
 from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
@@ -56,6 +56,9 @@ MAXIMUM_WORK_OF_MANY_LANES = 4_000_000
 
 Measured on pointwise kernels and reductions over 16 million elements: a proof takes 20 to 200 ms, whatever the grid.
 """
+
+MAXIMUM_CAUSES = 8
+"""Of at most this many causes of an undetermined result, each is examined alone."""
 
 MAXIMUM_CHECKED_WORK = 20_000_000
 """Launches of at most this many thread steps are executed to check a result for every launch."""
@@ -111,19 +114,67 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """An access whose result depends on the order of threads, or is undefined: its kind and a sentence.
+
+    `line` is its line in the assembly and `source` in the kernel's source; `other_line` and `other_source` are those of
+    the access with which it conflicts.  None where they are not known.
+    """
+
+    kind: str
+    reason: str
+    line: int | None = None
+    source: str | None = None
+    other_line: int | None = None
+    other_source: str | None = None
+
+    def __str__(self) -> str:
+        own, other = _where(self.line, self.source), _where(self.other_line, self.other_source)
+        found = f"{self.kind}: {self.reason}" + (f", at {own}" if own else "")
+        return f"{found}, with {other}" if other and other != own else found
+
+
+def _where(line: int | None, source: str | None) -> str:
+    """The place of an access in words: its line of the source, if known, and of the assembly."""
+    parts = [source, None if line is None else f"line {line} of the assembly"]
+    return ", ".join(each for each in parts if each is not None)
+
+
+def places_of(causes: Iterable[Cause], module: Module | None) -> tuple[Place, ...]:
+    """The causes with their lines in the kernel's source, where the text of the module states them."""
+    sources = {} if module is None else _sources(module)
+
+    def source(line: int | None) -> str | None:
+        found = None if line is None else sources.get(line)
+        return None if found is None else str(found)
+
+    return tuple(
+        Place(each.kind.value, each.reason, each.line, source(each.line), each.other, source(each.other))
+        for each in causes
+    )
+
+
+def _sources(module: Module) -> dict[int, SourceLine]:
+    kernels = [*module.kernels, *module.functions.values()]
+    return {each.line: each.source for kernel in kernels for each in kernel.instructions if each.source is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class AnalysisResult:
     """The result of the analysis of one kernel.
 
     `signature` is 16 bytes, equal for two kernels exactly when the canonical trees of their outputs are equal (up to
     hash collisions, with probability at most 2**-64 per pair).  It is None where the analysis stopped, with the reason
     in `unknown`, and for a large grid, which is compared block by block (`comparison.compare_large`).
-    `nondeterministic`: the kernel's own result is not determined.  `malformed`: the text or the launch is wrong, and
-    `unknown` is the message for its author.  `failed`: the analysis raised an internal error, which is a bug.
-    `interrupted`: the analysis stopped for a reason outside of the kernel, such as the time limit or the memory, so
-    that another run may go further.  `notes` are the assumptions of the analysis.  `program_only` is the reason why the
-    launch-parametric analysis compares the program text only, None where it compares the function that the kernel
-    computes.  `tensors` holds, for each buffer of the launch, the digest of the contents that the launch gives, None
-    where it gives none: results are compared only where they agree (`conflicting_tensors`).
+    `nondeterministic`: the kernel's own result is not determined.  `places` are the accesses that make it so, or that
+    stopped the analysis; `proved`: two orders of threads are known to leave different values there.  `malformed`: the
+    text or the launch is wrong, and `unknown` is the message for its author.  `failed`: the analysis raised an internal
+    error, which is a bug.  `interrupted`: the analysis stopped for a reason outside of the kernel, such as the time
+    limit or the memory, so that another run may go further.  `notes` are the assumptions of the analysis.
+    `program_only` is the reason why the launch-parametric analysis compares the program text only, None where it
+    compares the function that the kernel computes.  `tensors` holds, for each buffer of the launch, the digest of the
+    contents that the launch gives, None where it gives none: results are compared only where they agree
+    (`conflicting_tensors`).
 
     `prepared` is the program that was executed, None where there is none.  `outputs` are the final contents of each
     buffer, by buffer number, None where the analysis stopped or the grid is large.  Neither is passed between
@@ -141,6 +192,8 @@ class AnalysisResult:
     program_only: str | None = None
     tensors: Mapping[str, str | None] = field(default_factory=dict)
     interrupted: bool = False
+    places: tuple[Place, ...] = ()
+    proved: bool = False
     prepared: PreparedLaunch | None = field(default=None, repr=False, compare=False)
     outputs: Mapping[int, Output] | None = field(default=None, repr=False, compare=False)
 
@@ -266,8 +319,13 @@ class Session:
         partial_result = _PartialResult()
 
         def stopped(
-            reason: str, nondeterministic: bool = False, malformed: bool = False, interrupted: bool = False
+            reason: str,
+            nondeterministic: bool = False,
+            malformed: bool = False,
+            interrupted: bool = False,
+            error: Nondeterministic | None = None,
         ) -> AnalysisResult:
+            module = None if partial_result.prepared is None else partial_result.prepared.module
             return AnalysisResult(
                 source.name,
                 None,
@@ -277,6 +335,8 @@ class Session:
                 malformed=malformed,
                 interrupted=interrupted,
                 tensors=given_digests(source, self.options),
+                places=() if error is None else places_of(error.causes, module or partial_result.module),
+                proved=error is not None and error.proved,
                 prepared=partial_result.prepared,
             )
 
@@ -291,8 +351,11 @@ class Session:
                 "the grid is too large to be executed in full, and its blocks are not proved to be translations of "
                 f"each other: {error}{self._missing_tensors(error, partial_result.prepared)}"
             )
+        except (Race, Undetermined) as error:
+            return stopped(str(error), error=error)
         except Nondeterministic as error:
-            return stopped(f"the kernel's own result is not determined: {error}", nondeterministic=True)
+            reason = f"the kernel's own result is not determined: {error}"
+            return stopped(reason, nondeterministic=True, error=error)
         except AssemblyError as error:
             return stopped(str(error), malformed=True)
         except ManifestError as error:
@@ -343,7 +406,7 @@ class Session:
                 raise Unsupported("the launch is too large for a comparison across architectures")
             try:
                 self.summary(source, arch, prepared)
-            except NotSymmetric:
+            except (NotSymmetric, Race):
                 partial_result.outputs = outputs_of_all_blocks(prepared, self.buffers, self.options)
                 if partial_result.outputs is None:
                     raise
@@ -360,6 +423,7 @@ class Session:
             )
         entry = source.entry if source.launch is None else source.launch.entry
         module, notes = parse_and_audit(source, entry, arch, self.options)
+        partial_result.module = module
         cluster = None if source.launch is None else source.launch.cluster
         found = parametric_signature(module, module.kernel(entry), arch, cluster)
         partial_result.signature, partial_result.program_only = found.value, found.program_only
@@ -383,7 +447,9 @@ class Session:
             ):
                 domain = TermDomain(self.options.assume)
                 checked_outputs(*run_blocks(prepared, domain, self.buffers, work=MAXIMUM_CHECKED_WORK))
-        except (Race, Nondeterministic):
+        except Undetermined:
+            return
+        except Nondeterministic:
             raise
         except (Unsupported, ManifestError, WorkLimitExceeded):
             return
@@ -415,6 +481,7 @@ class _PartialResult:
     program_only: str | None = None
     prepared: PreparedLaunch | None = None
     outputs: dict[int, Output] | None = None
+    module: Module | None = None
 
 
 def analyse(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> AnalysisResult:
@@ -444,7 +511,10 @@ def outputs_of_all_blocks(
         memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=work)
     except WorkLimitExceeded:
         return None
-    return checked_outputs(memory, scratch)
+    try:
+        return checked_outputs(memory, scratch)
+    except Nondeterministic as error:
+        raise _with_reaching_causes(error, ready, buffers, options) from None
 
 
 def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:
@@ -460,6 +530,26 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
     return {
         number: _mark_architecture_nans(each, floating.get(number), ready.arch.name) for number, each in outputs.items()
     }
+
+
+def _with_reaching_causes(
+    error: Nondeterministic, ready: PreparedLaunch, buffers: Mapping[str, int], options: Options
+) -> Nondeterministic:
+    """The error with those of its causes that alone leave an output undetermined; all of them where none does."""
+    causes = error.causes
+    if not 2 <= len(causes) <= MAXIMUM_CAUSES:
+        return error
+    reaching = []
+    for cause in causes:
+        others = frozenset(causes) - {cause}
+        try:
+            domain = TermDomain(options.assume)
+            checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, ignored=others))
+        except (Unsupported, WorkLimitExceeded):
+            reaching.append(cause)
+    kept = tuple(reaching) or causes
+    reason = error.reason.replace(str(causes[0]), str(kept[0]))
+    return Nondeterministic(reason, error.line, kept, proved=error.proved)
 
 
 def _mark_architecture_nans(output: Output, form: FloatFormat | None, architecture: str) -> Output:

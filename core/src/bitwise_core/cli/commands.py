@@ -11,6 +11,7 @@ import typer
 from bitwise_core.checker.analysis import Options
 from bitwise_core.cli import (
     cache_command,
+    determinism_command,
     diff_command,
     gemm_command,
     partition_command,
@@ -63,6 +64,15 @@ TimeLimit = Annotated[
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Neither recall results of former runs nor keep those of this one.")
 ]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="The number of processes; by default one for each CPU core.")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="Read the kernels on the workers of this dask scheduler (tcp://...)."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -92,15 +102,8 @@ def partition(
     every_launch: EveryLaunch = False,
     assume: Assume = None,
     no_contraction_audit: NoContractionAudit = False,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="The number of processes; by default one for each CPU core.")
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            "--scheduler", metavar="ADDRESS", help="Read the kernels on the workers of this dask scheduler (tcp://...)."
-        ),
-    ] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     time_limit: TimeLimit = DEFAULT_SECONDS,
     no_cache: NoCache = False,
     as_json: AsJson = False,
@@ -119,6 +122,36 @@ def partition(
         with kept_readings(not no_cache) as cache:
             readers = partition_command.ReaderSettings(workers, scheduler, cache)
             partition_command.run(path, target, options, readers, as_json, html)
+
+
+@app.command(no_args_is_help=True)
+def determinism(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Folders of assembly files, or assembly files.")
+    ],
+    target: Target = None,
+    every_launch: EveryLaunch = False,
+    assume: Assume = None,
+    no_contraction_audit: NoContractionAudit = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    time_limit: TimeLimit = DEFAULT_SECONDS,
+    no_cache: NoCache = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prove that kernels return the same bits in every run.
+
+    Otherwise name the places that make their results depend on the order of threads.
+
+    Exit status: 0 all are deterministic, 1 a kernel is nondeterministic (two orders of threads leave different bytes),
+    2 a file or an argument is wrong, 3 unknown (neither is proved of a kernel).
+    """
+    with as_errors():
+        options = _options(every_launch, assume, no_contraction_audit, time_limit)
+        with kept_readings(not no_cache) as cache:
+            readers = partition_command.ReaderSettings(workers, scheduler, cache)
+            status = determinism_command.run(paths, target, options, readers, as_json)
+    raise typer.Exit(status)
 
 
 @app.command()

@@ -14,20 +14,33 @@ from bitwise_core.execution.buffers import formats_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
+from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor, unknown_lanes
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import THREAD_SHIFT, ClusterState, Machine
 from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.memory.given_contents import GivenContents
-from bitwise_core.execution.memory.global_memory import GlobalMemory, Nondeterministic
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.late_races import contest_late_races
 from bitwise_core.execution.memory.outputs import Output, outputs
 from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
+from bitwise_core.execution.memory.undetermined import (
+    Cause,
+    Kind,
+    Undetermined,
+    UndeterminedValues,
+    undetermined_output,
+)
 from bitwise_core.execution.program import Program, build
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import POISON, STICKY, Array
 
 MemoryType = TypeVar("MemoryType", bound=GlobalMemory)
+
+MAXIMUM_ATTEMPTS = 16
+"""How often a launch is run at most, until its races are known."""
 
 LANES_PER_BATCH = 8192
 """The number of lanes that run together, which amortises the cost of a NumPy call."""
@@ -112,10 +125,12 @@ def run_blocks(
     buffers: Mapping[str, int],
     blocks: Sequence[int] | None = None,
     work: int | None = None,
+    ignored: frozenset[Cause] = frozenset(),
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Run the given blocks (default: all), with all blocks of their clusters if these interact.
 
-    Return global memory and the compiler's scratch buffers.
+    Return global memory and the compiler's scratch buffers.  Values that only `ignored` causes leave undetermined are
+    taken as the run finds them.
 
     Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps.
     """
@@ -125,36 +140,54 @@ def run_blocks(
     if isinstance(domain, TermDomain):
         domain.set_formats(formats)
 
+    undetermined = UndeterminedValues(ignored)
+
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
         memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
+        memory.undetermined = undetermined
         memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 
-    return run_until_valid(prepared.arch.granule(prepared.kernel), attempt), scratch
+    return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch
 
 
-def run_until_valid(granule: int, attempt: Callable[[int, frozenset[int]], MemoryType]) -> MemoryType:
+def run_until_valid(
+    granule: int,
+    attempt: Callable[[int, frozenset[int]], MemoryType],
+    undetermined: UndeterminedValues | None = None,
+) -> MemoryType:
     """Return global memory after the first `attempt(granule, watched)` that does not have to be repeated.
 
     An attempt is repeated with smaller cells of shared memory (`granule` bytes) if an access needs them, and with
     recorded loads of every buffer that the launch both loads and stores (`watched`), so that communication between
-    blocks is detected.  Raises Unsupported.
+    blocks is detected.  With `undetermined`, a read that races with a later write is undetermined in the next attempt.
+    Raises Unsupported.
     """
     watched: frozenset[int] = frozenset()
-    while True:
+    for _ in range(MAXIMUM_ATTEMPTS):
+        if undetermined is not None:
+            undetermined.begin()
         try:
             memory = attempt(granule, watched)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
+            if undetermined is not None:
+                undetermined.forget_cells()
             continue
         both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.loaded_buffers) - watched
-        if not both:
-            return memory
         watched = watched | both
+        if both:
+            continue
+        if undetermined is None:
+            return memory
+        contest_late_races(memory, undetermined)
+        if not undetermined.grown:
+            return memory
+    raise Unsupported("which reads race with writes is not settled after several attempts")
 
 
 def _run_batches(
@@ -190,9 +223,25 @@ def _run_batches(
 
 def run_machine(prepared: PreparedLaunch, machine: Machine, budget: list[int]) -> None:
     """Run a batch of blocks to its end; `budget` holds the number of steps that are left.  Raises Unsupported."""
-    Executor(prepared.program, machine, budget).start()
+    try:
+        Executor(prepared.program, machine, budget).start()
+    except DataDependent as error:
+        raise _needs_undetermined_value(error, machine) or error from None
     if isinstance(machine.races, ClusterRaceDetectors):
         machine.races.finish()
+
+
+def _needs_undetermined_value(error: DataDependent, machine: Machine) -> Undetermined | None:
+    """Return the error of a run that needs the number of an undetermined value; None for a value of another kind."""
+    kept = machine.memory.undetermined
+    if kept is None or not kept.causes:
+        return None
+    for value in error.values:
+        flags = L.has_flag(as_symbolic_vector(value), L.NONDETERMINISTIC)
+        if np.any(np.logical_and(unknown_lanes(machine, value), flags)):
+            causes = tuple(kept.causes)
+            return Undetermined(f"{error}, and on a value that is not determined: {causes[0]}", None, causes)
+    return None
 
 
 def machine_for(
@@ -250,9 +299,11 @@ def checked_outputs(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, 
         bad = (output.flags & np.uint32(STICKY)) != 0
         undefined = (output.flags & np.uint32(POISON)) != 0
         if undefined.any():
-            raise Unsupported(
-                "a stored value depends on a register or on memory that nothing wrote", int(output.line[undefined][0])
+            reason, line = (
+                "a stored value depends on a register or on memory that nothing wrote",
+                output.line[undefined][0],
             )
+            raise Undetermined(reason, int(line), (Cause(Kind.UNDEFINED, reason, int(line)),))
         if bad.any():
-            raise Nondeterministic("a stored value depends on the order in which threads run", int(output.line[bad][0]))
+            raise undetermined_output(memory.undetermined, int(output.line[bad][0]), found.keys())
     return found

@@ -105,7 +105,7 @@ class Executor:
             raise _nested_too_deeply(self.machine)
         machine = self.machine
         outer = machine.mask
-        groups = [LaneGroup(pc, outer)]
+        groups = self._first_groups(pc, outer)
         alive = self.alive = outer
         while groups:
             group = self._next_group(groups, stop)
@@ -115,6 +115,9 @@ class Executor:
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
             alive = self.alive = self._advance(group, groups, stop, alive, outer)
         machine.mask = outer
+
+    def _first_groups(self, pc: int, lanes: Array | None) -> list[LaneGroup]:
+        return [LaneGroup(pc, lanes)]
 
     def _next_group(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
         ready = [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]

@@ -88,11 +88,11 @@ def simulate_batch(
     chosen = prepared.chosen_blocks(blocks).reshape(-1, 1, together)
     copies = np.arange(len(contents))[:, None] * prepared.launch.blocks
     block_numbers = (chosen + copies).reshape(-1)
-    domain = _domain(prepared, buffers, finite)
+    domain = bits_domain(prepared, buffers, finite)
 
     def attempt(granule: int, watched: frozenset[int]) -> BitsMemory:
         nonlocal domain
-        domain = _domain(prepared, buffers, finite)
+        domain = bits_domain(prepared, buffers, finite)
         memory = BitsMemory(domain, buffers, names, open_ended, closed)
         memory.watched = watched
         _run(prepared, memory, numbers, block_numbers, granule)
@@ -114,7 +114,8 @@ def matrix_units(prepared: PreparedLaunch) -> Mapping[str, MmaSpec]:
     return {} if support is None else {each.name: each for each in support.matrix_units}
 
 
-def _domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool) -> BitsDomain:
+def bits_domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool) -> BitsDomain:
+    """Return the domain of bit patterns of an architecture.  Raises Unsupported where it has none."""
     support = prepared.arch.bits
     if support is None:
         raise Unsupported(f"kernels of {prepared.arch.name} cannot be simulated: its plugin lacks BitSupport")

@@ -35,7 +35,7 @@ from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory
-from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
+from bitwise_core.execution.memory.race_detector import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import mma_steps
@@ -386,25 +386,6 @@ class OpaqueSharedMemory(SharedMemory):
     def selected(self, other: SharedMemory, select: Callable[[Value, Value], Value]) -> SharedMemory:
         """See `SharedMemory.selected`."""
         return self
-
-
-class NoRaceDetection(RaceDetectors):
-    """No race detection: races are detected in the blocks that are executed in full."""
-
-    def __init__(self, threads: int, warp: int) -> None:
-        super().__init__(1, threads, warp, 1)
-
-    def acting(self, mask: Array | None) -> Sequence[RaceDetector]:
-        """See `RaceDetectors.acting`."""
-        return []
-
-    def of_blocks(self, rows: Array) -> Sequence[RaceDetector]:
-        """See `RaceDetectors.of_blocks`."""
-        return []
-
-    def at(self, cells: Array, mask: Array) -> Sequence[tuple[RaceDetector, Array]]:
-        """See `RaceDetectors.at`."""
-        return []
 
 
 # -- the pass ---------------------------------------------------------------------------------------------------------

@@ -44,9 +44,11 @@ from bitwise_core.checker.block_symmetry.byte_ranges import ByteRanges, Owners, 
 from bitwise_core.checker.block_symmetry.grid import Column, Limits, NotSymmetric, distinct_rows
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch, checked_outputs, run_blocks
 from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import POINTER_SHIFT
-from bitwise_core.execution.memory.global_memory import Nondeterministic, is_order_independent
+from bitwise_core.execution.memory.global_memory import is_order_independent
 from bitwise_core.execution.memory.outputs import Output
+from bitwise_core.execution.memory.undetermined import OTHER_BLOCK, Cause, Kind, Nondeterministic, race
 from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -61,7 +63,7 @@ class BlockClass:
 
     `shift[buffer][i]` is the offset of block `blocks[i]` in that buffer, in bytes from an origin that is common to the
     class; the block accesses the byte ranges plus the shift.  `loads` holds only buffers that the launch writes.
-    `atomics` are the names of the atomic operations by buffer.
+    `atomics` are the names of the atomic operations by buffer, and `atomic_lines` the line of one of them.
     """
 
     blocks: Array
@@ -69,6 +71,7 @@ class BlockClass:
     stores: Mapping[int, ByteRanges]
     loads: Mapping[int, ByteRanges]
     atomics: Mapping[int, frozenset[str]]
+    atomic_lines: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,7 @@ def _block_class(
     stores: dict[int, ByteRanges] = {}
     loads: dict[int, ByteRanges] = {}
     atomics: dict[int, frozenset[str]] = {}
+    lines: dict[int, int] = {}
     for buffer, by_column in accesses_by_buffer.items():
         written: list[tuple[GlobalAccess, int]] = []
         loaded: list[tuple[GlobalAccess, int]] = []
@@ -163,10 +167,12 @@ def _block_class(
             names = frozenset(access.operation for access, _ in written if access.kind == "atomic")
             if names:
                 atomics[buffer] = names
+                lines[buffer] = min(access.line for access, _ in written if access.kind == "atomic")
         if loaded and buffer in kept:
             loads[buffer] = _byte_ranges(loaded)
     blocks = found.grid.blocks[group]
-    return BlockClass(blocks, {buffer: numbers[group] for buffer, numbers in offsets.items()}, stores, loads, atomics)
+    shift = {buffer: numbers[group] for buffer, numbers in offsets.items()}
+    return BlockClass(blocks, shift, stores, loads, atomics, lines)
 
 
 def _byte_ranges(accesses: Sequence[tuple[GlobalAccess, int]]) -> ByteRanges:
@@ -240,7 +246,7 @@ def summarise(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limi
     owned: dict[int, Owners] = {}
     for buffer in stored:
         own = _owners(classes, buffer, limits)
-        _check_stores(classes, buffer, own)
+        _check_stores(prepared, buffers, classes, buffer, own)
         _check_loads(classes, buffer, own, limits)
         if buffer not in scratch:
             owned[buffer] = own
@@ -273,13 +279,27 @@ def _owners(classes: Sequence[BlockClass], buffer: int, limits: Limits) -> Owner
     return owners(*_expand_ranges(classes, [block_class.stores.get(buffer) for block_class in classes], buffer, limits))
 
 
-def _check_stores(classes: Sequence[BlockClass], buffer: int, own: Owners) -> None:
+def _check_stores(
+    prepared: PreparedLaunch, buffers: Mapping[str, int], classes: Sequence[BlockClass], buffer: int, own: Owners
+) -> None:
     """Check that no two blocks store to one byte.  Raises Nondeterministic, NotSymmetric."""
-    if own.overlap() is None:
+    overlaps = np.flatnonzero(own.end[:-1] > own.start[1:])
+    if not overlaps.size:
         return
     names = frozenset[str]().union(*(block_class.atomics.get(buffer, frozenset()) for block_class in classes))
     if any(not is_order_independent(numerics.operation(name)) for name in names):
-        raise Nondeterministic("several blocks add to one element in the order in which they are executed")
+        pair = own.block[overlaps[0] : overlaps[0] + 2].tolist()
+        # Two of the blocks show which contributions they make to one element.
+        try:
+            checked_outputs(*run_blocks(prepared, TermDomain(), buffers, sorted(set(pair))))
+        except Nondeterministic:
+            raise
+        except Unsupported:
+            pass
+        reason = "several blocks add to one element in the order in which they are executed"
+        lines = [block_class.atomic_lines.get(buffer) for block_class in classes]
+        line = min((each for each in lines if each is not None), default=None)
+        raise Nondeterministic(reason, line, (Cause(Kind.SUM, reason, line),))
     raise NotSymmetric("several blocks store to one element")
 
 
@@ -289,7 +309,7 @@ def _check_loads(classes: Sequence[BlockClass], buffer: int, own: Owners, limits
     if all(each is None for each in loads):
         return
     if own.overlaps_other_block(*_expand_ranges(classes, loads, buffer, limits)).any():
-        raise Unsupported("a block reads global memory that another block of the launch writes")
+        raise race(Kind.BLOCKS, OTHER_BLOCK, None)
 
 
 # -- execution in full -----------------------------------------------------------------------------------------------

@@ -90,6 +90,8 @@ class AccessDomain(ParametricDomain):
 class UnreadMemory:
     """Global memory whose contents are undefined; a store is rejected."""
 
+    undetermined = None
+
     def buffer_of_pointer(self, pointer: Value) -> int | None:
         """Return None: buffers are not distinguished."""
         return None
@@ -123,7 +125,7 @@ class UnfilledSharedMemory(SharedMemory):
     def store(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> None:
         """Nothing: no cell is kept."""
 
-    def still_holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> bool:
+    def holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> Array:
         """Raise Unsupported: whether threads wrote equal values is not known."""
         raise Unsupported("threads write values of which nothing is known to one address")
 

@@ -21,7 +21,7 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash, full_hash, may_be_moved
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, may_be_moved, term
 from bitwise_core.numerics import Operation
 
 COPIED_BITS = 16
@@ -56,6 +56,9 @@ class ParametricMemory:
     `path` are the conditions of the branches on the path to the current instruction.  `only_determined`: loaded values
     need not be exact, so that a thread may read an element that it has written.
     """
+
+    undetermined = None
+    """A race ends the analysis."""
 
     def __init__(self, domain: ParametricDomain, threads: int, only_determined: bool = False) -> None:
         self.only_determined = only_determined
@@ -302,6 +305,10 @@ class ParametricMemory:
             tuple(self.iterations),
         )
         self.stored.append(Stored(element_hash, addresses, operation, line, access))
+
+    def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
+        """See `GlobalMemory.old_value`: one term, since nothing may depend on it."""
+        return term(bits, f"old value at line {line}", [], L.NONDETERMINISTIC)
 
     def check_determined(self) -> tuple[str, ...]:
         """Check that each stored element has one value at the end of every launch.

@@ -17,7 +17,19 @@ from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
+from bitwise_core.execution.memory.undetermined import (
+    OVERWRITE_RACE,
+    READ_RACE,
+    SAME_STEP_RACE,
+    WRITE_RACE,
+    Cause,
+    Kind,
+    UndeterminedValues,
+    race,
+    undetermined,
+)
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
 
@@ -62,16 +74,46 @@ def _repeated_threads(threads: int, count: int) -> Array:
 
 
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
-    """Return `bits` bits at each active thread's shared address."""
+    """Return `bits` bits at each active thread's shared address; undetermined where the read is a race."""
     shared = machine.shared
     cells = shared.cells(address, machine.mask)
+    kept = undetermined_values(machine)
+    racing: Array | None = None
+    cause: Cause | None = None
     for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
-        races.reads(row, threads)
-    return shared.load(cells, bits)
+        if kept is None:
+            races.reads(row, threads)
+            continue
+        unordered = races.unordered_reads(row, threads)
+        contested = kept.contested(row, races.generation[row])
+        if unordered.any() or contested.any():
+            racing = np.zeros(machine.threads, dtype=bool) if racing is None else racing
+            racing[threads[unordered | contested]] = True
+            if unordered.any():
+                other = kept.line_of_write(int(row[unordered][0]))
+                cause = Cause(Kind.SHARED, READ_RACE, machine.line, other)
+            else:
+                place = int(np.flatnonzero(contested)[0])
+                overwritten = kept.generations[int(row[place]), int(races.generation[row[place]])]
+                cause = Cause(Kind.SHARED, OVERWRITE_RACE, overwritten.line, machine.line)
+    value = shared.load(cells, bits)
+    if racing is None or cause is None or kept is None or not kept.note(cause):
+        return value
+    # The blocks of every history take part, whichever of them has the race.
+    shape = (machine.blocks, machine.threads)
+    return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
+
+
+def undetermined_values(machine: Machine) -> UndeterminedValues | None:
+    """Return the undetermined values of the launch, None where a race on shared memory ends the analysis."""
+    return None if machine.cluster is not None else machine.memory.undetermined
 
 
 def write_shared(machine: Machine, address: Array, *values: Value) -> None:
-    """Store the values at consecutive shared addresses of each active thread, in order."""
+    """Store the values at consecutive shared addresses of each active thread, in order.
+
+    The content is undetermined where threads store different values without an order.
+    """
     shared = machine.shared
     if len(values) > 1 and not _disjoint_whole_cells(machine, address, values):
         place = 0
@@ -82,17 +124,71 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
     cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
     bits = sum(width(value) for value in values)
     disjoint = cells.shape[0] == 1
-    for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
-        races.writes(row, threads)
-        disjoint = disjoint and not races.written_by_others(row, threads)
+    kept = undetermined_values(machine)
+    accesses = detector_cells(machine, cells, bits, machine.mask)
+    unordered = []
+    for races, row, threads in accesses:
+        if kept is None:
+            races.writes(row, threads)
+        else:
+            unordered.append(races.unordered_writes(row, threads))
     if machine.condition is not None:
         # The detectors take the write as executed; a lane whose condition is false keeps what is there.
         values = tuple(_selected_contents(machine, cells, values, machine.condition))
+    clashing = None if kept is None else _recorded_writes(machine, kept, cells, values, accesses, unordered)
+    for races, row, threads in accesses:
+        disjoint = disjoint and not races.written_by_others(row, threads)
     for value in values:
         shared.store(cells, value, machine.mask)
-        if not disjoint and not shared.still_holds(cells, value, machine.mask):
-            raise Unsupported("threads write different values to one address of shared memory at once (a race)")
+        clashes = clashing
+        if not disjoint:
+            held = shared.holds(cells, value, machine.mask)
+            if not held.all():
+                if kept is None:
+                    raise race(Kind.SHARED, SAME_STEP_RACE, machine.line)
+                if kept.note(Cause(Kind.SHARED, SAME_STEP_RACE, machine.line)):
+                    clashes = ~held if clashes is None else ~held | clashes
+        if clashes is not None:
+            shape = (machine.blocks, machine.threads)
+            active = clashes if machine.mask is None else clashes & machine.mask
+            shared.store(cells, undetermined(width(value), shape, machine.domain.recorder), active)
         cells = cells + width(value) // 8 // shared.granule
+
+
+def _recorded_writes(
+    machine: Machine,
+    kept: UndeterminedValues,
+    cells: Array,
+    values: Sequence[Value],
+    accesses: Sequence[tuple[RaceDetector, Array, Array]],
+    unordered: Sequence[tuple[Array, Array]],
+) -> Array | None:
+    """Record writes, which may be races.  Return the threads whose cells become undetermined, shape (1, threads)."""
+    same = np.zeros(machine.threads, dtype=bool)
+    if any(of_readers.any() or of_writers.any() for of_readers, of_writers in unordered):
+        same = np.ones(machine.threads, dtype=bool)
+        place = cells
+        for value in values:
+            same = same & machine.shared.holds(place, value, machine.mask).all(axis=0)
+            place = place + width(value) // 8 // machine.shared.granule
+    clashing = np.zeros(machine.threads, dtype=bool)
+    for (races, row, threads), (of_readers, of_writers) in zip(accesses, unordered, strict=True):
+        if (of_readers | of_writers).any() and races.has_pending(row[of_readers | of_writers]):
+            raise race(Kind.SHARED, OVERWRITE_RACE if of_readers.any() else WRITE_RACE, machine.line)
+        unchanged = same[threads]
+        written = of_writers & ~unchanged
+        if of_readers.any():
+            cause = Cause(Kind.SHARED, OVERWRITE_RACE, machine.line)
+            # A write of the content that is there is no race with reads of this content, but with earlier reads.
+            newest = races.generation[row] - unchanged
+            read = row[of_readers]
+            kept.contest(read, races.settled[read], newest[of_readers], cause)
+        if written.any():
+            cause = Cause(Kind.SHARED, WRITE_RACE, machine.line, kept.line_of_write(int(row[written][0])))
+            clashing[threads[written]] = kept.note(cause)
+        races.record_writes(row, threads, of_writers, unchanged)
+        kept.wrote(row, machine.line)
+    return clashing[None] if clashing.any() else None
 
 
 def _selected_contents(machine: Machine, cells: Array, values: Sequence[Value], condition: Value) -> list[Value]:

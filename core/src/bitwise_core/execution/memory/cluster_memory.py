@@ -11,6 +11,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Blocked, ClusterState, Control, Machine, Predicated
 from bitwise_core.execution.memory.access import read_shared, write_shared
 from bitwise_core.execution.memory.cluster_races import BlockOfCluster, ClusterDetector, ClusterRaceDetectors
+from bitwise_core.execution.memory.undetermined import SAME_STEP_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
 
@@ -52,8 +53,8 @@ def write_cluster(machine: Machine, address: Array, ranks: Array, value: Value) 
         detector.writes(accessed, actors)
     rows = _rows(machine, ranks)
     shared.store(cells, value, machine.mask, rows)
-    if not shared.still_holds(cells, value, machine.mask, rows):
-        raise Unsupported("threads write different values to one address of shared memory at once (a race)")
+    if not shared.holds(cells, value, machine.mask, rows).all():
+        raise race(Kind.SHARED, SAME_STEP_RACE, machine.line)
 
 
 def use_in_cluster(machine: Machine, address: int, rank: int, size: int, what: str, *, lasting: bool = True) -> None:

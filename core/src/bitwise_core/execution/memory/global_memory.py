@@ -12,6 +12,20 @@ from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsuppo
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_pages import StorePages
+from bitwise_core.execution.memory.undetermined import (
+    AFTER_ATOMIC,
+    OLD_VALUE,
+    OTHER_BLOCK,
+    OTHER_THREAD,
+    STORE_RACE,
+    Cause,
+    Kind,
+    Nondeterministic,
+    Undetermined,
+    UndeterminedValues,
+    race,
+    undetermined,
+)
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -22,14 +36,6 @@ from bitwise_core.numerics import FloatFormat, Operation
 
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
-
-
-class Nondeterministic(Unsupported):
-    """The kernel's own result is nondeterministic, so it is equal to no kernel, including itself."""
-
-
-class Race(Unsupported):
-    """Accesses to global memory of which at least one writes, by threads that no barrier orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class Access:
     value: SymbolicVector | None
     bits: int
     line: int
+    chosen: bool = False
+    """Whether data decides if the threads store at all: the value is then the content after either decision."""
 
 
 def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
@@ -118,19 +126,30 @@ def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
     return place, row
 
 
-def forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
-    """Return the loaded value with earlier stores of this launch applied; `load` holds its active lanes.
+@dataclass(frozen=True, slots=True)
+class LoadRaces:
+    """The loaded elements (positions among the active lanes) whose value depends on an order, and why."""
 
-    Raises Unsupported if a store of another thread is not ordered before the load, if stores to one address are not
-    ordered, and if the widths differ.
+    place: Array
+    cause: Cause
+
+
+def forward_stores(
+    value: Value, stores: Sequence[Access], load: Access, active: Array, *, in_order: bool = False
+) -> tuple[Value, Sequence[LoadRaces]]:
+    """Return the loaded value with earlier stores of this launch applied, and the races of the load.
+
+    `load` holds the active lanes.  A store that is not ordered before the load is no race if it stores the value that
+    the load returns without it, unless data decides whether it is executed.  `in_order`: the last store decides, and
+    there are no races.  Raises Unsupported if the widths differ.
     """
     bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
     for each in stores:
-        if each.bits != bits and _overlaps(each, where, size):
+        if each.bits != bits and overlapping(load, each).any():
             raise Unsupported("global memory is read back in another width than it was written", load.line)
     stores = [each for each in stores if each.bits == bits]
     if not stores:
-        return value
+        return value, ()
     lanes = [each.value for each in stores if each.value is not None]
     address = np.concatenate([each.address for each in stores])
     order = np.argsort(address, kind="stable")
@@ -142,15 +161,11 @@ def forward_stores(value: Value, stores: Sequence[Access], load: Access, active:
         raise Unsupported("global memory is read back in another width than it was written", load.line)
     hit = high > low
     if not hit.any():
-        return value
+        return value, ()
     thread = np.concatenate([each.thread for each in stores])[order]
     epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in stores])[order]
+    line = np.concatenate([np.full(each.address.size, each.line, dtype=np.int64) for each in stores])[order]
     place, row = range_pairs(low, high)
-    foreign = thread[row] >> 20 != load.thread[place] >> 20
-    if foreign.any():
-        raise Race("a block reads global memory that another block of the launch writes", load.line)
-    if ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch)).any():
-        raise Race("a thread reads global memory that another thread of the launch writes (a race)", load.line)
     payload = np.concatenate(
         [np.broadcast_to(v.words, (2, 1, s.address.size))[:, 0] for v, s in zip(lanes, stores, strict=True)], axis=1
     )[:, order]
@@ -160,25 +175,54 @@ def forward_stores(value: Value, stores: Sequence[Access], load: Access, active:
             for v, s in zip(lanes, stores, strict=True)
         ]
     )[order]
-    if (high - low > 1).any():
+    foreign = thread[row] >> 20 != load.thread[place] >> 20
+    unordered = foreign | ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
+    races: list[LoadRaces] = []
+    taken = high - 1
+    if not in_order and (unordered.any() or (high - low > 1).any()):
         hashes = exact_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
-        if StoredElements(address, thread, epoch, hashes).after(row, high[place] - 1).any():
-            raise Race("two threads store different values at one address (a race)", load.line)
-    taken = high[hit] - 1
+        # The last store that is ordered before the load; the initial content where there is none.
+        taken = np.full(where.shape, -1, dtype=np.int64)
+        np.maximum.at(taken, place[~unordered], row[~unordered])
+        initial = _hashes_of_lanes(as_symbolic_vector(value), active)
+        expected = np.where(taken >= 0, hashes[:, taken], initial)
+        chosen_by_data = np.concatenate([np.full(each.address.size, each.chosen) for each in stores])[order]
+        differs = (hashes[:, row] != expected[:, place]).any(axis=0) | chosen_by_data[row]
+        for chosen, kind, reason in (
+            (unordered & foreign & differs, Kind.BLOCKS, OTHER_BLOCK),
+            (unordered & ~foreign & differs, Kind.GLOBAL, OTHER_THREAD),
+        ):
+            if chosen.any():
+                cause = Cause(kind, reason, load.line, int(line[row[chosen]][0]))
+                races.append(LoadRaces(np.unique(place[chosen]), cause))
+        ordered = np.flatnonzero(~unordered)
+        late = StoredElements(address, thread, epoch, hashes).after(row[ordered], taken[place[ordered]])
+        if late.any():
+            first = int(line[row[ordered]][late][0])
+            cause = Cause(Kind.GLOBAL, STORE_RACE, first, int(line[taken[place[ordered]]][late][0]))
+            races.append(LoadRaces(np.unique(place[ordered][late]), cause))
+        hit = taken >= 0
     old = as_symbolic_vector(value)
     words = np.broadcast_to(old.words, (2, *active.shape)).copy()
     flags = np.broadcast_to(np.uint32(old.flags) if isinstance(old.flags, int) else old.flags, active.shape).copy()
     block, lane = (axis[hit] for axis in np.nonzero(active))
-    words[:, block, lane] = payload[:, taken]
-    flags[block, lane] = properties[taken]
-    return L.as_array_if_constant(SymbolicVector(bits, words, flags))
+    words[:, block, lane] = payload[:, taken[hit]]
+    flags[block, lane] = properties[taken[hit]]
+    return L.as_array_if_constant(SymbolicVector(bits, words, flags)), races
 
 
-def _overlaps(store: Access, where: Array, size: np.uint64) -> bool:
-    """Return whether some loaded element shares a byte with a stored one."""
+def _hashes_of_lanes(value: SymbolicVector, active: Array) -> hashing.Words:
+    """Return the hashes of the active lanes, shape (2, lanes)."""
+    found: hashing.Words = np.broadcast_to(exact_hash(value), (2, *active.shape))[:, active]
+    return found
+
+
+def overlapping(load: Access, store: Access) -> Array:
+    """Return which loaded elements share a byte with a stored one."""
     keys = np.sort(store.address)
-    first = np.searchsorted(keys, where - np.uint64(store.bits // 8) + np.uint64(1), side="left")
-    return bool((np.searchsorted(keys, where + size, side="left") > first).any())
+    first = np.searchsorted(keys, load.address - np.uint64(store.bits // 8) + np.uint64(1), side="left")
+    found: Array = np.searchsorted(keys, load.address + np.uint64(load.bits // 8), side="left") > first
+    return found
 
 
 def _distinct(numbers: Array) -> list[int]:
@@ -207,6 +251,8 @@ class GlobalMemory:
         self.formats: Mapping[int, FloatFormat] = {}
         """The floating-point format of the elements of each buffer that has one."""
         self.kernel: Kernel | None = None
+        self.undetermined: UndeterminedValues | None = None
+        """The undetermined values of the launch; None: a race ends the run."""
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
@@ -220,14 +266,54 @@ class GlobalMemory:
         active = np.ones(full, dtype=bool) if mask is None else np.broadcast_to(mask, full)
         where = np.broadcast_to(address, full)[active]
         who = np.broadcast_to(thread, full)[active]
+        racing = np.zeros(where.shape, dtype=bool)
+        load = Access(where, who, epoch, None, bits, line)
         for buffer in buffers:
-            if self.atomics.get(buffer):
-                raise Unsupported("global memory is read after an atomic operation on the same buffer", line)
-            self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
+            atomics = self.atomics.get(buffer)
+            if atomics:
+                if self.undetermined is None:
+                    raise Unsupported("global memory is read after an atomic operation on the same buffer", line)
+                for _, each in atomics:
+                    changed = overlapping(load, each)
+                    if changed.any() and self.undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, line, each.line)):
+                        racing |= changed
             near = self._stores_near(buffer, where, bits)
             if near:
-                value = forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
+                value, races = self.forward(value, near, load, active)
+                for found in races:
+                    racing[found.place] |= self.note_race(found.cause)
+        if self.undetermined is not None:
+            contested = self.undetermined.contested_loads(line, where, who)
+            racing = racing if contested is None else racing | contested
+        if racing.any():
+            lanes = np.zeros(full, dtype=bool)
+            lanes[active] = racing
+            value = blend_values(lanes, undetermined(bits, (full[0], full[1]), self.domain.recorder), value)
+        read = None
+        if self.undetermined is not None:
+            read = _active_lanes(as_symbolic_vector(value), (full[0], full[1]), active)
+        for buffer in buffers:
+            self.loads.setdefault(buffer, []).append(Access(where, who, epoch, read, bits, line))
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
+
+    def forward(
+        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+    ) -> tuple[Value, Sequence[LoadRaces]]:
+        """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
+        return forward_stores(value, stores, load, active)
+
+    def note_race(self, cause: Cause) -> bool:
+        """Record a race.  Return whether it leaves a value undetermined.  Raises Race where a race ends the run."""
+        if self.undetermined is None:
+            raise race(cause.kind, cause.reason, cause.line, cause.other)
+        return self.undetermined.note(cause)
+
+    def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
+        """Return what an atomic operation returns, which depends on the order of threads."""
+        found = undetermined(bits, shape, self.domain.recorder)
+        if self.undetermined is None or self.undetermined.note(Cause(Kind.ARRIVAL, OLD_VALUE, line)):
+            return found
+        return L.without_flags(as_symbolic_vector(found), L.NONDETERMINISTIC)
 
     def initial(self, address: Array, bits: int, mask: Array | None, buffers: Iterable[int], line: int) -> Value:
         """Return the content before the launch at each active lane's address, which lies in one of `buffers`.
@@ -387,7 +473,8 @@ class GlobalMemory:
         Nondeterministic if it is not, and Unsupported for a mix of operations.
         """
         if not is_order_independent(operation):
-            raise Nondeterministic("a floating-point sum at computed addresses may have several contributors", line)
+            reason = "a floating-point sum at computed addresses may have several contributors"
+            raise Nondeterministic(reason, line, (Cause(Kind.SUM, reason, line),))
         if any(other.name != operation.name for other in self.scattered):
             raise DataDependent("different atomic operations at computed addresses", line)
         contribution = term(
@@ -405,7 +492,8 @@ class GlobalMemory:
             else int(np.bitwise_or.reduce(np.broadcast_to(contribution.flags, shape)[active], initial=np.uint32(0)))
         )
         if flags & L.STICKY:
-            raise Unsupported("a contribution depends on a value that is not determined", line)
+            causes = () if self.undetermined is None else tuple(self.undetermined.causes)
+            raise Undetermined("a contribution depends on a value that is not determined", line, causes)
         self.scattered.append(
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )

@@ -11,10 +11,21 @@ from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsuppo
 from bitwise_core.execution.memory.global_memory import (
     Access,
     GlobalMemory,
-    Race,
     StoredElements,
     is_order_independent,
     range_pairs,
+)
+from bitwise_core.execution.memory.undetermined import (
+    AFTER_ATOMIC,
+    OTHER_BLOCK,
+    STORE_RACE,
+    SUM_ORDER,
+    Cause,
+    Kind,
+    Nondeterministic,
+    race,
+    undetermined,
+    undetermined_output,
 )
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
@@ -245,9 +256,24 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
         stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
         clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
         if clash.any():
-            raise Race("two threads store different values at one address (a race)", int(rows.line[clash][0]))
-    _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
+            raise _store_race(memory, rows, clash, _last_row_of_address(last))
+    if memory.undetermined is None:
+        _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
     return last
+
+
+def _store_race(memory: GlobalMemory, rows: _StoredRows, clash: Array, final: Array) -> Nondeterministic:
+    """Return the error of stores whose order decides what a launch leaves."""
+    sticky = (rows.flags | rows.flags[final]) & np.uint32(L.STICKY) != 0
+    if (clash & sticky).any():
+        return undetermined_output(memory.undetermined, int(rows.line[clash & sticky][0]))
+    row = int(np.flatnonzero(clash)[0])
+    other = int(final[row])
+    line = int(rows.line[row])
+    # Two loads, two numbers, or one of each differ on some input.  Terms of other forms may be one function.
+    proved = {int(rows.flags[each]) & L.FORM for each in (row, other)} <= {L.LOAD, L.CONST}
+    cause = Cause(Kind.GLOBAL, STORE_RACE, line, int(rows.line[other]))
+    return Nondeterministic(STORE_RACE, line, (cause,), proved=proved)
 
 
 def _last_row_of_address(last: Array) -> Array:
@@ -269,17 +295,16 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
         low = np.searchsorted(address + size, load.address, side="right")
         high = np.searchsorted(address, load.address + np.uint64(load.bits // 8), side="left")
         if atomic and (high > low).any():
-            raise Unsupported("global memory that the launch updates by atomic operations is read", load.line)
+            raise Unsupported(AFTER_ATOMIC, load.line)
         for start in range(0, load.address.size, _LOADS_PER_BATCH):
             place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
             if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
-                raise Race("a block reads global memory that another block of the launch writes", load.line)
+                raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
             if (other & (epoch[row] == load.epoch)).any():
-                raise Race(
-                    "a thread reads global memory that another writes with no barrier between (a race)", load.line
-                )
+                reason = "a thread reads global memory that another writes with no barrier between (a race)"
+                raise race(Kind.GLOBAL, reason, load.line)
 
 
 def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[str, Access]]) -> Access:
@@ -307,21 +332,50 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[s
     order = np.argsort(address, kind="stable")
     address, words, flags = address[order], words[:, :, order], flags[:, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
-    total = memory.initial(unique[None], bits, None, (buffer,), events[0].line)
+    total = initial = memory.initial(unique[None], bits, None, (buffer,), events[0].line)
+    ordered = count > 1
+    if not is_order_independent(operation(name)):
+        hashes = exact_hash(SymbolicVector(bits, words, flags))[:, 0]
+        # Equal contributions have one sum in every order.
+        ordered = np.logical_or.reduceat((hashes != np.repeat(hashes[:, start], count, axis=1)).any(axis=0), start)
     for contributor in range(int(count.max())):
         present = count > contributor
         index = np.minimum(start + contributor, address.size - 1)
         value = SymbolicVector(bits, words[:, :, index], flags[:, index])
         total = blend_values(present[None], _combine(domain, operation(name), total, value), total)
-        if contributor == 0 and not is_order_independent(operation(name)) and (count > 1).any():
-            undetermined = SymbolicVector(
-                bits,
-                np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),
-                L.TERM | L.NONDETERMINISTIC,
-            )
-            total = blend_values((count > 1)[None], undetermined, total)
-            break
+    if not is_order_independent(operation(name)) and ordered.any():
+        line = np.repeat(np.array([e.line for e in events]), [e.address.size for e in events])[order]
+        first = int(np.flatnonzero(ordered)[0])
+        lines = sorted(set(line[start[first] : start[first] + count[first]].tolist()))
+        cause = Cause(Kind.SUM, SUM_ORDER, lines[0], lines[1] if len(lines) > 1 else None)
+        if memory.undetermined is None or memory.undetermined.note(cause):
+            total = blend_values(ordered[None], undetermined(bits, (1, unique.size)), total)
+        if memory.undetermined is not None and _orders_differ(initial, words, flags, start, count, bits)[ordered].any():
+            memory.undetermined.proved[buffer] = cause
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)
+
+
+def _orders_differ(initial: Value, words: Array, flags: Array, start: Array, count: Array, bits: int) -> Array:
+    """Return for which elements two orders of floating-point contributions are known to give different sums.
+
+    There are different contributions other than zeros, and three numbers to add, of which not all are constants.
+    """
+    value = SymbolicVector(bits, words, flags)
+    known = np.broadcast_to(np.asarray(L.constant_mask(value)), (1, words.shape[2]))[0]
+    zero = known & ((words[0, 0] & np.uint64((1 << bits - 1) - 1)) == 0)
+    settled = (np.broadcast_to(flags, (1, words.shape[2]))[0] & np.uint32(L.STICKY)) == 0
+    hashes = exact_hash(value)[:, 0]
+    starts_known = np.broadcast_to(np.asarray(L.constant_mask(as_symbolic_vector(initial))), (1, start.size))[0]
+    found = np.zeros(start.size, dtype=bool)
+    for element in np.flatnonzero(count > 1).tolist():
+        here = slice(int(start[element]), int(start[element] + count[element]))
+        used = ~zero[here] & settled[here]
+        distinct = np.unique(hashes[:, here][:, used], axis=1).shape[1]
+        numbers = int(used.sum()) + (not starts_known[element])
+        found[element] = distinct > 1 and numbers > 2 and not (starts_known[element] and known[here].all())
+        if found[element]:
+            break  # one element suffices
+    return found
 
 
 def _combine(domain: Domain, operation: Operation, left: Value, right: Value) -> Value:

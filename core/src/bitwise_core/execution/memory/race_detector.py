@@ -1,8 +1,11 @@
 """Race detection for shared memory: vector clocks over warps.
 
 Every warp, and each asynchronous agent, has a clock.  A barrier joins the clocks of the warps that arrive at it.  Two
-accesses of different threads to one cell, of which at least one writes, are a race unless a barrier orders them.  A
-kernel with a race has no defined result.  The lanes of one warp are ordered by a warp barrier only.
+accesses of different threads to one cell, of which at least one writes, are a race unless a barrier orders them.  The
+lanes of one warp are ordered by a warp barrier only.
+
+`reads` and `writes` raise for a race.  `unordered_reads` and `unordered_writes` return which accesses are races, and
+the caller decides which values they leave undetermined.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.undetermined import OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array
 
 SEVERAL = np.int32(-2)
@@ -45,6 +49,14 @@ class RaceDetector:
         self.lane_by_warp: Array = np.full((self.warps, cells), -1, dtype=np.int32)
         self.step_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
         self.generic: Array = np.zeros(cells, dtype=bool)
+        self.generation: Array = np.zeros(cells, dtype=np.int64)
+        """How often the content of each cell was replaced by an access that may be a race."""
+        self.settled: Array = np.zeros(cells, dtype=np.int64)
+        """The generation of each cell at the last barrier of all warps: every earlier read is ordered before it."""
+        self.other_writers: Array = np.full(cells, -1, dtype=np.int64)
+        """For each cell with several writers an index of `writers`, else -1."""
+        self.writers: list[tuple[Array, Array]] = []
+        """Times of warps and steps of their lanes (-1: none), after all of which a write must be ordered."""
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
 
@@ -55,6 +67,7 @@ class RaceDetector:
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
+        found.writers = list(self.writers)
         return found
 
     def _resize(self, cells: int) -> None:
@@ -63,7 +76,10 @@ class RaceDetector:
             np.pad(each, ((0, 0), (0, more))) for each in (self.reads_by_warp, self.step_by_warp)
         )
         self.lane_by_warp = np.pad(self.lane_by_warp, ((0, 0), (0, more)), constant_values=-1)
-        self.generic = np.pad(self.generic, (0, more))
+        self.generic, self.generation, self.settled = (
+            np.pad(each, (0, more)) for each in (self.generic, self.generation, self.settled)
+        )
+        self.other_writers = np.pad(self.other_writers, (0, more), constant_values=-1)
         self.writer, self.reader = (np.pad(each, (0, more), constant_values=-1) for each in (self.writer, self.reader))
         self.written, self.written_step, self.read, self.read_step = (
             np.pad(each, (0, more)) for each in (self.written, self.written_step, self.read, self.read_step)
@@ -71,6 +87,8 @@ class RaceDetector:
 
     def barrier(self, warps: Array) -> None:
         """All threads of these warps arrive at a barrier."""
+        if len(warps) == self.warps:
+            self.settled = self.generation.copy()
         joined = self.clock[warps].max(axis=0)
         self.clock[warps] = joined
         self.clock[warps, warps] += 1
@@ -119,11 +137,15 @@ class RaceDetector:
         return ordered
 
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
-        """`actor` threads read these cells (flat arrays of one length).  Raises Unsupported for a race."""
+        """`actor` threads read these cells (flat arrays of one length).  Raises Race."""
+        if self.unordered_reads(cells, actor).any():
+            raise race(Kind.SHARED, READ_RACE.replace("reads", what, 1), None)
+
+    def unordered_reads(self, cells: Array, actor: Array) -> Array:
+        """`actor` threads read these cells.  Return which reads are not ordered after the last write."""
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
-        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
-            raise Unsupported(f"a thread {what} shared memory that another wrote with no barrier between (a race)")
+        unordered: Array = ~self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells])
         warp = self.warp_of[actor]
         time, step = self.clock.diagonal()[warp], self.lockstep[warp]
         self.reader[cells] = actor
@@ -132,6 +154,7 @@ class RaceDetector:
         place = warp * self.writer.size + cells  # in the flat array of all warps
         self.reads_by_warp.reshape(-1)[place] = time
         self._record_lanes(place, step, actor)
+        return unordered
 
     def _record_lanes(self, place: Array, step: Array, actor: Array) -> None:
         """Record which lane of each warp has read a cell since the last barrier of the warp."""
@@ -163,20 +186,88 @@ class RaceDetector:
         return before
 
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
-        """`actor` threads write these cells; `pending` marks a write that completes at a later wait.
+        """`actor` threads write these cells; `pending` marks a write that completes at a later wait.  Raises Race."""
+        of_readers, of_writers = self.unordered_writes(cells, actor)
+        if of_readers.any():
+            raise race(Kind.SHARED, OVERWRITE_RACE, None)
+        if of_writers.any():
+            raise race(Kind.SHARED, WRITE_RACE, None)
+        self._record_write(cells, actor, pending)
+        self.other_writers[cells] = -1
+        self.generic[cells] = not pending
 
-        Raises Unsupported for a race.
-        """
+    def unordered_writes(self, cells: Array, actor: Array) -> tuple[Array, Array]:
+        """Return which writes of these cells are not ordered after the reads, and which not after earlier writes."""
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
         ordered = self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells])
         ordered &= self._read_before(cells, actor) & ~self._read_by_other_lane(cells, actor)
-        if not ordered.all():
-            raise Unsupported("a thread overwrites shared memory that another reads with no barrier between (a race)")
-        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
-            raise Unsupported("two threads write the same shared memory with no barrier between (a race)")
-        self._record_write(cells, actor, pending)
-        self.generic[cells] = not pending
+        after = self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells])
+        if self.writers:
+            after &= self._after_other_writers(cells, actor)
+        return ~ordered, ~after
+
+    def _after_other_writers(self, cells: Array, actor: Array) -> Array:
+        """Return whether writes are ordered after those of all threads that wrote a cell without an order."""
+        index, warp = self.other_writers[cells], self.warp_of[actor]
+        found = np.ones(cells.shape, dtype=bool)
+        for each in np.unique(index[index >= 0]).tolist():
+            times, steps = self.writers[each]
+            here = index == each
+            mine = warp[here]
+            seen = self.clock[mine][:, : times.size] >= times
+            own = np.arange(times.size) == mine[:, None]
+            found[here] = (seen | own).all(axis=1) & (self.lockstep[mine] > steps[mine])
+        return found
+
+    def has_pending(self, cells: Array) -> bool:
+        """Return whether an asynchronous access to one of these cells has not been waited for."""
+        reads = self.reads_by_warp[:, cells] == PENDING
+        return bool(reads.any() or (self.read[cells] == PENDING).any() or (self.written[cells] == PENDING).any())
+
+    def record_writes(self, cells: Array, actor: Array, unordered: Array, kept: Array) -> None:
+        """`actor` threads write these cells, some of them after no order with earlier writes.
+
+        `kept` marks writes of the very content that the cell already has.
+        """
+        writer, time, step = self.writer[cells], self.written[cells], self.written_step[cells]
+        replaced = ~kept | ~unordered
+        self._record_write(cells[replaced], actor[replaced], False)
+        self.generation[cells[~kept]] += 1
+        self.generic[cells] = True
+        several = unordered
+        if (self.writer[cells] != actor)[replaced].any():
+            several = several | _duplicates(cells)  # threads of one instruction write one cell
+        if not several.any():
+            if self.writers:
+                self.other_writers[cells] = -1
+            return
+        chosen = several & (writer >= 0)
+        before = self.other_writers[cells]
+        self.other_writers[cells] = -1
+        self._note_writers(
+            before[several], cells[several], actor[several], (writer[chosen], time[chosen], step[chosen])
+        )
+
+    def _note_writers(self, before: Array, cells: Array, actor: Array, earlier: tuple[Array, Array, Array]) -> None:
+        """Later writes of `cells` must be ordered after those of `actor` now, and after earlier ones.
+
+        These are the sets of writers of the cells so far, by index, and writers with their times and steps.
+        """
+        count = self.warps
+        times, steps = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+        for index in np.unique(before[before >= 0]).tolist():
+            times, steps = np.maximum(times, self.writers[index][0]), np.maximum(steps, self.writers[index][1])
+        warp = self.warp_of[actor]
+        np.maximum.at(times, warp, self.clock.diagonal()[warp])
+        np.maximum.at(steps, warp, self.lockstep[warp])
+        writer, time, step = earlier
+        other = self.warp_of[writer]
+        inside = other < count  # a copy engine's writes are followed by a wait
+        np.maximum.at(times, other[inside], time[inside])
+        np.maximum.at(steps, other[inside], step[inside])
+        self.writers.append((times, steps))
+        self.other_writers[cells] = len(self.writers) - 1
 
     def written_by_others(self, cells: Array, actor: Array) -> bool:
         """Return whether the last write of one of these cells is not that of the `actor` thread at its position."""
@@ -242,9 +333,10 @@ class RaceDetector:
             self._resize(int(cells.max()) + 64)
         who = np.full(cells.shape, actor, dtype=np.int64)
         if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
-            raise Unsupported(
+            reason = (
                 "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
             )
+            raise race(Kind.SHARED, reason, None)
         if self.generic[cells].any():
             raise Unsupported(
                 "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
@@ -269,7 +361,7 @@ class RaceDetector:
             warp = np.maximum(actor, 0) // self.warp
             matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
         cells = np.flatnonzero(matters)
-        if not cells.size and not self.arrived_at and not self.phases:
+        if not cells.size and not self.arrived_at and not self.phases and not self.writers:
             return None
 
         def since(times: Array, base: Array) -> Array:
@@ -286,6 +378,13 @@ class RaceDetector:
             np.where(unordered_lanes[:, cells], self.lane_by_warp[:, cells], -1),
             self.generic[cells],
         ]
+        if self.writers or self.generation.any():
+            parts += [
+                self.generation,
+                self.settled,
+                self.other_writers,
+                *(each for pair in self.writers for each in pair),
+            ]
         found: list[bytes] = []
         for part in parts:
             found += [part.size.to_bytes(8, "little"), part.tobytes()]
@@ -305,6 +404,13 @@ class RaceDetector:
         self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])
         mine = self.reads_by_warp[warp, cells]
         self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
+
+
+def _duplicates(cells: Array) -> Array:
+    """Return which cells occur several times in a flat array."""
+    _, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    found: Array = counts[place] > 1
+    return found
 
 
 MAXIMUM_SPLITS = 2
@@ -450,3 +556,22 @@ class RaceDetectors:
         part = History(blocks, history.detector.copy())
         self._histories.append(part)
         return part
+
+
+class NoRaceDetection(RaceDetectors):
+    """No race detection."""
+
+    def __init__(self, threads: int, warp: int) -> None:
+        super().__init__(1, threads, warp, 1)
+
+    def acting(self, mask: Array | None) -> Sequence[RaceDetector]:
+        """See `RaceDetectors.acting`."""
+        return []
+
+    def of_blocks(self, rows: Array) -> Sequence[RaceDetector]:
+        """See `RaceDetectors.of_blocks`."""
+        return []
+
+    def at(self, cells: Array, mask: Array) -> Sequence[tuple[RaceDetector, Array]]:
+        """See `RaceDetectors.at`."""
+        return []

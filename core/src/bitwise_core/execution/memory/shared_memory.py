@@ -281,15 +281,18 @@ class SharedMemory:
         for part, (words, flags) in enumerate(split(value, self.granule)):
             self._put(cells + part if part else cells, words, flags, mask, rows)
 
-    def still_holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> bool:
-        """Return whether each active lane's last store is still there: no other lane stored a different value."""
+    def holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> Array:
+        """Return which lanes find their own value at their cells, inactive lanes included.
+
+        After a store, no other lane stored a different value there.
+        """
+        found: Array = np.ones((1, 1), dtype=bool)
         for part, (words, flags) in enumerate(split(value, self.granule)):
-            found, properties = self._get(cells + part if part else cells, rows)
-            same = (found == words).all(axis=0)
+            stored, properties = self._get(cells + part if part else cells, rows)
+            same = (stored == words).all(axis=0)
             same &= (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK) == 0
-            if not (same if mask is None else same | ~mask).all():
-                return False
-        return True
+            found = found & (same if mask is None else same | ~mask)
+        return found
 
     def _put(
         self, cells: Array, words: hashing.Words, flags: L.Flags, mask: Array | None, rows: Array | None = None

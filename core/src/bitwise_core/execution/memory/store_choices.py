@@ -9,11 +9,12 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
-from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, Race, StoredElements, forward_stores
+from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, StoredElements, forward_stores
 from bitwise_core.execution.memory.outputs import split_elements
+from bitwise_core.execution.memory.undetermined import STORE_RACE, Kind, race, undetermined
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
 
@@ -93,7 +94,7 @@ class _Elements:
         final = rows[np.cumsum(last) - last]
         clash = StoredElements(address, thread, epoch, exact_hash(value)[:, 0]).after(np.arange(address.size), final)
         if clash.any():
-            raise Race("two threads store different values at one address (a race)", int(line[clash][0]))
+            raise race(Kind.GLOBAL, STORE_RACE, int(line[clash][0]))
         kept = SymbolicVector(bits, value.words[:, :, rows], _flags_of(value)[:, rows])
         return _Elements(address[rows], thread[rows], epoch[rows], line[rows], kept)
 
@@ -182,7 +183,9 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
         for epoch, number in np.unique(stamps[there], axis=0):
             here = there & (stamps[:, 0] == epoch) & (stamps[:, 1] == number)
             lanes = SymbolicVector(bits, words[:, :, here], flags[:, here])
-            result.append(Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number)))
+            result.append(
+                Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number), chosen=True)
+            )
     return result
 
 
@@ -195,7 +198,13 @@ def _content_before(
     stores = memory.stores.get(buffer, ())
     if stores:
         load = Access(address, thread, machine.epoch, None, bits, line)
-        value = forward_stores(value, stores, load, np.ones((1, address.size), dtype=bool))
+        value, races = forward_stores(value, stores, load, np.ones((1, address.size), dtype=bool))
+        for found in races:
+            if not memory.note_race(found.cause):
+                continue
+            racing = np.zeros((1, address.size), dtype=bool)
+            racing[0, found.place] = True
+            value = blend_values(racing, undetermined(bits, (1, address.size), memory.domain.recorder), value)
     return as_symbolic_vector(value)
 
 

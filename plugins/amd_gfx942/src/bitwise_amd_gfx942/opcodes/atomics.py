@@ -34,8 +34,7 @@ from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step, conjunction
 from bitwise_core.execution.memory.access import check_in_buffer
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
-from bitwise_core.execution.values.symbolic_vector import NONDETERMINISTIC, Array, SymbolicVector, Value, constant_mask
-from bitwise_core.execution.values.term_hash import term
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
 from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
@@ -208,7 +207,7 @@ def _old_value_writer(target: Operand | None, bits: int, instruction: Instructio
     line = instruction.line
 
     def finish(machine: Machine) -> None:
-        write(machine, term(max(32, bits), f"old value at line {line}", [], NONDETERMINISTIC))
+        write(machine, machine.memory.old_value(max(32, bits), (machine.blocks, machine.threads), line))
 
     return finish
 

@@ -19,7 +19,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import full_hash, term
+from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
@@ -104,12 +104,11 @@ def atomic(instruction: Instruction, context: Context) -> Step:
 
 
 def _write_old_value(machine: Machine, destination: Operand | None, bits: int, line: int) -> None:
-    """Write the value before an atomic operation: a nondeterministic term, since it depends on the order of threads."""
+    """Write the value before an atomic operation, which is undetermined: it depends on the order of threads."""
     if destination is None:
         return
-    old = term(bits, f"old value at line {line}", [], L.NONDETERMINISTIC)
     for each in destination.items if isinstance(destination, Vector) else (destination,):
-        machine.write(each, old)
+        machine.write(each, machine.memory.old_value(bits, (machine.blocks, machine.threads), line))
 
 
 def _contribute(

@@ -1,0 +1,191 @@
+"""Execution of a launch on bit patterns in a chosen order of its warps and blocks.
+
+Each warp runs until it waits or ends, and then the next one; a load returns the last store so far.  This is one of the
+executions that a GPU may choose, also where accesses race.  Two orders that leave different bytes prove that the
+launch's result is not determined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.execution.concrete import PreparedLaunch, machine_for, run_until_valid
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.executor import Executor, LaneGroup
+from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
+from bitwise_core.execution.memory.global_memory import Access, LoadRaces, forward_stores
+from bitwise_core.execution.memory.race_detector import NoRaceDetection
+from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.simulation import bits_domain
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.numerics import Operation
+
+MAXIMUM_STEPS = 400_000
+"""The largest number of steps of a run."""
+
+
+MAXIMUM_BLOCKS_ALONE = 64
+"""Launches of at most this many blocks are run one block after another, others in batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order of execution: blocks and warps by ascending or descending number.
+
+    `together`: blocks, and the warps of a block, run in step instead, as far as their control flow allows.
+    """
+
+    descending: bool
+    together: bool = False
+
+
+ORDERS = (Order(descending=False), Order(descending=True), Order(False, together=True), Order(True, together=True))
+
+
+class OrderedExecutor(Executor):
+    """An executor that runs one warp after another; `descending` begins with the last one."""
+
+    descending = False
+
+    def _first_groups(self, pc: int, lanes: Array | None) -> list[LaneGroup]:
+        if self.depth:
+            return super()._first_groups(pc, lanes)
+        warps = np.arange(self.machine.threads) // self.machine.warp
+        return [LaneGroup(pc, (warps == each)[None]) for each in np.unique(warps)]
+
+    def _next_group(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
+        ready = [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]
+        sign = -1 if self.descending else 1
+        return min(ready, key=lambda each: (sign * self._warp(each), each.pc), default=None)
+
+    def _merge_groups(self, groups: list[LaneGroup]) -> None:
+        by_warp: dict[int, list[LaneGroup]] = {}
+        for each in groups:
+            by_warp.setdefault(self._warp(each), []).append(each)
+        for members in by_warp.values():
+            super()._merge_groups(members)
+        groups[:] = [each for members in by_warp.values() for each in members]
+
+    def _warp(self, group: LaneGroup) -> int:
+        if group.mask is None:
+            return 0
+        return int(np.argmax(np.broadcast_to(group.mask.any(axis=0), (self.machine.threads,)))) // self.machine.warp
+
+
+class ZeroedSharedMemory(SharedMemory):
+    """Shared memory that holds zeros at the start: its content is not defined, and every run begins with the same."""
+
+    def _reserve(self, size: int) -> None:
+        before = self.words.shape[2]
+        super()._reserve(size)
+        zero = L.constant_flags(np.zeros(1, dtype=np.uint64), 8 * self.granule)
+        self.words[:, :, before:] = 0
+        self.flags[:, before:] = zero
+
+
+class OrderedMemory(BitsMemory):
+    """Global memory whose content at any time is what has been stored so far; `descending` reverses the lanes too."""
+
+    descending = False
+
+    def __init__(self, *arguments: object, **keywords: object) -> None:
+        super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
+        self._old_values: dict[int, list[Value]] = {}
+
+    def forward(
+        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+    ) -> tuple[Value, Sequence[LoadRaces]]:
+        """See `GlobalMemory.forward`: the last store so far decides."""
+        return forward_stores(value, stores, load, active, in_order=True)
+
+    def atomic(
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> None:
+        """See `GlobalMemory.atomic`: the lanes act one after another."""
+        act = self.domain.floating if operation.is_float else self.domain.integer
+        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        turns = np.full(shape, -1, dtype=np.int64)
+        turns[active] = _turns(np.broadcast_to(self._in_own_launch(address), shape)[active], self.descending)
+        old: Value | None = None
+        for turn in range(int(turns.max(initial=-1)) + 1):
+            chosen = turns == turn
+            before = self.load(address, width(value), chosen, thread, epoch, line)
+            self.store(address, act(operation, [before, value]), chosen, thread, epoch, line)
+            old = before if old is None else blend_values(chosen, before, old)
+        if old is not None:
+            self._old_values.setdefault(line, []).append(old)
+
+    def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
+        """See `GlobalMemory.old_value`: the content before the lane's turn."""
+        found = self._old_values.pop(line, [])
+        if len(found) == 1 and width(found[0]) == bits:
+            return found[0]
+        return super().old_value(bits, shape, line)
+
+
+def _turns(address: Array, descending: bool) -> Array:
+    """Return for each access how many accesses to its address come before it."""
+    order = np.argsort(address, kind="stable")
+    if descending:
+        order = np.argsort(address[::-1], kind="stable")
+        order = address.size - 1 - order
+    ordered = address[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if address.size else np.zeros(0, np.int64)
+    counts = np.diff(np.append(first, address.size))
+    found = np.empty(address.size, dtype=np.int64)
+    found[order] = np.arange(address.size) - np.repeat(first, counts)
+    return found
+
+
+def bytes_in_order(
+    prepared: PreparedLaunch, contents: Mapping[str, Array], order: Order, *, open_ended: bool = False
+) -> dict[str, Array]:
+    """Return the bytes of every buffer after the launch's blocks have run in an order.
+
+    `contents` holds the bytes before it (uint8).  If `open_ended`, buffers continue with zeros, as far as the launch
+    accesses them.  Raises Unsupported.
+    """
+    if prepared.blocks_interact:
+        raise Unsupported("the blocks of a cluster depend on each other, and are not run in a chosen order")
+    given = prepared.launch.given()
+    contents = {**contents, **{name: each.patterns.view(np.uint8) for name, each in given.items()}}
+    numbers = {name: index + 1 for index, name in enumerate(sorted(contents))}
+    names = {number: name for name, number in numbers.items()}
+    before = [{numbers[name]: each for name, each in contents.items()}]
+    buffers = BufferContents(before)
+    blocks = np.arange(prepared.launch.blocks)[:: -1 if order.descending else 1]
+
+    def attempt(granule: int, watched: frozenset[int]) -> OrderedMemory:
+        domain = bits_domain(prepared, buffers, False)
+        memory = OrderedMemory(domain, buffers, names, open_ended, frozenset(numbers[name] for name in given))
+        memory.watched, memory.descending = watched, order.descending
+        budget = [MAXIMUM_STEPS]
+        alone = not order.together and blocks.size <= MAXIMUM_BLOCKS_ALONE
+        for batch in np.split(blocks, blocks.size) if alone else prepared.batches(blocks):
+            machine = machine_for(prepared, memory, numbers, batch, granule)
+            machine.shared = ZeroedSharedMemory(4096, machine.blocks, granule)
+            machine.races = NoRaceDetection(prepared.threads, prepared.arch.warp)
+            memory.scratch = frozenset(machine.extra.get("scratch", ()))
+            if order.together:
+                Executor(prepared.program, machine, budget).start()
+            else:
+                executor = OrderedExecutor(prepared.program, machine, budget)
+                executor.descending = order.descending
+                executor.start()
+        return memory
+
+    memory = run_until_valid(prepared.arch.granule(prepared.kernel), attempt)
+    return {names[number]: each for number, each in bytes_after(memory, before)[0].items()}

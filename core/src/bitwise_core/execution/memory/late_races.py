@@ -1,0 +1,102 @@
+"""Loads from global memory that race with a later store or with an atomic operation of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, overlapping, range_pairs
+from bitwise_core.execution.memory.undetermined import (
+    AFTER_ATOMIC,
+    OTHER_BLOCK,
+    OTHER_THREAD,
+    Cause,
+    Kind,
+    UndeterminedValues,
+)
+from bitwise_core.execution.time_limit import check_time
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_core.execution.values.term_hash import exact_hash
+
+_LOADS_PER_BATCH = 1 << 14
+"""The number of loaded elements that are compared with stores in one step."""
+
+
+def contest_late_races(memory: GlobalMemory, undetermined: UndeterminedValues) -> None:
+    """Contest the loads that another thread's store or an atomic operation may precede, though it came later.
+
+    A store of the loaded value itself has no effect on the load.
+    """
+    for buffer, loads in memory.loads.items():
+        stores = memory.stores.get(buffer, ())
+        rows = _Rows(stores) if stores else None
+        for load in loads:
+            check_time(load.line)
+            if rows is not None:
+                _contest(load, rows, undetermined)
+            for _, each in memory.atomics.get(buffer, ()):
+                changed = overlapping(load, each) & ~_undetermined_lanes(load)
+                if changed.any() and undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)):
+                    undetermined.contest_loads(load.line, load.address[changed], load.thread[changed])
+
+
+class _Rows:
+    """Stored elements sorted by address."""
+
+    def __init__(self, stores: Sequence[Access]) -> None:
+        address = np.concatenate([each.address for each in stores])
+        order = np.argsort(address, kind="stable")
+        counts = [each.address.size for each in stores]
+        self.address = address[order]
+        self.thread = np.concatenate([each.thread for each in stores])[order]
+        self.epoch, self.line, self.bits = (
+            np.repeat(np.array(column, dtype=np.int64), counts)[order]
+            for column in zip(*((each.epoch, each.line, each.bits) for each in stores), strict=True)
+        )
+        self.chosen = np.repeat(np.array([each.chosen for each in stores]), counts)[order]
+        self.hash = np.concatenate([_hash_of(each) for each in stores], axis=1)[:, order]
+        self.widest = max(each.bits for each in stores) // 8
+
+
+def _hash_of(access: Access) -> hashing.Words:
+    assert access.value is not None
+    return np.broadcast_to(exact_hash(access.value), (2, 1, access.address.size))[:, 0]
+
+
+def _undetermined_lanes(load: Access) -> Array:
+    """Return which loaded elements are undetermined anyway."""
+    assert load.value is not None
+    found = np.asarray(L.has_flag(SymbolicVector(load.bits, load.value.words, load.value.flags), L.NONDETERMINISTIC))
+    lanes: Array = np.broadcast_to(found, (1, load.address.size))[0]
+    return lanes
+
+
+def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> None:
+    end = load.address + np.uint64(load.bits // 8)
+    low = np.searchsorted(rows.address, load.address - np.uint64(rows.widest) + np.uint64(1), side="left")
+    high = np.searchsorted(rows.address, end, side="left")
+    if not (high > low).any():
+        return
+    settled, loaded = _undetermined_lanes(load), _hash_of(load)
+    for start in range(0, load.address.size, _LOADS_PER_BATCH):
+        place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
+        place += start
+        stored_end = rows.address[row] + (rows.bits[row] // 8).astype(np.uint64)
+        foreign = rows.thread[row] >> 20 != load.thread[place] >> 20
+        racing = (stored_end > load.address[place]) & ~settled[place]
+        racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
+        whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
+        whole &= ~rows.chosen[row]
+        racing &= ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        if not racing.any():
+            continue
+        for kind, reason, here in (
+            (Kind.BLOCKS, OTHER_BLOCK, racing & foreign),
+            (Kind.GLOBAL, OTHER_THREAD, racing & ~foreign),
+        ):
+            if here.any() and undetermined.note(Cause(kind, reason, load.line, int(rows.line[row[here]][0]))):
+                chosen = np.unique(place[here])
+                undetermined.contest_loads(load.line, load.address[chosen], load.thread[chosen])

@@ -1,0 +1,220 @@
+"""Values that depend on the order in which threads run, and where that order decides.
+
+An undetermined value is a term that is equal to no other: each has a number of its own in the process, and the flag
+NONDETERMINISTIC, which every result inherits.  A run may continue with it, as long as nothing needs its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.term_recorder import Recorder
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import concat
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+
+MAXIMUM_CAUSES = 256
+"""The number of causes of a run that are kept."""
+
+
+class Kind(StrEnum):
+    """What makes a value depend on the order of threads, or undefined."""
+
+    SUM = "float atomics with several contributors"
+    ARRIVAL = "order of arrival"
+    SHARED = "race on shared memory"
+    GLOBAL = "race on global memory"
+    BLOCKS = "read after another block's write"
+    UNDEFINED = "undefined register or memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """An access whose result no order of threads determines: a sentence, and the lines of the text.
+
+    `other` is the line of the access with which it conflicts, None where it is not known.
+    """
+
+    kind: Kind
+    reason: str
+    line: int | None = None
+    other: int | None = None
+
+    def __str__(self) -> str:
+        found = self.reason if self.line is None else f"{self.reason} at line {self.line}"
+        return found if self.other is None or self.other == self.line else f"{found}, with line {self.other}"
+
+
+class Nondeterministic(Unsupported):
+    """The kernel's own result is not determined, so it is equal to no kernel, including itself.
+
+    `causes` are the accesses that make it so.  `proved`: two orders of threads are known to return different values;
+    otherwise it is only not proved that all orders return the same.
+    """
+
+    def __init__(
+        self, reason: str, line: int | None = None, causes: tuple[Cause, ...] = (), *, proved: bool = False
+    ) -> None:
+        super().__init__(reason, line)
+        self.causes, self.proved = causes, proved
+
+
+class Race(Nondeterministic):
+    """Accesses of which at least one writes, by threads that no barrier orders."""
+
+
+class Undetermined(Nondeterministic):
+    """The analysis cannot continue, because it needs the number of an undetermined value."""
+
+
+def race(kind: Kind, reason: str, line: int | None, other: int | None = None) -> Race:
+    """Return the error of a race that ends an analysis."""
+    return Race(reason, line, (Cause(kind, reason, line, other),))
+
+
+READ_RACE = "a thread reads shared memory that another wrote with no barrier between (a race)"
+OVERWRITE_RACE = "a thread overwrites shared memory that another reads with no barrier between (a race)"
+WRITE_RACE = "two threads write the same shared memory with no barrier between (a race)"
+SAME_STEP_RACE = "threads write different values to one address of shared memory at once (a race)"
+OTHER_BLOCK = "a block reads global memory that another block of the launch writes"
+OTHER_THREAD = "a thread reads global memory that another thread of the launch writes (a race)"
+STORE_RACE = "two threads store different values at one address (a race)"
+OLD_VALUE = "an atomic operation returns a value that depends on the order of threads"
+AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
+SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
+
+_NUMBERS = count(1)
+"""Numbers of undetermined values: no two values of a process share one."""
+
+_STRIDE = 1 << 32
+
+Generation: TypeAlias = tuple[int, int]
+"""A cell of shared memory and how often it had been written."""
+
+
+@dataclass(slots=True)
+class UndeterminedValues:
+    """The undetermined values of a launch, over all attempts to run it.
+
+    A read that races with a later write is found only at that write.  The next attempt then returns an undetermined
+    value for it: `generations` are the contents of cells of shared memory, and `loads` the loads from global memory (by
+    line: keys of address and thread), that a later write contests, with their causes.  `grown`: there are some that
+    this attempt did not have from its start.  `ignored` are causes whose values are taken as the run finds them, by
+    which a caller learns which of the others reach a result.
+    """
+
+    ignored: frozenset[Cause] = frozenset()
+    causes: dict[Cause, None] = field(default_factory=dict)
+    generations: dict[Generation, Cause] = field(default_factory=dict)
+    loads: dict[int, Array] = field(default_factory=dict)
+    grown: bool = False
+    proved: dict[int, Cause] = field(default_factory=dict)
+    """By buffer, an element for which two orders of threads are known to give different values."""
+    written_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The line of the last write of each cell of shared memory, 0 for none; for messages."""
+
+    def begin(self) -> None:
+        """Begin an attempt."""
+        self.grown = False
+        self.written_at = np.zeros(0, dtype=np.int64)
+
+    def wrote(self, cells: Array, line: int) -> None:
+        """The instruction of a line writes these cells."""
+        top = int(cells.max(initial=0))
+        if top >= self.written_at.size:
+            self.written_at = np.pad(self.written_at, (0, 2 * top + 64 - self.written_at.size))
+        self.written_at[cells] = line
+
+    def line_of_write(self, cell: int) -> int | None:
+        """Return the line of the last write of a cell, None where it is not known."""
+        return int(self.written_at[cell]) or None if cell < self.written_at.size else None
+
+    def forget_cells(self) -> None:
+        """The next attempt has cells of another size."""
+        self.generations.clear()
+
+    def note(self, cause: Cause) -> bool:
+        """Record a cause.  Return whether it leaves a value undetermined."""
+        if cause in self.ignored:
+            return False
+        if len(self.causes) < MAXIMUM_CAUSES:
+            self.causes.setdefault(cause)
+        return True
+
+    def contest(self, cells: Array, oldest: Array, newest: Array, cause: Cause) -> None:
+        """A write that is not ordered after reads of these cells contests what they read.
+
+        The reads are of some generations from the `oldest` to the `newest` of each cell.
+        """
+        for cell, first, last in zip(cells.tolist(), oldest.tolist(), newest.tolist(), strict=True):
+            for generation in range(first, last + 1):
+                if (cell, generation) not in self.generations:
+                    self.generations[cell, generation] = cause
+                    self.grown = True
+
+    def contested(self, cells: Array, generations: Array) -> Array:
+        """Return which of these contents of cells are contested."""
+        if not self.generations:
+            return np.zeros(cells.shape, dtype=bool)
+        known = self.generations
+        found = [(cell, at) in known for cell, at in zip(cells.tolist(), generations.tolist(), strict=True)]
+        return np.array(found, dtype=bool)
+
+    def contest_loads(self, line: int, address: Array, thread: Array) -> None:
+        """These loads read what threads that are not ordered after them store."""
+        keys = np.unique(_load_keys(address, thread))
+        before = self.loads.get(line)
+        together = keys if before is None else np.union1d(before, keys)
+        if before is None or together.size > before.size:
+            self.loads[line] = together
+            self.grown = True
+
+    def contested_loads(self, line: int, address: Array, thread: Array) -> Array | None:
+        """Return which of these loads are contested, None if none is."""
+        keys = self.loads.get(line)
+        if keys is None:
+            return None
+        found: Array = np.isin(_load_keys(address, thread), keys)
+        return found if found.any() else None
+
+
+def _load_keys(address: Array, thread: Array) -> Array:
+    # Two loads with one key are contested together, which is sound.
+    keys: Array = address * np.uint64(0x9E3779B97F4A7C15) + thread.astype(np.uint64)
+    return keys
+
+
+def undetermined(bits: int, shape: tuple[int, int], recorder: Recorder | None = None) -> Value:
+    """Return undetermined values of `bits` bits, a different one in each lane of `shape`."""
+    if bits > 64:
+        return concat([undetermined(32, shape, recorder) for _ in range(bits // 32)])
+    first = next(_NUMBERS) * _STRIDE
+    numbers = (np.arange(shape[0] * shape[1], dtype=np.uint64) + np.uint64(first)).reshape(1, *shape)
+    words = hashing.mix(numbers * hashing.multiplier(1) + hashing.constant("undetermined"))
+    found = SymbolicVector(bits, words, L.TERM | L.NONDETERMINISTIC | L.INTEGER)
+    if recorder is not None:
+        recorder.add("undetermined", found, [], False)
+        recorder.mark(found)
+    return found
+
+
+def undetermined_output(kept: UndeterminedValues | None, line: int, buffers: Collection[int] = ()) -> Nondeterministic:
+    """Return the error of an undetermined stored value, with the causes that the run has met.
+
+    `line` is that of the store, and `buffers` are those of the caller that the launch writes.
+    """
+    reason = "a stored value depends on the order in which threads run"
+    if kept is None:
+        return Nondeterministic(reason, line)
+    proved = {cause for buffer, cause in kept.proved.items() if buffer in buffers}
+    causes = tuple(sorted(kept.causes, key=lambda each: (each not in proved, each.line or 0, str(each))))
+    stated = f"{reason} at line {line}" + (f": {causes[0]}" if causes else "")
+    return Nondeterministic(stated, None, causes, proved=bool(proved))

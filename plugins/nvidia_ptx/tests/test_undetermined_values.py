@@ -1,0 +1,212 @@
+"""Races leave undetermined values: random programs of two or three warps or blocks against all interleavings."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, prepare_launch, run_blocks
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.interleavings import ORDERS, bytes_in_order
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.values import symbolic_vector as L
+from ptx_programs import ARCH, text
+
+CELLS, REGISTERS = 2, 2
+ROOM = ".shared .align 16 .b8 room[4096];"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an actor, or a barrier of all (`actor` None).
+
+    ld and st access a cell, or with `byte` one of its bytes; set writes a number, the others combine two registers.
+    """
+
+    actor: int | None
+    verb: str
+    register: int = 0
+    other: int = 0
+    number: int = 0
+    byte: int | None = None
+
+
+_COMBINED = {
+    "add": lambda one, other: (one + other) % 2**32,
+    "xor": lambda one, other: one ^ other,
+    "and": lambda one, other: one & other,
+    "min": min,
+    "max": max,
+    "prmt": lambda one, other: (one & 0xFFFF) | (other & 0xFFFF) << 16,
+    "sel": lambda one, other: one if other & 1 else other,
+}
+_TEXTS = {
+    "add": "add.u32 {0}, {0}, {1};", "xor": "xor.b32 {0}, {0}, {1};", "and": "and.b32 {0}, {0}, {1};",
+    "min": "min.u32 {0}, {0}, {1};", "max": "max.u32 {0}, {0}, {1};", "prmt": "prmt.b32 {0}, {0}, {1}, 0x5410;",
+}  # fmt: skip
+
+
+def program(draw: random.Random, actors: int, barriers: bool, narrow: bool) -> list[Step]:
+    """Return a random program; stored numbers are few, so that some races are of equal values."""
+    found = []
+    for _ in range(draw.randrange(4, 9)):
+        if barriers and draw.random() < 0.25:
+            found.append(Step(None, "bar"))
+            continue
+        verb = draw.choice(["ld", "ld", "ld", "st", "st", "st", "set", draw.choice(list(_COMBINED))])
+        place = draw.randrange(CELLS if verb in ("ld", "st") else REGISTERS)
+        byte = draw.choice([None, 0, 1]) if narrow and verb in ("ld", "st") else None
+        found.append(Step(draw.randrange(actors), verb, draw.randrange(REGISTERS), place, draw.randrange(3), byte))
+    return found
+
+
+def merges(sequences: Sequence[tuple[Step, ...]]) -> Iterator[tuple[Step, ...]]:
+    """Yield all interleavings of the steps of several actors."""
+    if not any(sequences):
+        yield ()
+        return
+    for number, each in enumerate(sequences):
+        if each:
+            rest = [*sequences[:number], each[1:], *sequences[number + 1 :]]
+            for tail in merges(rest):
+                yield (each[0], *tail)
+
+
+def outcomes(steps: Sequence[Step], actors: int) -> set[tuple[int, ...]]:
+    """Return the registers that all interleavings leave, by brute force; memory is zero before."""
+    states = {((0,) * CELLS, tuple((actor + 1) % 3 for actor in range(actors) for _ in range(REGISTERS)))}
+    segments: list[list[Step]] = [[]]
+    for each in steps:
+        if each.verb == "bar":
+            segments.append([])
+        else:
+            segments[-1].append(each)
+    for segment in segments:
+        orders = set(merges([tuple(each for each in segment if each.actor == actor) for actor in range(actors)]))
+        states = {_after(order, *state) for order in orders for state in states}
+    return {registers for _, registers in states}
+
+
+def _after(
+    order: Sequence[Step], cells: tuple[int, ...], registers: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    memory, values = list(cells), list(registers)
+    for each in order:
+        assert each.actor is not None
+        own = each.actor * REGISTERS + each.register
+        shift = 8 * (each.byte or 0)
+        mask = 2**32 - 1 if each.byte is None else 255
+        if each.verb == "ld":
+            values[own] = memory[each.other] >> shift & mask
+        elif each.verb == "st":
+            memory[each.other] = memory[each.other] & ~(mask << shift) | (values[own] & mask) << shift
+        elif each.verb == "set":
+            values[own] = each.number
+        else:
+            values[own] = _COMBINED[each.verb](values[own], values[each.actor * REGISTERS + each.other])
+    return tuple(memory), tuple(values)
+
+
+def body(steps: Sequence[Step], space: str, actor: str, actors: int) -> str:
+    """Return the program as PTX: every lane has cells of its own, and each actor is a warp or a block."""
+    lines = [f"mov.u32 %r1, {actor};" if actor == "%ctaid.x" else "shr.u32 %r1, %r0, 5;", "and.b32 %r2, %r0, 31;"]
+    lines += ["mul.lo.u32 %r3, %r2, 4; cvt.u64.u32 %d5, %r3;"]
+    lines += ["mov.u64 %d6, room; add.s64 %d6, %d6, %d5;" if space == "shared" else "add.s64 %d6, %d1, %d5;"]
+    lines += [f"add.u32 %r{10 + each}, %r1, 1; rem.u32 %r{10 + each}, %r{10 + each}, 3;" for each in range(REGISTERS)]
+    lines += [f"setp.eq.u32 %p{1 + each}, %r1, {each};" for each in range(actors)]
+    if space == "shared":
+        lines += [f"@%p1 st.shared.u32 [%d6+{128 * cell}], 0;" for cell in range(CELLS)] + ["bar.sync 0;"]
+    for each in steps:
+        if each.actor is None:
+            lines.append("bar.sync 0;")
+            continue
+        guard, own = f"@%p{1 + each.actor} ", f"%r{10 + each.register}"
+        other, kind = f"%r{10 + each.other}", "u32" if each.byte is None else "u8"
+        place = f"[%d6+{128 * each.other + (each.byte or 0)}]"
+        if each.verb == "sel":
+            lines += [
+                f"and.b32 %r5, {other}, 1; setp.ne.u32 %p9, %r5, 0;",
+                f"{guard}selp.b32 {own}, {own}, {other}, %p9;",
+            ]
+        elif each.verb in _TEXTS:
+            lines.append(guard + _TEXTS[each.verb].format(own, other))
+        else:
+            lines.append(guard + {
+                "ld": f"ld.{space}.{kind} {own}, {place};",
+                "st": f"st.{space}.{kind} {place}, {own};",
+                "set": f"mov.u32 {own}, {each.number};",
+            }[each.verb])  # fmt: skip
+    lines.append(f"mul.lo.u32 %r4, %r1, {128 * REGISTERS}; cvt.u64.u32 %d7, %r4; add.s64 %d7, %d7, %d5;")
+    lines.append("add.s64 %d7, %d7, %d0;")
+    lines += [f"st.global.u32 [%d7+{128 * each}], %r{10 + each};" for each in range(REGISTERS)]
+    return "\n".join(lines)
+
+
+def launch(threads: int, blocks: int) -> Launch:
+    """Return the launch of a program; global cells are zero before it."""
+    entry = {"file": "k.ptx", "entry": "k", "grid": [blocks], "block": [threads], "args": [
+        {"buffer": "out", "dtype": "i32"}, {"buffer": "in", "dtype": "i32", "values": [0] * (32 * CELLS)},
+    ]}  # fmt: skip
+    return Launch.model_validate(entry)
+
+
+CASES = [
+    ("shared", "warp", 2, False),
+    ("shared", "warp", 2, True),
+    ("shared", "warp", 3, True),
+    ("global", "warp", 2, False),
+    ("global", "%ctaid.x", 2, False),
+]
+
+
+@pytest.mark.parametrize(("space", "actor", "actors", "narrow"), CASES)
+def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: str, actors: int, narrow: bool) -> None:
+    draw = random.Random(f"{space} {actor} {actors} {narrow}")
+    proved = missed = differing = seen = 0
+    for _ in range(60):
+        steps = program(draw, actors, actor == "warp", narrow)
+        expected = outcomes(steps, actors)
+        threads, blocks = (32, actors) if actor == "%ctaid.x" else (32 * actors, 1)
+        code = text(body(steps, space, actor, actors), threads=threads, shared=ROOM)
+        prepared = prepare_launch(ARCH.parse(code, "k.ptx"), ARCH, launch(threads, blocks))
+        known = _stored(prepared, actors)
+        if known is None:
+            missed += len(expected) == 1
+            differing += len(expected) > 1
+        else:
+            assert expected == {known}, steps
+            proved += 1
+        runs = set()
+        for order in ORDERS:
+            after = bytes_in_order(prepared, {"out": np.zeros(4096, np.uint8)}, order)
+            words = after["out"].view(np.uint32).reshape(-1, 32)[: actors * REGISTERS]
+            assert (words == words[:, :1]).all()
+            runs.add(tuple(words[:, 0].tolist()))
+        assert runs <= expected, steps
+        seen += len(runs) > 1
+    assert min(proved, differing) >= 5
+    assert 2 * seen >= differing
+
+
+def _stored(prepared: PreparedLaunch, actors: int) -> tuple[int, ...] | None:
+    """Return the registers that a launch provably stores, None where they are not proved to be determined."""
+    try:
+        memory, scratch = run_blocks(prepared, TermDomain(), {"out": 1, "in": 2})
+        checked_outputs(memory, scratch)
+    except Unsupported:
+        return None
+    found: dict[int, int] = {}
+    for event in memory.stores[1]:
+        assert event.value is not None
+        assert np.all(L.constant_mask(event.value))
+        numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape)
+        for at, number in zip(event.address, numbers, strict=True):
+            for byte in range(event.bits // 8):
+                found[(int(at) & 0xFFFF) + byte] = int(number) >> 8 * byte & 255
+    places = (128 * each for each in range(actors * REGISTERS))
+    return tuple(sum(found[place + byte] << 8 * byte for byte in range(4)) for place in places)
