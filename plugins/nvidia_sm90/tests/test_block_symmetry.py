@@ -250,7 +250,7 @@ add.s64 %rd9, {table}, %rd8;
 
 @pytest.mark.parametrize(("body", "error", "reason"), [
     (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd7], %f1;", NotSymmetric, "store to one element"),
-    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nred.global.add.f32 [%rd7], %f1;", Nondeterministic, "in the order"),
+    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nred.global.add.f32 [%rd7], %f1;", Nondeterministic, "threads add"),
     (STORE_THREAD + "ld.global.u32 %r6, [%rd4];\nred.global.add.u32 [%rd7], %r6;", NotSymmetric, "store to one"),
     (NEIGHBOUR, Unsupported, "another block of the launch writes"),
     ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotSymmetric, "depends on the block's number"),
