@@ -67,6 +67,22 @@ EXTREMA = (
 
 _GREATER = {"y": ("not_nan", "not_minus_zero")}
 SELECTED_EXTREMA = (
+    # Rules that keep every bit come first: after them no NaN is taken for another one.
+    Rule(
+        "infinity_selected_for_itself",
+        "select(and.b1(not.b1(lt.{f}({low}, {high})), ord.{f}(x, x)), {infinity}, x)",
+        "x",
+        pairs("infinity", "low", ("-inf", "-inf"), high="x", f=IEEE) + pairs("infinity", "low", ("+inf", "x"), high="+inf", f=IEEE),
+        "A number that is not on the near side of an infinity is that infinity.",
+    ),
+    Rule(
+        "equal_number_selected",
+        "select(eq.{f}(x, y), y, x)",
+        "x",
+        over(f=IEEE),
+        "Equal numbers that are not zero have the same bits.",
+        where={"y": ("not_zero",)},
+    ),
     Rule(
         "maximum_selected",
         "select(lt.{f}(y, x), x, y)",
@@ -205,6 +221,13 @@ SELECTED_EXTREMA = (
 
 _SIDES = tuple({"f": form, "zero": zero} for form in IEEE for zero in ("+0", "-0"))
 COMPARISONS = (
+    Rule(
+        "magnitude_is_ordered",
+        "ord.{f}(abs.{f}(x), abs.{f}(x))",
+        "ord.{f}(x, x)",
+        over(f=IEEE),
+        "A magnitude is NaN where the number is.",
+    ),
     Rule(
         "numbers_are_ordered",
         "ord.{f}(x, y)",
