@@ -235,8 +235,7 @@ class TermDomain:
         if special is not None:
             result = special(info, values, self.context)
             if result is not None:
-                result = L.with_flags(result, properties) if properties else result
-                return self._with_origin(info.name, result, values) if info.verb == "abs" else result
+                return L.with_flags(result, properties) if properties else result
         if info.name in AC_INDEX and info.verb in ("max", "min"):
             keeps = "nan" not in info.modifiers and not self._some_operand_is_finite(info, values)
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
