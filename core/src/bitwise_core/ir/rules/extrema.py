@@ -96,6 +96,13 @@ SELECTED_EXTREMA = (
         "A number that is not on the near side of an infinity is that infinity.",
     ),
     Rule(
+        "infinity_beside_a_number",
+        "select(ord.{f}(x, x), {op}.{f}(x, {neutral}), x)",
+        "x",
+        _PLAIN,
+        "A number is selected over the infinity on its far side; a NaN stays.",
+    ),
+    Rule(
         "equal_number_selected",
         "select(eq.{f}(x, y), y, x)",
         "x",
