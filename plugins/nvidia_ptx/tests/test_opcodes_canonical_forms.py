@@ -62,7 +62,10 @@ PACKED = TESTS + (
 
 def of_bit(place: int) -> str:
     """Return the code of a select by one bit of %r5."""
-    return PACKED + f"shr.u32 %r6, %r5, {place}; and.b32 %r6, %r6, 1; setp.ne.b32 %p6, %r6, 0; selp.f32 %f40, %f3, %f4, %p6;"
+    return (
+        PACKED
+        + f"shr.u32 %r6, %r5, {place}; and.b32 %r6, %r6, 1; setp.ne.b32 %p6, %r6, 0; selp.f32 %f40, %f3, %f4, %p6;"
+    )
 
 
 EQUAL = {
@@ -366,7 +369,6 @@ EQUAL_EXCEPT_NANS = {
     "an absolute value of a negation": "fp32",
     "a maximum of magnitudes that is selected with a test of the number": "fp32",
     "a minimum of magnitudes that is selected with a test of the number": "fp32",
-    "a maximum of a magnitude and a number that is selected by a test of the number": "fp32",
     "a maximum of a magnitude and zero that keeps NaN": "fp32",
     "a maximum that is selected with a test for NaN": "fp32", "a clamp at zero that keeps NaN": "fp32",
     "a product with one": "fp32", "minus zero": "fp32", "a NaN-propagating maximum with minus infinity": "fp32",

@@ -375,7 +375,9 @@ class TermDomain:
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
         if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
-            return predicate_bits.with_bits(operation, operands, self._applied, lambda: self._integer(operation, operands))
+            return predicate_bits.with_bits(
+                operation, operands, self._applied, lambda: self._integer(operation, operands)
+            )
         return self._integer(operation, operands)
 
     def _integer(self, operation: Operation, operands: Sequence[Value]) -> Value:

@@ -127,7 +127,8 @@ def extremum(
 
 def _is_not_negative(value: SymbolicVector) -> Array:
     """Return which lanes are no constants and not negative, or NaN."""
-    return np.asarray(L.has_flag(value, L.NOT_NEGATIVE)) & ~np.asarray(L.constant_mask(value))
+    found: Array = np.asarray(L.has_flag(value, L.NOT_NEGATIVE)) & ~np.asarray(L.constant_mask(value))
+    return found
 
 
 def _without_zero(members: _Members, beside: SymbolicVector) -> _Members:

@@ -39,13 +39,14 @@ class PredicateBits(SymbolicVector):
     def __init__(self, value: SymbolicVector, bits_of: Callable[[], tuple[Value, ...]]) -> None:
         super().__init__(value.bits, value.words, value.flags)
         self.origins, self.recorder, self.cached_hash = value.origins, value.recorder, value.cached_hash
-        self._bits_of, self._found = bits_of, ()
+        self._bits_of = bits_of
+        self._found: tuple[Value, ...] = ()
 
     @property
     def predicates(self) -> tuple[Value, ...]:
         """The predicate of each bit."""
         if not self._found:
-            self._found: tuple[Value, ...] = self._bits_of()
+            self._found = self._bits_of()
         return self._found
 
     def part(self, low: int, bits: int) -> Value | None:
@@ -53,14 +54,16 @@ class PredicateBits(SymbolicVector):
         return PredicateBits(extract_vector(self, low, bits), lambda: self.predicates[low : low + bits])
 
 
-def selected_constants(selected: Value, predicate: SymbolicVector, if_true: Array, if_false: Array, apply: Apply) -> Value:
+def selected_constants(
+    selected: Value, predicate: SymbolicVector, if_true: Array, if_false: Array, apply: Apply
+) -> Value:
     """Return a select of two constants, one for all lanes, with its bits."""
     if not isinstance(selected, SymbolicVector) or if_true.size != 1 or if_false.size != 1:
         return selected
 
     def bits_of() -> tuple[Value, ...]:
         high, low = int(if_true.reshape(())[()]), int(if_false.reshape(())[()])
-        choices = {(1, 0): predicate, (0, 0): _constant(False), (1, 1): _constant(True)}
+        choices: dict[tuple[int, int], Value] = {(1, 0): predicate, (0, 0): _constant(False), (1, 1): _constant(True)}
         if ~high & low:
             choices[0, 1] = apply("not.b1", [predicate])
         return tuple(choices[high >> place & 1, low >> place & 1] for place in range(selected.bits))
@@ -76,7 +79,7 @@ def with_bits(info: Operation, operands: Sequence[Value], apply: Apply, otherwis
         compared = _equal(operands, apply)
         return otherwise() if compared is None else compared
     result = otherwise()
-    if not isinstance(result, SymbolicVector) or info.verb in _SHIFTS and _shift_count(info, operands) is None:
+    if not isinstance(result, SymbolicVector) or (info.verb in _SHIFTS and _shift_count(info, operands) is None):
         return result
     if any(_bits_of(each, info.bits) is None for each in (operands if info.verb in _BITWISE else operands[:1])):
         return result
@@ -97,7 +100,7 @@ def _has_bits(value: Value) -> bool:
 def _bits_of(value: Value, bits: int) -> Callable[[], tuple[Value, ...]] | None:
     """Return the function that computes the bits of a value of this width, None if they are not known."""
     if isinstance(value, np.ndarray):
-        return lambda: tuple((value >> value.dtype.type(place) & value.dtype.type(1)).astype(np.bool_) for place in range(bits))
+        return lambda: tuple(value >> value.dtype.type(place) & value.dtype.type(1) != 0 for place in range(bits))
     if isinstance(value, PredicateBits):
         return lambda: value.predicates
     parts = parts_of(value)
@@ -167,4 +170,3 @@ def _equal(operands: Sequence[Value], apply: Apply) -> Value | None:
             equal = _combined("and", equal, same, apply)
         return equal
     return None
-

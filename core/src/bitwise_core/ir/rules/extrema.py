@@ -73,7 +73,6 @@ EXTREMA = (
         over(f=IEEE),
         "The maximum is at least y or NaN, so +0 is never selected alone.",
         where={"y": ("not_negative",)},
-        keeps="number",
         execution="set",
     ),
     Rule(
@@ -92,7 +91,8 @@ SELECTED_EXTREMA = (
         "infinity_selected_for_itself",
         "select(and.b1(not.b1(lt.{f}({low}, {high})), ord.{f}(x, x)), {infinity}, x)",
         "x",
-        pairs("infinity", "low", ("-inf", "-inf"), high="x", f=IEEE) + pairs("infinity", "low", ("+inf", "x"), high="+inf", f=IEEE),
+        pairs("infinity", "low", ("-inf", "-inf"), high="x", f=IEEE)
+        + pairs("infinity", "low", ("+inf", "x"), high="+inf", f=IEEE),
         "A number that is not on the near side of an infinity is that infinity.",
     ),
     Rule(
@@ -257,7 +257,6 @@ SELECTED_EXTREMA = (
         over(op=("max", "min"), f=IEEE),
         "Where x is NaN, so is its magnitude, and both sides are; y is none.",
         where={"y": ("not_nan",)},
-        keeps="number",
     ),
     Rule(
         "extremum_with_number_and_selected_nan",
