@@ -33,6 +33,7 @@ WEIGHTED: tuple[tuple[int, Maker], ...] = (
     (1, integers.through_shared),
     (1, rows.exponential),
     (3, rows.padded),
+    (2, integers.predicates_in_bits),
 )
 MAKERS = tuple(maker for weight, maker in WEIGHTED for _ in range(weight))
 """The kinds of statement, the common ones several times."""

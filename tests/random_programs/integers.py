@@ -76,6 +76,36 @@ def logic_of_predicates(program: Program, n: Draw) -> None:
     program.add("pred", bits, f"{verb}.pred @@, {a.register}, {b.register};")
 
 
+def predicates_in_bits(program: Program, n: Draw) -> None:
+    """Pack two predicates into a register, mask it, and read one of its bits or compare it with a number."""
+    found = operands(program, "pred", n[:2])
+    if found is None:
+        return
+    a, b = (in_register(program, each) for each in found)
+    high, low, place = n[3] % 5, n[3] // 5 % 5, n[3] // 25 % 6
+    mask = (0xFFFFFFFF, 0xF, 0x1F00, 0x3)[n[2] % 4]
+    wide = np.where(a.bits, np.uint32(0xFFFFFFFF), np.uint32(0)) << np.uint32(high)
+    one = np.where(b.bits, np.uint32(1), np.uint32(2)) << np.uint32(low)
+    packed = ((wide, one, wide | one, wide ^ one)[n[2] // 4 % 4] & np.uint32(mask)).astype(np.uint32)
+    joined = ("mov.b32 @@, %r87;", "mov.b32 @@, %r88;", "or.b32 @@, %r87, %r88;", "xor.b32 @@, %r88, %r87;")
+    program.add(
+        "i32",
+        packed,
+        f"selp.b32 %r87, -1, 0, {a.register}; shl.b32 %r87, %r87, {high};",
+        f"selp.b32 %r88, 1, 2, {b.register}; shl.b32 %r88, %r88, {low};",
+        joined[n[2] // 4 % 4],
+        f"and.b32 @@, @@, {mask};",
+    )
+    register = program.values[-1].register
+    bit = (packed >> np.uint32(place)) & np.uint32(1)
+    if n[2] // 16 % 2:
+        wanted = (0, 1, 2, 3, 8, 0x1F00)[place]
+        program.add("pred", packed == wanted, f"setp.eq.b32 @@, {register}, {wanted};")
+    else:
+        lines = f"shr.u32 %r88, {register}, {place}; and.b32 %r88, %r88, 1; setp.ne.b32 @@, %r88, 0;"
+        program.add("pred", bit != 0, lines)
+
+
 def integers(program: Program, n: Draw) -> None:
     kind = ("i32", "i64", "i64")[n[3] % 3]
     width = WIDTH[kind]

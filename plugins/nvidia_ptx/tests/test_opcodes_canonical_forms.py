@@ -51,7 +51,57 @@ LARGER = (
 NESTED = "setp.lt.s32 %p2, %r1, %r2; selp.f32 %f5, %f3, %f4, %p2; selp.f32 %f40, %f3, %f5, %p1;"
 HALVES = "mov.b32 %r5, {{%h1, %h2}}; mov.b32 %r6, {{%h3, %h3}}; setp.lt.bf16x2 %p2|%p3, %r5, %r6; selp.f32 %f40, %f3, %f4, {};"
 
+TESTS = "setp.lt.f32 %p2, %f1, %f2; setp.lt.f32 %p3, %f2, %f3; setp.lt.f32 %p4, %f3, %f4; setp.nan.f32 %p5, %f1, %f4;"
+PACKED = TESTS + (
+    "selp.b16 %h5, 1, 0, %p2; shl.b16 %h5, %h5, 2; selp.b16 %h6, -1, 0, %p3; shl.b16 %h6, %h6, 3; or.b16 %h5, %h5, %h6;"
+    "selp.b16 %h6, 1, 0, %p4; selp.b16 %h7, -1, 0, %p5; shl.b16 %h7, %h7, 1; or.b16 %h6, %h6, %h7; and.b16 %h6, %h6, 3;"
+    "or.b16 %h5, %h6, %h5; and.b16 %h5, %h5, 15; shl.b16 %h5, %h5, 8; cvt.u32.u16 %r5, %h5;"
+)
+"""Four predicates in the bits 8 to 11 of %r5, as LLVM packs those of many elements."""
+
+
+def of_bit(place: int) -> str:
+    """Return the code of a select by one bit of %r5."""
+    return (
+        PACKED
+        + f"shr.u32 %r6, %r5, {place}; and.b32 %r6, %r6, 1; setp.ne.b32 %p6, %r6, 0; selp.f32 %f40, %f3, %f4, %p6;"
+    )
+
+
 EQUAL = {
+    **{
+        f"a predicate in bit {place}": (of_bit(place), TESTS + f"selp.f32 %f40, %f3, %f4, %p{predicate};")
+        for place, predicate in ((8, 4), (9, 5), (10, 2), (11, 3))
+    },
+    "packed predicates of which none holds": (
+        PACKED + "setp.eq.b32 %p6, %r5, 0; selp.f32 %f40, %f3, %f4, %p6;",
+        TESTS + "or.pred %p6, %p2, %p3; or.pred %p7, %p4, %p5; or.pred %p6, %p6, %p7; selp.f32 %f40, %f4, %f3, %p6;",
+    ),
+    "a maximum of magnitudes that is selected with a test of the number": (
+        MAGNITUDES + LARGER.format(x="%f5", y="%f6").replace("%p3, %f5, %f5", "%p3, %f1, %f1"),
+        MAGNITUDES + "max.NaN.f32 %f40, %f5, %f6;",
+    ),
+    "a minimum of magnitudes that is selected with a test of the number": (
+        MAGNITUDES + "setp.lt.f32 %p2, %f5, %f6; setp.nan.f32 %p3, %f1, %f1; or.pred %p4, %p2, %p3; selp.f32 %f40, %f5, %f6, %p4;",
+        MAGNITUDES + "min.NaN.f32 %f40, %f5, %f6;",
+    ),
+    "a maximum of a magnitude and a number that is selected by a test of the number": (
+        MAGNITUDES + "max.f32 %f7, %f5, 0f3F800000; setp.nan.f32 %p2, %f1, %f1; selp.f32 %f40, %f5, %f7, %p2;",
+        MAGNITUDES + "max.NaN.f32 %f40, %f5, 0f3F800000;",
+    ),
+    "minus infinity that is selected for itself": (
+        "mov.f32 %f5, 0fFF800000;" + LARGER.format(x="%f1", y="%f5"), "mov.f32 %f40, %f1;"
+    ),
+    "plus infinity beside a number": (
+        "min.f32 %f5, %f1, 0f7F800000; setp.nan.f32 %p2, %f1, %f1; selp.f32 %f40, %f1, %f5, %p2;", "mov.f32 %f40, %f1;"
+    ),
+    "a number that is selected for itself": (
+        "setp.eq.f32 %p2, %f1, 0fFF800000; selp.f32 %f40, 0fFF800000, %f1, %p2;", "mov.f32 %f40, %f1;"
+    ),
+    "a maximum of a magnitude and zero that keeps NaN": (MAGNITUDES + "max.NaN.f32 %f40, %f5, 0f00000000;", "abs.f32 %f40, %f1;"),
+    "zero next to a magnitude in a maximum that keeps NaN": (
+        MAGNITUDES + "max.NaN.f32 %f7, %f2, 0f00000000; max.NaN.f32 %f40, %f7, %f5;", MAGNITUDES + "max.NaN.f32 %f40, %f2, %f5;"
+    ),
     "a maximum that is selected with a test for NaN": (
         MAGNITUDES + LARGER.format(x="%f5", y="%f6"), MAGNITUDES + "max.NaN.f32 %f40, %f5, %f6;"
     ),
@@ -167,6 +217,25 @@ EQUAL = {
 }  # fmt: skip
 
 DIFFERENT = {
+    "predicates in neighbouring bits": (of_bit(8), of_bit(9)),
+    "a bit above the packed predicates": (of_bit(12), of_bit(11)),
+    "packed predicates of which none or another one holds": tuple(
+        PACKED + f"setp.eq.b32 %p6, %r5, {number}; selp.f32 %f40, %f3, %f4, %p6;" for number in (0x100, 0x200)
+    ),
+    "a zero that is selected for a zero": ("setp.eq.f32 %p2, %f1, 0f00000000; selp.f32 %f40, 0f00000000, %f1, %p2;", "mov.f32 %f40, %f1;"),
+    "a maximum of magnitudes that is selected with a test of the other number": (
+        MAGNITUDES + LARGER.format(x="%f5", y="%f6").replace("%p3, %f5, %f5", "%p3, %f2, %f2"),
+        MAGNITUDES + "max.NaN.f32 %f40, %f5, %f6;",
+    ),
+    "plus infinity that is selected below it": ("mov.f32 %f5, 0f7F800000;" + LARGER.format(x="%f1", y="%f5"), "mov.f32 %f40, %f1;"),
+    "minus infinity beside a number": (
+        "min.f32 %f5, %f1, 0fFF800000; setp.nan.f32 %p2, %f1, %f1; selp.f32 %f40, %f1, %f5, %p2;", "mov.f32 %f40, %f1;"
+    ),
+    "a maximum with zero that keeps NaN": ("max.NaN.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, %f1;"),
+    "zero next to a magnitude in a maximum that drops NaN": (
+        MAGNITUDES + "max.f32 %f7, %f2, 0f00000000; max.f32 %f40, %f7, %f5;", MAGNITUDES + "max.f32 %f40, %f2, %f5;"
+    ),
+    "zero in a minimum of magnitudes": (MAGNITUDES + "min.NaN.f32 %f40, %f5, 0f00000000;", "abs.f32 %f40, %f1;"),
     "a sign-extended and a zero-extended byte": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;"
     ),
@@ -298,6 +367,9 @@ DIFFERENT = {
 EQUAL_EXCEPT_NANS = {
     "a product with minus one": "fp32",
     "an absolute value of a negation": "fp32",
+    "a maximum of magnitudes that is selected with a test of the number": "fp32",
+    "a minimum of magnitudes that is selected with a test of the number": "fp32",
+    "a maximum of a magnitude and zero that keeps NaN": "fp32",
     "a maximum that is selected with a test for NaN": "fp32", "a clamp at zero that keeps NaN": "fp32",
     "a product with one": "fp32", "minus zero": "fp32", "a NaN-propagating maximum with minus infinity": "fp32",
     "maxima of widened bf16 values": "fp32", "widening and narrowing": "fp16", "widening and narrowing of bf16": "bf16",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,17 @@ from ptx_programs import run
 ELEMENTS, SAMPLES = 5, 400
 NUMBERS = np.array([0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan], dtype=np.float32)
 Bits = npt.NDArray[np.uint32]
+
+
+def wide(body: str) -> str:
+    """Return a program with places of 64 bits, of which it stores the low half."""
+    body = re.sub(r"st\.global\.b32 (\S+), %r(\d+);", r"cvt.u32.u64 %s\2, %r\2; st.global.b32 \1, %s\2;", body)
+    body = re.sub(r"(mov|selp)\.b32 %r", r"\1.b64 %r", body).replace(".s32 ", ".s64 ")
+    body = re.sub(r"%r(\d+)", lambda found: f"%d{int(found[1]) + 10}", body)
+    return body.replace("%s", "%r")
+
+
+WIDTHS = {"32": lambda body: body, "64": wide}
 
 
 def forms(body: str) -> dict[int, tuple[tuple[int, ...], ...]]:
@@ -91,8 +103,9 @@ class Program:
         return np.where(truth, a, b), np.where(truth, left.places, other.places)
 
 
+@pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("seed", range(60))
-def test_equal_places_are_equal_functions(seed: int) -> None:
+def test_equal_places_are_equal_functions(seed: int, bits: str) -> None:
     program = Program(np.random.default_rng(seed))
     for place in range(ELEMENTS):
         program.element(place, padding=bool(seed % 2) and place in (2, ELEMENTS - 1))
@@ -101,7 +114,7 @@ def test_equal_places_are_equal_functions(seed: int) -> None:
     for place, pair in enumerate(program.pairs):
         program.lines.append(f"st.global.b32 [%d0+{4 * place}], {pair.place};")
     seen: dict[object, npt.NDArray[np.int32]] = {}
-    for offset, form in forms("\n".join(program.lines)).items():
+    for offset, form in forms(WIDTHS[bits]("\n".join(program.lines))).items():
         places = program.pairs[offset // 4].places
         assert np.array_equal(seen.setdefault(form, places), places)
 
@@ -149,14 +162,16 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("name", EQUAL)
-def test_the_order_of_selections_does_not_matter(name: str) -> None:
-    assert forms(LOADS + EQUAL[name] + STORE) == forms(LOADS + TREE + STORE)
+def test_the_order_of_selections_does_not_matter(name: str, bits: str) -> None:
+    assert forms(WIDTHS[bits](LOADS + EQUAL[name] + STORE)) == forms(WIDTHS[bits](LOADS + TREE + STORE))
 
 
+@pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_different_sets_differ(name: str) -> None:
-    assert forms(LOADS + DIFFERENT[name] + STORE) != forms(LOADS + TREE + STORE)
+def test_different_sets_differ(name: str, bits: str) -> None:
+    assert forms(WIDTHS[bits](LOADS + DIFFERENT[name] + STORE)) != forms(WIDTHS[bits](LOADS + TREE + STORE))
 
 
 def test_the_selected_number_keeps_the_sign_of_its_zero() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks
+from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks, predicate_bits
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
@@ -376,6 +376,14 @@ class TermDomain:
             return L.as_array_if_constant(negated(as_symbolic_vector(operands[0]), self.context))
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
+        if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
+            return predicate_bits.with_bits(
+                operation, operands, self._applied, lambda: self._integer(operation, operands)
+            )
+        return self._integer(operation, operands)
+
+    def _integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """Return the result of an operation on integers: rewritten where rules match, elsewhere a term."""
         plan = plan_of(operation.name, self.context.finite)
         if plan.redirect is not None:
             return self._redirected(plan.redirect, operands, operation)
@@ -481,6 +489,9 @@ class TermDomain:
             taken = condition.words[0] != 0
             result = L.blend(known & taken, left, result)
             result = L.blend(known & ~taken, right, result)
+        if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
+            condition = as_symbolic_vector(predicate)
+            return predicate_bits.selected_constants(result, condition, if_true, if_false, self._applied)
         return result
 
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:

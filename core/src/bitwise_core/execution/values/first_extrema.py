@@ -82,7 +82,8 @@ class FirstExtrema:
         """Return the sets of a value and a place: those that were recorded, else the pair itself."""
         keys = _pair_hash(value, place, largest)
         known = np.asarray(L.constant_mask(place))
-        number = place.words[0].astype(np.uint32).view(np.int32).astype(np.int64)
+        signed = np.int32 if place.bits == 32 else np.int64
+        number = place.words[0].astype(L.UNSIGNED[place.bits]).view(signed).astype(np.int64)
         single = [np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR)]
         own = _Sets(keys, *single)
         found = self._sets.find(keys)
@@ -107,7 +108,7 @@ def chosen_place(
     `condition` is no negation.  A disjunction is the negation of a conjunction, so it is the second place that is
     selected where the predicate of the better pair holds.
     """
-    if if_true.bits != 32 or not any(origin.name == "and.b1" for origin in condition.origins):
+    if if_true.bits not in (32, 64) or not any(origin.name == "and.b1" for origin in condition.origins):
         return None
     better, other = if_false, if_true
     negation = exact_hash(condition)
@@ -155,7 +156,7 @@ def _remembering(apply: Apply) -> Apply:
 
 def _lower_places(one: SymbolicVector, other: SymbolicVector, sets: list[_Sets], apply: Apply) -> Iterator[Value]:
     """Yield the predicates that the first place is lower: the comparison, and what the sets decide of it."""
-    compared = apply("lt.s32", (one, other))
+    compared = apply(f"lt.s{one.bits}", (one, other))
     yield compared
     lower, not_lower = sets[0].highest < sets[1].lowest, sets[0].lowest >= sets[1].highest
     decided = (lower | not_lower) & (sets[0].highest != _FAR) & (sets[1].highest != _FAR)
@@ -231,7 +232,7 @@ def _first(form: str, largest: bool, one: Pair, other: Pair, sets: list[_Sets]) 
         np.where(unknown, -_FAR, np.minimum(sets[0].lowest, sets[1].lowest)),
         np.where(unknown, _FAR, np.maximum(sets[0].highest, sets[1].highest)),
     )
-    place = SymbolicVector(32, hashing.mix(words * hashing.multiplier(8) + _PLACE), L.TERM | L.INTEGER)
+    place = SymbolicVector(one[1].bits, hashing.mix(words * hashing.multiplier(8) + _PLACE), L.TERM | L.INTEGER)
     described = FLOAT_FORMATS[form]
     infinity = ((1 << described.exponent_bits) - 1) << described.mantissa_bits
     worst = infinity | (1 << described.bits - 1 if largest else 0)

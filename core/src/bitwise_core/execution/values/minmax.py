@@ -35,6 +35,7 @@ class _Extremum:
     """A maximum or minimum operation.
 
     `index` is its number among AC operations, `identity` the infinity that is its identity element (None for integers).
+    `drops_zero`: +0 has no effect beside a number that is not negative, since a NaN among the members stays.
     """
 
     name: str
@@ -42,6 +43,7 @@ class _Extremum:
     identity: int | None
     largest: bool
     bits: int
+    drops_zero: bool
 
 
 @cache
@@ -51,7 +53,7 @@ def _extremum_named(name: str) -> _Extremum:
     identity = None
     if form in _INFINITY:
         identity = _INFINITY[form] | (1 << (bits - 1) if verb == "max" else 0)
-    return _Extremum(name, AC_INDEX[name], identity, verb == "max", bits)
+    return _Extremum(name, AC_INDEX[name], identity, verb == "max", bits, name.startswith("max.nan."))
 
 
 _NUMBER_SETS = frozenset(
@@ -95,6 +97,8 @@ def extremum(
     """
     kind = _extremum_named(name)
     one, other = _members_of(kind, left), _members_of(kind, right)
+    if kind.drops_zero:
+        one, other = _without_zero(one, right), _without_zero(other, left)
     same = hashing.same_lanes(one.words, other.words)
     words = hashing.sum_of_members(one.words, other.words, _CARRIED)
     if same is not False:
@@ -115,7 +119,27 @@ def extremum(
     if kind.identity is not None and not keeps_identity:
         for empty, value in ((left, right), (right, left)):
             result = L.blend(L.equals_constant(empty, kind.identity), value, result)
+    if kind.drops_zero:
+        for zero, value in ((left, right), (right, left)):
+            result = L.blend(L.nonempty(L.equals_constant(zero, 0) & _is_not_negative(value)), value, result)
     return result
+
+
+def _is_not_negative(value: SymbolicVector) -> Array:
+    """Return which lanes are no constants and not negative, or NaN."""
+    found: Array = np.asarray(L.has_flag(value, L.NOT_NEGATIVE)) & ~np.asarray(L.constant_mask(value))
+    return found
+
+
+def _without_zero(members: _Members, beside: SymbolicVector) -> _Members:
+    """Return members without the constant +0 in the lanes where it is combined with a number that is not negative."""
+    if not L.any_flag(members.flags & L.WITH_CONSTANT):
+        return members
+    dropped = ((np.asarray(members.flags) & L.WITH_CONSTANT) != 0) & (members.constant == 0) & _is_not_negative(beside)
+    if not dropped.any():
+        return members
+    flags = L.select_flags(dropped, L.clear_flags(members.flags, L.WITH_CONSTANT), members.flags)
+    return _Members(members.words, members.constant, flags)
 
 
 def _union_constant(kind: _Extremum, one: _Members, other: _Members) -> Array:

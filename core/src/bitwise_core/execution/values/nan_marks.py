@@ -160,8 +160,8 @@ def _selected_by_lane(
     left: SymbolicVector, right: SymbolicVector, context: TermContext
 ) -> tuple[SymbolicVector, SymbolicVector]:
     one, other = (np.asarray(each.flags, dtype=np.uint32) & np.uint32(L.NAN_MARK) for each in (left, right))
-    one = np.where(_takes_any_mark(left), other, one)
-    other = np.where(_takes_any_mark(right), one, other)
+    one = np.where(takes_any_mark(left), other, one)
+    other = np.where(takes_any_mark(right), one, other)
     differs = L.nonempty(one != other)
     found = []
     for value, mark in ((left, one), (right, other)):
@@ -176,7 +176,7 @@ def _selected_by_lane(
     return found[0], found[1]
 
 
-def _takes_any_mark(value: SymbolicVector) -> Array:
+def takes_any_mark(value: SymbolicVector) -> Array:
     """Return which lanes are constants that are a NaN in no format of their width."""
     known = np.asarray(L.constant_mask(value))
     if not known.any() or value.bits not in (16, 32, 64):
@@ -201,4 +201,4 @@ def without_marks_but(value: SymbolicVector, kept: int) -> SymbolicVector:
 def has_ieee_nans(value: SymbolicVector) -> bool:
     """Return whether every NaN of a value is known to be the canonical one of fp16, fp32 or fp64, by its width."""
     marked = np.bitwise_and(value.flags, L.NAN_MARK) == L.CANONICAL_NAN
-    return bool(np.all(marked | _takes_any_mark(value)))
+    return bool(np.all(marked | takes_any_mark(value)))

@@ -194,6 +194,11 @@ def _single_term_lanes(value: Value) -> bool | Array:
     return (form != LOAD) & (form != CONST)
 
 
+def parts_of(value: Value) -> tuple[Array | SymbolicVector, ...] | None:
+    """Return the parts of a value that was packed, least significant first, None for another value."""
+    return value.parts if isinstance(value, PackedVector | _Joined) else None
+
+
 def part_ends(value: Value) -> list[int]:
     """Return the bit positions at which the value's parts end."""
     if not isinstance(value, PackedVector):

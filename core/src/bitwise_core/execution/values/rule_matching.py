@@ -205,7 +205,7 @@ def widened_bf16(value: Value) -> Iterator[tuple[Value, Lanes]]:
 def _exact_lanes(value: SymbolicVector, origin: Origin) -> Lanes:
     """Return the lanes in which a value is the result of its operation bit for bit.
 
-    So is a select of two values that have its own mark.
+    So is a select of two values that have its own mark, or are numbers, which any mark leaves unchanged.
     """
     found = exact_lanes(value, origin)
     if origin.name != "select" or found is True:
@@ -213,7 +213,8 @@ def _exact_lanes(value: SymbolicVector, origin: Origin) -> Lanes:
     marks = np.asarray(value.flags) & np.uint32(L.NAN_MARK)
     same = np.asarray(_plain_lanes(value)) & np.asarray(origin.lanes)
     for each in origin.operands[1:]:
-        same = same & ((np.asarray(each.flags) & np.uint32(L.NAN_MARK)) == marks)
+        alike = (np.asarray(each.flags) & np.uint32(L.NAN_MARK)) == marks
+        same = same & (alike | nan_marks.takes_any_mark(each))
     return _lanes(np.asarray(np.logical_or(found, same)))
 
 

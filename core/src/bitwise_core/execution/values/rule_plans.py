@@ -401,14 +401,16 @@ def _rank(term: Term, known: frozenset[str]) -> int:
     if term.kind == "number":
         return 0
     if term.kind == "variable":
-        return 1 if term.word in known else 4
+        return 1 if term.word in known else 5
     if term.names <= known:
-        return 5  # verified by building it
+        return 6  # verified by building it
+    if term.kind == "operation" and term.operation.is_comparison and term.operands[0] == term.operands[1]:
+        return 2  # a test for NaN: it binds the number of which another pattern has the magnitude
     if wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16:
-        return 2
-    if has_origin_pattern(term):
         return 3
-    return 6
+    if has_origin_pattern(term):
+        return 4
+    return 7
 
 
 def has_origin_pattern(term: Term) -> bool:

@@ -57,6 +57,25 @@ EXTREMA = (
         execution="set",
     ),
     Rule(
+        "maximum_with_zero",
+        "max.nan.{f}(x, +0)",
+        "x",
+        over(f=IEEE),
+        "A number that is not negative is at least +0, and a NaN stays.",
+        where={"x": ("not_negative",)},
+        keeps="number",
+        execution="set",
+    ),
+    Rule(
+        "maximum_with_zero_absorbed",
+        "max.nan.{f}(max.nan.{f}(x, +0), y)",
+        "max.nan.{f}(x, y)",
+        over(f=IEEE),
+        "The maximum is at least y or NaN, so +0 is never selected alone.",
+        where={"y": ("not_negative",)},
+        execution="set",
+    ),
+    Rule(
         "extremum_of_widened",
         "{op}.fp32(convert.fp32.{n}(x), convert.fp32.{n}(y))",
         "convert.fp32.{n}({op}.{n}(x, y))",
@@ -67,6 +86,30 @@ EXTREMA = (
 
 _GREATER = {"y": ("not_nan", "not_minus_zero")}
 SELECTED_EXTREMA = (
+    # Rules that keep every bit come first: after them no NaN is taken for another one.
+    Rule(
+        "infinity_selected_for_itself",
+        "select(and.b1(not.b1(lt.{f}({low}, {high})), ord.{f}(x, x)), {infinity}, x)",
+        "x",
+        pairs("infinity", "low", ("-inf", "-inf"), high="x", f=IEEE)
+        + pairs("infinity", "low", ("+inf", "x"), high="+inf", f=IEEE),
+        "A number that is not on the near side of an infinity is that infinity.",
+    ),
+    Rule(
+        "infinity_beside_a_number",
+        "select(ord.{f}(x, x), {op}.{f}(x, {neutral}), x)",
+        "x",
+        _PLAIN,
+        "A number is selected over the infinity on its far side; a NaN stays.",
+    ),
+    Rule(
+        "equal_number_selected",
+        "select(eq.{f}(x, y), y, x)",
+        "x",
+        over(f=IEEE),
+        "Equal numbers that are not zero have the same bits.",
+        where={"y": ("not_zero",)},
+    ),
     Rule(
         "maximum_selected",
         "select(lt.{f}(y, x), x, y)",
@@ -120,6 +163,15 @@ SELECTED_EXTREMA = (
         keeps="number",
     ),
     Rule(
+        "maximum_with_magnitude_selected_or_nan",
+        "select(and.b1(not.b1(lt.{f}(y, abs.{f}(x))), ord.{f}(x, x)), y, abs.{f}(x))",
+        "max.nan.{f}(abs.{f}(x), y)",
+        over(f=IEEE),
+        "As `maximum_selected_or_nan`: a magnitude is NaN where the number is.",
+        where={"y": ("not_minus_zero",)},
+        keeps="number",
+    ),
+    Rule(
         "minimum_selected_unless_less",
         "select(le.{f}(y, x), y, x)",
         "min.nan.{f}(x, y)",
@@ -135,6 +187,14 @@ SELECTED_EXTREMA = (
         over(f=IEEE),
         "Where x is NaN, it is selected, and so is y; two zeros give y, and x is then +0.",
         where={"x": ("not_minus_zero",)},
+        keeps="number",
+    ),
+    Rule(
+        "minimum_with_magnitude_selected_or_nan",
+        "select(and.b1(not.b1(lt.{f}(abs.{f}(x), y)), ord.{f}(x, x)), y, abs.{f}(x))",
+        "min.nan.{f}(abs.{f}(x), y)",
+        over(f=IEEE),
+        "As `minimum_selected_or_nan`: a magnitude is NaN where the number is, and never -0.",
         keeps="number",
     ),
     Rule(
@@ -189,6 +249,14 @@ SELECTED_EXTREMA = (
         "Where x is NaN, both sides are; y is none.",
         where={"y": ("not_nan",)},
         keeps="number",
+    ),
+    Rule(
+        "extremum_of_magnitude_and_number_or_nan",
+        "select(ord.{f}(x, x), {op}.{f}(abs.{f}(x), y), abs.{f}(x))",
+        "{op}.nan.{f}(abs.{f}(x), y)",
+        over(op=("max", "min"), f=IEEE),
+        "Where x is NaN, so is its magnitude, and both sides are; y is none.",
+        where={"y": ("not_nan",)},
     ),
     Rule(
         "extremum_with_number_and_selected_nan",

@@ -36,6 +36,8 @@ INFERENCES = (
               "The result is one of the operands.", {"x": ("not_negative",), "y": ("not_negative",)}),
     Inference("maximum_not_negative", "{op}.{f}(x, y)", "not_negative", over(op=("max", "max.nan"), f=IEEE),
               "The maximum is at least y.", {"y": ("not_negative", "not_nan")}),
+    Inference("propagating_maximum_not_negative", "max.nan.{f}(x, y)", "not_negative", over(f=IEEE),
+              "The maximum is NaN or at least y.", {"y": ("not_negative",)}),
     Inference("extremum_not_minus_zero", "{op}.{f}(x, y)", "not_minus_zero", over(op=_EXTREMA, f=IEEE),
               "The result is one of the operands.", {"x": ("not_minus_zero",), "y": ("not_minus_zero",)}),
     Inference("maximum_not_nan", "{op}.{f}(x, y)", "not_nan", over(op=("max", "min"), f=IEEE),
