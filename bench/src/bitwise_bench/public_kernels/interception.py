@@ -187,7 +187,16 @@ def intercepted(interception: Interception) -> Iterator[Interception]:
     from triton.runtime.jit import JITFunction
 
     patches: list[Patch] = [(JITFunction, "run", _kernel_run(interception, JITFunction.run))]
-    patches.append((Autotuner, "run", _autotuner_run(interception)))
+    autotuner_run = _autotuner_run(interception)
+    patches += [(each, "run", autotuner_run) for each in (Autotuner, *_with_own_run(Autotuner))]
+
+    def subclassed(cls: Any, **keywords: Any) -> None:
+        # Packages have autotuners of their own; their choice of a configuration does not take place either.
+        if "run" in cls.__dict__:
+            cls.run = autotuner_run
+
+    before_subclass = Autotuner.__dict__.get("__init_subclass__")
+    Autotuner.__init_subclass__ = classmethod(subclassed)
     if interception.execute:
         patches += _inductor_patches(interception)
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
@@ -198,6 +207,15 @@ def intercepted(interception: Interception) -> Iterator[Interception]:
     finally:
         for owner, name, function in before:
             setattr(owner, name, function)
+        if before_subclass is None:
+            del Autotuner.__init_subclass__
+
+
+def _with_own_run(cls: Any) -> Iterator[Any]:
+    for each in cls.__subclasses__():
+        if "run" in each.__dict__:
+            yield each
+        yield from _with_own_run(each)
 
 
 def _kernel_run(interception: Interception, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -256,6 +274,7 @@ def _first_that_runs(
         try:
             if config.pre_hook is not None:
                 config.pre_hook({**autotuner.nargs, **keywords, **config.all_kwargs()})
+            autotuner.best_config = config
             return autotuner.fn.run(*arguments, **{**keywords, **config.all_kwargs()})
         except Exception as error:
             if "CUDA" in str(error):
