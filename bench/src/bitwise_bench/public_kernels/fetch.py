@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 failed += 1
                 continue
             digests[source.name] = [archive.name, hashlib.sha256(archive.read_bytes()).hexdigest()]
-            count = sum(1 for _ in _extracted(archive, chosen.into / source.name))
+            count = sum(1 for _ in _extracted(archive, chosen.into / source.name, source.only))
             print(f"{source.name}: {count} files of {archive.name}")
     (chosen.into / "archives.json").write_text(json.dumps(digests, indent=1) + "\n")
     return 1 if failed else 0
@@ -70,11 +70,11 @@ def _downloaded(source: Source, folder: Path) -> Path | None:
     return found
 
 
-def _extracted(archive: Path, folder: Path) -> Iterator[Path]:
+def _extracted(archive: Path, folder: Path, only: str) -> Iterator[Path]:
     """Write the Python files of an archive to a folder."""
     for name, data in _members(archive):
         path = PurePosixPath(name)
-        if path.suffix not in _SUFFIXES or len(data) > _MAXIMUM_BYTES or path.is_absolute() or ".." in path.parts:
+        if not name.startswith(only) or path.suffix not in _SUFFIXES or len(data) > _MAXIMUM_BYTES or path.is_absolute() or ".." in path.parts:
             continue
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,8 @@ class Source:
     """A public package.
 
     `distribution` and `version` name it on PyPI; `archive` is the form in which it is published there, "installed" for
-    a package that the environment has.  `root` is the folder of its modules in the archive.  `licence` is its SPDX
+    a package that the environment has.  `root` is the folder of its modules in the archive, `only` the folder of the
+    modules that are needed.  `licence` is its SPDX
     identifier.  The drivers are those of the module `drivers.<name>`.
     """
 
@@ -27,6 +28,7 @@ class Source:
     licence: str
     archive: Literal["wheel", "sdist", "installed"] = "wheel"
     root: str = ""
+    only: str = ""
 
     def drivers(self) -> Mapping[str, Driver]:
         """Return the drivers by the name of the case."""
@@ -42,15 +44,13 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             Source("liger", "liger-kernel", "0.8.5", "BSD-2-Clause"),
             Source("linear_attention", "fla-core", "0.6.0", "MIT"),
             Source("gems", "flag_gems", "5.0.2", "Apache-2.0"),
-            Source("unsloth", "unsloth", "2026.10.9", "Apache-2.0"),
             Source("conch", "conch-triton-kernels", "1.3", "Apache-2.0"),
             Source("cut_cross_entropy", "cut-cross-entropy", "25.1.1", "LicenseRef-AMLR"),
             Source("lightllm", "lightllm", "0.0.1", "Apache-2.0"),
-            Source("sglang", "sglang", "0.5.23", "Apache-2.0"),
+            Source("sglang", "sglang", "0.5.23", "Apache-2.0", only="sglang/kernels/ops"),
             Source("xformers", "xformers", "0.0.35", "BSD-3-Clause", "sdist", "xformers-0.0.35"),
-            Source("deepspeed", "deepspeed", "0.19.8", "Apache-2.0", "sdist", "deepspeed-0.19.8"),
+            Source("deepspeed", "deepspeed", "0.19.8", "Apache-2.0", "sdist", "deepspeed-0.19.8", "deepspeed-0.19.8/deepspeed"),
             Source("mamba", "mamba-ssm", "2.3.2.post1", "Apache-2.0", "sdist", "mamba_ssm-2.3.2.post1"),
-            Source("attention_gym", "attn-gym", "0.0.17", "BSD-3-Clause"),
             Source("inductor", "transformers", "", "Apache-2.0", "installed"),
         )
     }
