@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,12 +17,14 @@ Item = TypeVar("Item")
 class Configuration:
     """The values of all parameters of a kernel in one configuration, its compile options, and its grid in programs.
 
-    The grid is None for a kernel of TorchInductor, whose launcher knows it.
+    The grid is None for a kernel of TorchInductor, whose launcher knows it.  `hook` is called with all values before a
+    launch: it sets tensors to zero, for example.
     """
 
     values: Mapping[str, Any]
     options: Mapping[str, Any]
     grid: tuple[int, int, int] | None
+    hook: Callable[[dict[str, Any]], object] | None = None
 
 
 def variations(settings: Mapping[str, Any]) -> list[Any]:

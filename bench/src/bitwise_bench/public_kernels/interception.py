@@ -126,14 +126,14 @@ class Interception:
 
 
 def _bound(decorated: Any, config: Any, settings: Mapping[str, Any]) -> Configuration | None:
-    """Return the launch of a configuration; None for one that cannot be bound, or whose hook changes a tensor."""
+    """Return the launch of a configuration; None for one that cannot be bound."""
     try:
         launch = bind_configuration(decorated, config, settings, None)
     except (CaptureError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
         return None
-    if launch.effects or launch.grid is None:
+    if launch.grid is None:
         return None
-    return Configuration(launch.values, launch.options, launch.grid)
+    return Configuration(launch.values, launch.options, launch.grid, config.pre_hook if launch.effects else None)
 
 
 def copied_storages(values: Mapping[str, Any]) -> dict[int, Storage]:

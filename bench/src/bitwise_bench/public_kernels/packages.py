@@ -26,7 +26,7 @@ def _bare(name: str) -> None:
         raise ImportError(f"there is no package {name} on the path")
     module = ModuleType(name)
     module.__path__ = [str(Path(found) / relative)]
-    sys.modules[name] = module
+    _enter(module)
 
 
 def stub(name: str, **attributes: object) -> None:
@@ -37,6 +37,14 @@ def stub(name: str, **attributes: object) -> None:
         if each not in sys.modules:
             module = ModuleType(each)
             module.__path__ = []
-            sys.modules[each] = module
+            _enter(module)
     for attribute, value in attributes.items():
         setattr(sys.modules[name], attribute, value)
+
+
+def _enter(module: ModuleType) -> None:
+    """Make a module importable, and an attribute of its parent."""
+    sys.modules[module.__name__] = module
+    parent, _, name = module.__name__.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], name, module)

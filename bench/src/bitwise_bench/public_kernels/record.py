@@ -127,9 +127,10 @@ def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
             _give_scratch_memory()
         prepare_import(SOURCES[source], Path(settings["packages"]))
         interception = Interception(execute=gpu)
+        tensors = Tensors("cuda" if gpu else "cpu")
         with intercepted(interception):
             try:
-                SOURCES[source].drivers()[case](Tensors("cuda" if gpu else "cpu"))
+                SOURCES[source].drivers()[case](tensors)
             except Exception as error:  # the launches before it are recorded
                 failure = " ".join(f"{type(error).__name__}: {error}".split())[:400]
                 if settings.get("traceback"):
@@ -142,12 +143,12 @@ def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
         "kernels": kernels,
         "calls": interception.calls,
         "failure": failure,
-        "refused": interception.refused[:20],
+        "refused": [*tensors.failures, *interception.refused][:20],
         "problems": problems,
         "seconds": round(time.monotonic() - started, 1),
     }
     if not interception.launches:
-        return {"error": failure or "; ".join(interception.refused[:3]) or "launched no kernel"}
+        return {"error": failure or "; ".join([*tensors.failures, *interception.refused][:3]) or "launched no kernel"}
     (folder / SUMMARY).write_text(json.dumps(summary) + "\n")
     if lost:
         # The pool starts another process for the next case.

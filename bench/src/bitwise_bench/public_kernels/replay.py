@@ -94,6 +94,8 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
 
     def run(other: Mapping[int, Any]) -> None:
         passed = {name: replaced_tensors(value, other) for name, value in configuration.values.items()}
+        if configuration.hook is not None:
+            configuration.hook(dict(passed))
         launch.kernel.run(grid=configuration.grid, warmup=False, **passed, **configuration.options)
 
     return Compiled(kernel, normalised_digest(kernel.assembly), run)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
 class Tensors:
-    """Makes tensors on `device`.  Their contents depend on the order of the calls only, not on the device."""
+    """Makes tensors on `device`.  Their contents depend on the order of the calls only, not on the device.
+
+    `failures` are the errors of operators that were called by `call`.
+    """
 
     def __init__(self, device: str) -> None:
         import torch
@@ -14,6 +18,7 @@ class Tensors:
         self.torch, self.device = torch, device
         torch.manual_seed(7)
         self._generator = torch.Generator().manual_seed(7)
+        self.failures: list[str] = []
 
     def dtype(self, name: str) -> Any:
         """Return torch's type of this name."""
@@ -43,6 +48,15 @@ class Tensors:
     def empty(self, *shape: int, dtype: str = "float32") -> Any:
         """Return a tensor of zeros."""
         return self.torch.zeros(*shape, dtype=self.dtype(dtype), device=self.device)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Call one of several operators; an error is kept in `failures`, and the driver goes on."""
+        try:
+            return function(*arguments, **keywords)
+        except Exception as error:  # whatever the operator of a package raises
+            name = getattr(function, "__name__", str(function))
+            self.failures.append(" ".join(f"{name}: {type(error).__name__}: {error}".split())[:200])
+            return None
 
     def backward(self, outputs: Any) -> None:
         """Run the backward pass of the tensors among the outputs that have one, from random gradients."""

@@ -14,8 +14,10 @@ from bitwise_bench.public_kernels.tensors import Tensors
 def _module(name: str) -> Any:
     bare_package("deepspeed")
     stub("deepspeed.utils", logger=logging.getLogger("deepspeed"))
+    stub("deepspeed.utils.torch", required_torch_version=lambda *arguments, **keywords: True)
     stub("deepspeed.accelerator", get_accelerator=_accelerator)
     bare_package(f"deepspeed.{name}".rsplit(".", 1)[0])
+    bare_package("deepspeed.ops.triton_ops")
     return import_module(f"deepspeed.{name}")
 
 

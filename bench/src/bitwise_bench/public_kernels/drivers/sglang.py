@@ -1,7 +1,8 @@
-"""SGLang: attention over a cache of tokens, norms and quantisation for serving."""
+"""SGLang: attention over a cache of tokens, and norms, for serving."""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -20,13 +21,12 @@ class _Answers(ModuleType):
 
 
 def _module(name: str) -> Any:
-    import sys
-
     bare_package(f"sglang.kernels.ops.{name}".rsplit(".", 1)[0])
-    bare_package("sglang.srt")
+    stub("sglang.srt.environ", envs=_Switches())
+    stub("sglang.kernels.jit.utils", is_arch_support_pdl=lambda: False)
+    stub("sglang.srt.batch_invariant_ops", is_batch_invariant_mode_enabled=lambda: False)
     for path in ("sglang.srt.utils", "sglang.srt.utils.common"):
         sys.modules.setdefault(path, _Answers(path)).__path__ = []
-    stub("sglang.srt.environ", envs=_Switches())
     return import_module(f"sglang.kernels.ops.{name}")
 
 
@@ -79,7 +79,7 @@ def extend(t: Tensors) -> None:
 def norms(t: Tensors) -> None:
     """Call the norm of rows."""
     f = _module("layernorm.rmsnorm_fp32").rmsnorm_fp32
-    f(t.normal(24, 512, dtype="bfloat16"), t.normal(512, dtype="bfloat16"), 1e-6)
+    f(t.normal(24, 512), t.normal(512), 1e-6)
 
 
 def gated_norms(t: Tensors) -> None:
@@ -90,11 +90,4 @@ def gated_norms(t: Tensors) -> None:
                           norm_before_gate=True, is_rms_norm=True)  # fmt: skip
 
 
-def quantisation(t: Tensors) -> None:
-    """Call the quantisation of tokens and groups to 8 bits."""
-    module, x = _module("quantization.int8_kernel"), t.normal(24, 512, dtype="bfloat16")
-    module.per_token_quant_int8(x)
-    module.per_token_group_quant_int8(x, 128)
-
-
-CASES = {each.__name__: each for each in (decode, prefill, extend, norms, gated_norms, quantisation)}
+CASES = {each.__name__: each for each in (decode, prefill, extend, norms, gated_norms)}
