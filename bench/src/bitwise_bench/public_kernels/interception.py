@@ -18,7 +18,7 @@ from bitwise_triton.config_binding import bind_configuration
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_stand_ins import copy_descriptor, is_descriptor, stand_ins, tensor_groups
 
-MAXIMUM_STORAGE = 64 << 20
+MAXIMUM_STORAGE = 32 << 20
 """Bytes of all tensors of a launch; larger launches are not recorded."""
 MAXIMUM_BLOCKS = 4096
 """Blocks of a launch; larger ones are not recorded."""
@@ -195,7 +195,6 @@ def intercepted(interception: Interception) -> Iterator[Interception]:
         if "run" in cls.__dict__:
             cls.run = autotuner_run
 
-    before_subclass = Autotuner.__dict__.get("__init_subclass__")
     Autotuner.__init_subclass__ = classmethod(subclassed)
     if interception.execute:
         patches += _inductor_patches(interception)
@@ -207,8 +206,7 @@ def intercepted(interception: Interception) -> Iterator[Interception]:
     finally:
         for owner, name, function in before:
             setattr(owner, name, function)
-        if before_subclass is None:
-            del Autotuner.__init_subclass__
+        del Autotuner.__init_subclass__
 
 
 def _with_own_run(cls: Any) -> Iterator[Any]:
