@@ -19,9 +19,10 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
 
     A kernel is determined if it ran and all repetitions returned the same bytes; without recorded bytes, if the reading
     does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
-    result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels.  `mixed`
-    has a pair of kernels of each class with different bytes.  Of the kernels whose bytes `moved`, the reading has
-    `named` those that it calls not determined, and has `missed` those with a class.
+    result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
+    `ratio` is None where nothing ran.  `mixed` has a pair of kernels of each class with different bytes.  Of the
+    kernels whose bytes `moved`, the reading has `named` those that it calls not determined, and `missed` those with a
+    class.
     """
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
     counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
@@ -58,20 +59,17 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
             other = next((path for path, bytes_ in members if bytes_ != members[0][1]), None)
             if other is not None:
                 mixed.append([members[0][0], other])
-    ratio = counts["classes"] / counts["byte classes"] if counts["byte classes"] else 1.0
+    ran = any(kernel["hashes"] for entry in entries for kernel in entry["kernels"])
+    ratio = round(counts["classes"] / counts["byte classes"], 4) if ran and counts["byte classes"] else None
     share = counts["unknown"] / counts["determined"] if counts["determined"] else 0.0
     return {
         **counts,
-        "ratio": round(ratio, 4),
+        "ratio": ratio,
         "unknown share": round(share, 4),
         "mixed": mixed,
         "missed kernels": missed,
         "seconds": _spread(seconds),
     }
-
-
-totals = agreement
-"""The figures of all launches."""
 
 
 def _spread(seconds: Sequence[float]) -> dict[str, float]:

@@ -74,7 +74,9 @@ def _extracted(archive: Path, folder: Path, only: str) -> Iterator[Path]:
     """Write the Python files of an archive to a folder."""
     for name, data in _members(archive):
         path = PurePosixPath(name)
-        if not name.startswith(only) or path.suffix not in _SUFFIXES or len(data) > _MAXIMUM_BYTES or path.is_absolute() or ".." in path.parts:
+        outside = path.is_absolute() or ".." in path.parts
+        wanted = name.startswith(only) and path.suffix in _SUFFIXES and len(data) <= _MAXIMUM_BYTES
+        if outside or not wanted:
             continue
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -120,9 +120,7 @@ class Interception:
         if total > MAXIMUM_STORAGE:
             raise CaptureError(f"{total} bytes of tensors")
         kept = chosen_configurations(found, self.maximum_configurations)
-        self.launches.append(
-            Intercepted(name, kernel, tuple(kept), storages, own, len(found) - len(kept), arguments)
-        )
+        self.launches.append(Intercepted(name, kernel, tuple(kept), storages, own, len(found) - len(kept), arguments))
 
 
 def _bound(decorated: Any, config: Any, settings: Mapping[str, Any]) -> Configuration | None:
@@ -190,7 +188,7 @@ def intercepted(interception: Interception) -> Iterator[Interception]:
     autotuner_run = _autotuner_run(interception)
     patches += [(each, "run", autotuner_run) for each in (Autotuner, *_with_own_run(Autotuner))]
 
-    def subclassed(cls: Any, **keywords: Any) -> None:
+    def subclassed(cls: Any, /, **keywords: Any) -> None:
         # Packages have autotuners of their own; their choice of a configuration does not take place either.
         if "run" in cls.__dict__:
             cls.run = autotuner_run

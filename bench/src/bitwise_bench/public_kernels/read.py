@@ -20,7 +20,7 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.public_kernels.agreement import agreement, reasons_of, totals
+from bitwise_bench.public_kernels.agreement import agreement, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.kernel_files import read_folder
@@ -115,7 +115,7 @@ def _record(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any
             }
             for name, mine in by_source.items()
         },
-        "total": totals(entries),
+        "total": agreement(entries),
         "reasons": reasons_of(entries),
         "launches": [_short(entry) for entry in entries],
     }
@@ -151,11 +151,12 @@ def summary(record: Mapping[str, Any]) -> str:
         seconds = each["seconds"]
         lines.append(
             _line(name, each["kernels"], each["determined"], each["unknown"], each["classes"], each["byte classes"],
-                  f"{each['ratio']:.3f}", len(each["mixed"]), each["moved"], each["named"], each["missed"],
+                  each["ratio"], len(each["mixed"]), each["moved"], each["named"], each["missed"],
                   *(f"{seconds[key]:.2f}" for key in ("median", "p90", "most")))
         )  # fmt: skip
-    for reason in record["reasons"][:12]:
-        lines.append(f"{reason['kernels']:5} {reason['reason']}   e.g. {reason['examples'][0][0]}")
+    lines += [
+        f"{each['kernels']:5} {each['reason']}   e.g. {each['examples'][0][0]}" for each in record["reasons"][:12]
+    ]
     return "\n".join(lines)
 
 

@@ -129,8 +129,7 @@ def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, mem
 def drawn(storages: Mapping[int, Storage], draw: str, seed: str) -> dict[int, Any]:
     """Return new memory with the contents of a draw, as bytes by the old address."""
     return {
-        address: _drawn(storage, draw, f"{seed} {place}")
-        for place, (address, storage) in enumerate(storages.items())
+        address: _drawn(storage, draw, f"{seed} {place}") for place, (address, storage) in enumerate(storages.items())
     }
 
 

@@ -49,7 +49,15 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             Source("lightllm", "lightllm", "0.0.1", "Apache-2.0"),
             Source("sglang", "sglang", "0.5.23", "Apache-2.0", only="sglang/kernels/ops"),
             Source("xformers", "xformers", "0.0.35", "BSD-3-Clause", "sdist", "xformers-0.0.35"),
-            Source("deepspeed", "deepspeed", "0.19.8", "Apache-2.0", "sdist", "deepspeed-0.19.8", "deepspeed-0.19.8/deepspeed"),
+            Source(
+                "deepspeed",
+                "deepspeed",
+                "0.19.8",
+                "Apache-2.0",
+                "sdist",
+                "deepspeed-0.19.8",
+                "deepspeed-0.19.8/deepspeed",
+            ),
             Source("mamba", "mamba-ssm", "2.3.2.post1", "Apache-2.0", "sdist", "mamba_ssm-2.3.2.post1"),
             Source("inductor", "transformers", "", "Apache-2.0", "installed"),
         )

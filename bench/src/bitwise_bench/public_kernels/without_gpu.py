@@ -114,7 +114,7 @@ def pretended_gpu() -> Iterator[None]:
     before = {name: getattr(cuda, name) for name in answers}
     cuda_version, torch_version = torch.version.cuda, torch.version
     try:
-        driver.set_active(_Driver())  # type: ignore[no-untyped-call]
+        driver.set_active(_Driver())
         for name, answer in answers.items():
             setattr(cuda, name, answer)
         torch_version.cuda = cuda_version or "12.8"

@@ -70,7 +70,9 @@ def groups(t: Tensors) -> None:
 def experts(t: Tensors) -> None:
     """Call the weighting of rows by the scores of their experts."""
     module = _module("ops.triton_ops.autoep_fused_token_ops")
-    t.backward(module._FusedRowWeighting.apply(t.normal(32, 256, dtype="bfloat16", grad=True), t.uniform(32, grad=True)))
+    t.backward(
+        module._FusedRowWeighting.apply(t.normal(32, 256, dtype="bfloat16", grad=True), t.uniform(32, grad=True))
+    )
 
 
 def loss(t: Tensors) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from bitwise_bench.public_kernels.sources import Driver
@@ -50,12 +51,14 @@ _IMAGE_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def _model(t: Tensors, family: str, settings: dict[str, Any], dtype: str) -> Any:
-    import transformers
+def _transformers(name: str) -> Any:
+    return getattr(import_module("transformers"), name)
 
-    config = getattr(transformers, f"{family}Config")(**settings)
+
+def _model(t: Tensors, family: str, settings: dict[str, Any], dtype: str) -> Any:
+    config = _transformers(f"{family}Config")(**settings)
     t.torch.manual_seed(7)
-    return getattr(transformers, f"{family}Model")(config).to(t.device).to(t.dtype(dtype)).train(False)
+    return _transformers(f"{family}Model")(config).to(t.device).to(t.dtype(dtype)).train(False)
 
 
 def _step(t: Tensors, model: Any, *inputs: Any, **named: Any) -> None:
@@ -105,12 +108,10 @@ def whisper(t: Tensors) -> None:
 
 def clip(t: Tensors) -> None:
     """Compile a model of images and text."""
-    import transformers
-
     settings = {"hidden_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 256,
                 "image_size": 32, "patch_size": 8}  # fmt: skip
-    config = transformers.CLIPVisionConfig(**settings)
-    model = transformers.CLIPVisionModel(config).to(t.device).bfloat16().train(False)
+    config = _transformers("CLIPVisionConfig")(**settings)
+    model = _transformers("CLIPVisionModel")(config).to(t.device).bfloat16().train(False)
     _step(t, model, t.normal(2, 3, 32, 32, dtype="bfloat16"))
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from bitwise_bench.public_kernels.tensors import Tensors
 
 
 def _functional() -> Any:
-    from liger_kernel.transformers import functional
+    return import_module("liger_kernel.transformers.functional")
 
-    return functional
+
+def _function(name: str) -> Any:
+    return getattr(import_module("liger_kernel.ops"), name)
 
 
 def norms(t: Tensors) -> None:
@@ -131,7 +134,8 @@ def divergences(t: Tensors) -> None:
 
 def distillation(t: Tensors) -> None:
     """Call the divergence fused with its products."""
-    inputs = [t.normal(*shape, dtype="bfloat16", grad=True) for shape in ((32, 128), (1000, 128), (32, 256), (1000, 256))]
+    shapes = ((32, 128), (1000, 128), (32, 256), (1000, 256))
+    inputs = [t.normal(*shape, dtype="bfloat16", grad=True) for shape in shapes]
     t.backward(_functional().liger_fused_linear_jsd(*inputs))
 
 
@@ -149,30 +153,25 @@ def multi_token_attention(t: Tensors) -> None:
 
 def experts(t: Tensors) -> None:
     """Call the layer of experts."""
-    from liger_kernel.ops import LigerFusedMoEFunction
-
     x = t.normal(48, 128, dtype="bfloat16", grad=True)
     gates, down = t.normal(4, 256, 128, dtype="bfloat16", grad=True), t.normal(4, 128, 128, dtype="bfloat16", grad=True)
     index, weights = t.integers(0, 4, 48, 2, dtype="int32"), t.uniform(48, 2, dtype="bfloat16", grad=True)
-    t.backward(LigerFusedMoEFunction.apply(x, gates, down, index, weights))
+    t.backward(_function("LigerFusedMoEFunction").apply(x, gates, down, index, weights))
 
 
 def policy_loss(t: Tensors) -> None:
     """Call the loss of group-relative policy optimisation."""
-    from liger_kernel.ops import GrpoLossFunction
-
     logits = t.normal(4, 17, 1000, dtype="bfloat16", grad=True)
     old, ids, mask = t.uniform(4, 16, low=-9.0, high=-1.0), t.integers(0, 1000, 4, 16), t.integers(0, 2, 4, 16)
-    found = GrpoLossFunction.apply(logits, old, old - 0.1, ids, t.normal(4), mask, 0.9, 0.04, 0.2, 0.2, False)
+    numbers = (0.9, 0.04, 0.2, 0.2, False)
+    found = _function("GrpoLossFunction").apply(logits, old, old - 0.1, ids, t.normal(4), mask, *numbers)
     t.backward(found[0])
 
 
 def residual_attention(t: Tensors) -> None:
     """Call the attention over the residuals of layers."""
-    from liger_kernel.ops import LigerAttnResFunction
-
     stacked, query, norm = (t.normal(*shape, grad=True) for shape in ((4, 2, 12, 256), (256,), (256,)))
-    t.backward(LigerAttnResFunction.apply(stacked, query, norm, 1e-6))
+    t.backward(_function("LigerAttnResFunction").apply(stacked, query, norm, 1e-6))
 
 
 def hyper_connections(t: Tensors) -> None:

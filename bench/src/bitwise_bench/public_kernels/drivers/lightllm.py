@@ -35,8 +35,9 @@ def prefill(t: Tensors) -> None:
     q, o = t.normal(87, 4, 64, dtype="float16"), t.empty(87, 4, 64, dtype="float16")
     k, v = (t.normal(87, 2, 64, dtype="float16") for _ in range(2))
     start, length = t.of([0, 50], "int32"), t.of([50, 37], "int32")
-    _module("llama", "context_flashattention_nopad").context_attention_fwd_no_prompt_cache(q, k, v, o, start, length, 50)
-    _module("mistral", "context_flashattention_nopad").context_attention_fwd(q, k, v, o, start, length, 50, 32)
+    name = "context_flashattention_nopad"
+    _module("llama", name).context_attention_fwd_no_prompt_cache(q, k, v, o, start, length, 50)
+    _module("mistral", name).context_attention_fwd(q, k, v, o, start, length, 50, 32)
 
 
 def prefill_with_cache(t: Tensors) -> None:

@@ -295,7 +295,8 @@ def fused_losses(t: Tensors) -> None:
     modules = import_module("fla.modules")
     x, w = t.normal(1, 32, 256, dtype="bfloat16", grad=True), t.normal(1000, 256, dtype="bfloat16", grad=True)
     t.backward(modules.FusedLinearCrossEntropyLoss(num_chunks=2)(x, t.integers(0, 1000, 1, 32), w))
-    other = [t.normal(*shape, dtype="bfloat16", grad=True) for shape in ((32, 256), (32, 256), (1000, 256), (1000, 256))]
+    shapes = ((32, 256), (32, 256), (1000, 256), (1000, 256))
+    other = [t.normal(*shape, dtype="bfloat16", grad=True) for shape in shapes]
     t.backward(modules.FusedKLDivLoss()(*other))
 
 

@@ -73,6 +73,5 @@ def gated_unit(t: Tensors) -> None:
 
 
 CASES = {
-    each.__name__: each
-    for each in (chunk_scan, plain_chunk_scan, state_update, layer_norms, gated_norms, gated_unit)
+    each.__name__: each for each in (chunk_scan, plain_chunk_scan, state_update, layer_norms, gated_norms, gated_unit)
 }
