@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from bitwise_bench.public_kernels.configurations import Configuration, chosen_configurations, variations
@@ -136,19 +137,20 @@ def _bound(decorated: Any, config: Any, settings: Mapping[str, Any]) -> Configur
 
 def copied_storages(values: Mapping[str, Any]) -> dict[int, Storage]:
     """Return a copy of the memory of all tensors, by its address."""
-    import torch
-
     found = {}
     for address, group in tensor_groups(values).items():
-        if address == 0:
-            continue
-        first = _owner(group.tensors[0])
-        store = first.untyped_storage()
-        whole = torch.empty(0, dtype=torch.uint8, device=first.device).set_(store)
-        types = {str(each.dtype) for each in group.tensors}
-        dtype = _owner(group.tensors[0]).dtype if len(types) == 1 else None
-        found[address] = Storage(whole.clone(), dtype)
+        if address != 0:
+            first = _owner(group.tensors[0])
+            types = {str(each.dtype) for each in group.tensors}
+            found[address] = Storage(_bytes_of(first).clone(), first.dtype if len(types) == 1 else None)
     return found
+
+
+def _bytes_of(tensor: Any) -> Any:
+    """Return the whole memory of a tensor as a tensor of bytes."""
+    import torch
+
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
 
 
 def replaced_tensors(value: Any, memory: Mapping[int, Any]) -> Any:
@@ -194,8 +196,7 @@ def intercepted(interception: Interception) -> Iterator[Interception]:
             cls.run = autotuner_run
 
     Autotuner.__init_subclass__ = classmethod(subclassed)
-    if interception.execute:
-        patches += _inductor_patches(interception)
+    patches += _inductor_patches(interception)
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
     try:
         for owner, name, function in patches:
@@ -292,10 +293,10 @@ def _inductor_patches(interception: Interception) -> list[Patch]:
             self.precompile()
         interception.called_inductor(self, arguments)
         self.launchers = self.launchers[:1]
-        return run(self, *arguments, **keywords)
+        return run(self, *arguments, **keywords) if interception.execute else None
 
     def new_make_launcher(self: Any) -> Any:
-        launcher = make_launcher(self)
+        launcher = make_launcher(self) if interception.execute else SimpleNamespace(config=self.config, cache_hash="")
         launcher.bitwise_result = self
         return launcher
 

@@ -38,6 +38,13 @@ _LIMITS = {
 }
 
 
+class _ChosenDevice(nullcontext[None]):
+    """The context in which a GPU is chosen."""
+
+    def __init__(self, device: Any = None) -> None:
+        super().__init__()
+
+
 class _Driver:
     """The driver of Triton for a GPU that is not there."""
 
@@ -98,8 +105,8 @@ def pretended_gpu() -> Iterator[None]:
         "get_device_capability": lambda device=None: (9, 0),
         "get_device_properties": lambda device=None: properties,
         "is_bf16_supported": lambda *arguments, **keywords: True,
-        "device": lambda device=None: nullcontext(),
-        "device_of": lambda tensor: nullcontext(),
+        "device": _ChosenDevice,
+        "device_of": _ChosenDevice,
         "set_device": lambda device: None,
         "synchronize": lambda device=None: None,
         "empty_cache": lambda: None,
