@@ -17,6 +17,7 @@ from bitwise_bench.public_kernels.interception import Interception, intercepted
 from bitwise_bench.public_kernels.read import launch_folders, main, read_launch
 from bitwise_bench.public_kernels.record import batches, planned
 from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.readme_tables import public_kernels
 from bitwise_core.checker.analysis import Options
 
 SAMPLES = Path(__file__).parents[2] / "plugins" / "nvidia_sm90" / "tests" / "samples" / "sm_90" / "row_sum"
@@ -199,3 +200,8 @@ def test_the_command_fails_where_a_class_mixes_bytes(recording: Path, tmp_path: 
     assert record["total"]["mixed"]
     assert record["sources"]["liger"]["distribution"] == "liger-kernel"
     assert "mixed" in capsys.readouterr().out
+    record["environment"]["bytes"] = {"triton": "3.6.0", "gpu": "NVIDIA H100 80GB HBM3"}
+    table = public_kernels(record).splitlines()
+    whole = record["total"]
+    assert table[2].startswith(f"| liger-kernel 0.8.5 | 1 | {whole['kernels']} | {whole['kernels']} | 0.0 % |")
+    assert table[3].startswith("| all | 1 |")

@@ -17,6 +17,7 @@ import tarfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ def _environment(gpu: bool) -> dict[str, str]:
     if gpu:
         from bitwise_bench.gpu.launching import environment
 
-        return environment()
+        return {**environment(), "transformers": metadata.version("transformers")}
     from bitwise_bench.environment import analysis_environment
 
     return analysis_environment()
