@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = chosen.sources or list(SOURCES)
         launches = [place for place in launch_folders(folder) if place.relative_to(folder).parts[0] in wanted]
         launches = launches[: chosen.limit]
-        start, entries = time.monotonic(), []
-        options = Options(time_limit=chosen.kernel_seconds)
-        with ProcessPoolExecutor(chosen.workers) as executor:
-            for number, place in enumerate(launches, 1):
-                entries.append(read_launch(place, str(place.relative_to(folder)), options, executor))
-                if sys.stderr.isatty() or number % 20 == 0:
-                    seconds = time.monotonic() - start
-                    print(f"{number} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
+        entries = _read_all(folder, launches, Options(time_limit=chosen.kernel_seconds), chosen.workers)
         record = _record(folder, entries)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     record["largest process, MiB"] = peak >> 10
@@ -65,6 +58,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(summary(record))
     whole = record["total"]
     return 1 if whole["mixed"] or whole["missed"] else 0
+
+
+def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers: int) -> list[dict[str, Any]]:
+    """Read launches side by side: a launch has too few kernels for many processes."""
+    start, entries = time.monotonic(), []
+    with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
+
+        def read(place: Path) -> dict[str, Any]:
+            return read_launch(place, str(place.relative_to(folder)), options, executor)
+
+        for number, entry in enumerate(threads.map(read, launches), 1):
+            entries.append(entry)
+            if sys.stderr.isatty() or number % 20 == 0:
+                seconds = time.monotonic() - start
+                print(f"{number} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
+    return entries
 
 
 def launch_folders(folder: Path) -> list[Path]:
