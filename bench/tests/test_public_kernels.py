@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import triton.language as tl
 
 from bitwise_bench.public_kernels.agreement import agreement, reasons_of, shortened
 from bitwise_bench.public_kernels.configurations import chosen_configurations, variations
+from bitwise_bench.public_kernels.fetch import _extracted
 from bitwise_bench.public_kernels.interception import Interception, intercepted
 from bitwise_bench.public_kernels.read import launch_folders, main, read_launch
 from bitwise_bench.public_kernels.record import batches, planned
+from bitwise_bench.public_kernels.replay import with_valid_booleans
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_bench.readme_tables import public_kernels
 from bitwise_core.checker.analysis import Options
+from bitwise_core.execution.tensor_contents import TensorContents
 
 SAMPLES = Path(__file__).parents[2] / "plugins" / "nvidia_sm90" / "tests" / "samples" / "sm_90" / "row_sum"
 
@@ -168,6 +172,15 @@ def test_reasons_are_counted_without_their_names_and_numbers() -> None:
     assert shortened("at %r12, 0x1f bytes") == "at X, N bytes"
 
 
+def test_the_python_files_of_the_wanted_folder_are_taken_and_nothing_outside_is_written(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a-1-py3-none-any.whl", "w") as wheel:
+        for name in ("a/k/one.py", "a/k/data.bin", "a/other.py", "a/k/../../../evil.py", "/a/k/evil.py"):
+            wheel.writestr(name, "x = 1\n")
+    found = list(_extracted(tmp_path / "a-1-py3-none-any.whl", tmp_path / "into", "a/k"))
+    assert found == [tmp_path / "into" / "a/k/one.py"]
+    assert [path.name for path in tmp_path.rglob("*.py")] == ["one.py"]
+
+
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     """A recording of one launch of two configurations, of the samples of this repository."""
@@ -191,6 +204,21 @@ def test_a_launch_is_read_with_the_classes_of_its_partition(recording: Path) -> 
     assert [each["unknown"] for each in found["kernels"]] == [None] * len(found["kernels"])
     assert found["tuned"] is True
     assert len({each["class"] for each in found["kernels"]}) < len(found["kernels"])
+
+
+def test_an_unreadable_launch_is_reported_and_the_others_are_read(recording: Path, capsys: Any) -> None:
+    shutil.copytree(recording / "liger" / "sums" / "00_row_sum", recording / "liger" / "sums" / "01_row_sum")
+    (recording / "liger" / "sums" / "00_row_sum" / "manifest.json").write_text("{}")
+    main([str(recording), "--workers", "1"])
+    printed = capsys.readouterr()
+    assert printed.err.startswith("liger/sums/00_row_sum: ")
+    assert printed.out.splitlines()[1].split()[:2] == ["liger", "3"]
+
+
+def test_booleans_that_nothing_was_written_to_are_not_given() -> None:
+    valid, invalid = TensorContents(b"\0\1", "i1"), TensorContents(b"\0\xf8", "i1")
+    numbers = TensorContents(b"\xf8\0\0\0", "i32")
+    assert with_valid_booleans({"a": valid, "b": invalid, "c": numbers}) == {"a": valid, "c": numbers}
 
 
 def test_the_command_fails_where_a_class_mixes_bytes(recording: Path, tmp_path: Path, capsys: Any) -> None:

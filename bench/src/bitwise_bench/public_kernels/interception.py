@@ -40,7 +40,8 @@ class Storage:
 class Intercepted:
     """One launch: the kernel, its configurations, and its tensors as they were before.
 
-    `storages` are by the address of the memory.  `left_out` counts configurations of the package beyond the limit.
+    `own`: the configurations are those of the package's autotuner.  `storages` are by the address of the memory.
+    `left_out` counts configurations of the package beyond the limit.
     `arguments` are the positional arguments of a kernel of TorchInductor, whose `kernel` is its autotuner.
     """
 
@@ -55,7 +56,10 @@ class Intercepted:
 
 @dataclass
 class Interception:
-    """The launches of a driver in the order of their first call, and why others were not recorded."""
+    """The launches of a driver in the order of their first call, and why others were not recorded.
+
+    `execute`: calls launch their kernels; without it they do nothing.  `calls` counts all calls of kernels.
+    """
 
     execute: bool
     maximum_launches: int = 60

@@ -23,7 +23,7 @@ from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import agreement, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_core.checker.analysis import Options
-from bitwise_core.checker.kernel_files import read_folder
+from bitwise_core.checker.kernel_files import InputError, read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
 from bitwise_core.execution.time_limit import DEFAULT_SECONDS
@@ -61,15 +61,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers: int) -> list[dict[str, Any]]:
-    """Read launches side by side: a launch has too few kernels for many processes."""
+    """Read launches side by side: a launch has too few kernels for many processes.  Unreadable files are reported."""
     start, entries = time.monotonic(), []
     with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
 
         def read(place: Path) -> dict[str, Any]:
-            return read_launch(place, str(place.relative_to(folder)), options, executor)
+            name = str(place.relative_to(folder))
+            try:
+                return read_launch(place, name, options, executor)
+            except InputError as error:
+                return {"launch": name, "unreadable": str(error)}
 
         for number, entry in enumerate(threads.map(read, launches), 1):
-            entries.append(entry)
+            if "unreadable" in entry:
+                print(f"{entry['launch']}: {entry['unreadable']}", file=sys.stderr, flush=True)
+            else:
+                entries.append(entry)
             if sys.stderr.isatty() or number % 20 == 0:
                 seconds = time.monotonic() - start
                 print(f"{number} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
