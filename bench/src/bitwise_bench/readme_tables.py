@@ -258,6 +258,37 @@ def cross_architecture(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + f"\n\nBoth executed on bit patterns, for {record['draws']} kinds of input."
 
 
+def public_kernels(record: Mapping[str, Any]) -> str:
+    """Return the figures about kernels of public packages, by package."""
+    rows = [
+        [
+            name if source is None else f"{source['distribution']} {source['version']}".strip(),
+            each["launches"],
+            each["kernels"],
+            each["determined"],
+            f"{100 * each['unknown share']:.1f} %",
+            f"{each['classes']} / {each['byte classes']}",
+            "-" if each["ratio"] is None else f"{each['ratio']:.2f}",
+            len(each["mixed"]),
+            f"{each['named']} of {each['moved']}",
+            f"{each['seconds']['median']:.1f} / {each['seconds']['p90']:.1f}",
+        ]
+        for name, each, source in [
+            *((name, each, each) for name, each in record["sources"].items()),
+            ("all", record["total"], None),
+        ]
+    ]
+    head = (
+        *("package", "launches", "kernels", "determined", "Unknown", "classes / byte classes", "ratio"),
+        *("classes with several byte patterns", "not determined: named", "median / ninth decile, s"),
+    )
+    environment = record["environment"]["bytes"]
+    return _markdown(head, rows) + (
+        f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. A kernel is "
+        "determined if all repetitions returned the same bytes; Unknown, classes and byte classes are of these."
+    )
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "precision": ("reading-sm90.json", precision),

@@ -1,0 +1,113 @@
+"""Figures about launches that were read: what is Unknown, classes against byte classes, and what is not determined."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Entry = Mapping[str, Any]
+"""A launch as `read.read_launch` returns it."""
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+_NAME = re.compile(r"%[\w.$]+|\$L__BB\w+|`[^`]*`|'[^']*'|\"[^\"]*\"")
+
+
+def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the figures of some launches.
+
+    A kernel is determined if it ran and all repetitions returned the same bytes; without recorded bytes, if the reading
+    does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
+    result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
+    `ratio` is None where nothing ran.  `mixed` has a pair of kernels of each class with different bytes.  Of the
+    kernels whose bytes `moved`, the reading has `named` those that it calls not determined, and `missed` those with a
+    class.
+    """
+    counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
+    counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
+    mixed: list[list[str]] = []
+    missed: list[str] = []
+    seconds = []
+    for entry in entries:
+        classes: dict[int, list[Any]] = {}
+        for kernel in entry["kernels"]:
+            counts["kernels"] += 1
+            seconds.append(kernel["seconds"])
+            path = f"{entry['launch']}/{kernel['file']}"
+            if kernel["error"]:
+                counts["not run"] += 1
+                continue
+            if kernel["moved"]:
+                counts["moved"] += 1
+                counts["named"] += kernel["undetermined"]
+                if kernel["unknown"] is None:
+                    counts["missed"] += 1
+                    missed.append(path)
+                continue
+            if kernel["hashes"] is None and kernel["undetermined"]:
+                continue
+            counts["determined"] += 1
+            if kernel["unknown"] is not None:
+                counts["unknown"] += 1
+                counts["undetermined"] += kernel["undetermined"]
+                continue
+            classes.setdefault(kernel["class"], []).append((path, json.dumps(kernel["hashes"])))
+        counts["classes"] += len(classes)
+        counts["byte classes"] += len({bytes_ for members in classes.values() for _, bytes_ in members})
+        for members in classes.values():
+            other = next((path for path, bytes_ in members if bytes_ != members[0][1]), None)
+            if other is not None:
+                mixed.append([members[0][0], other])
+    ran = any(kernel["hashes"] for entry in entries for kernel in entry["kernels"])
+    ratio = round(counts["classes"] / counts["byte classes"], 4) if ran and counts["byte classes"] else None
+    share = counts["unknown"] / counts["determined"] if counts["determined"] else 0.0
+    return {
+        **counts,
+        "ratio": ratio,
+        "unknown share": round(share, 4),
+        "mixed": mixed,
+        "missed kernels": missed,
+        "seconds": _spread(seconds),
+    }
+
+
+def _spread(seconds: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(seconds) or [0.0]
+    return {
+        "median": ordered[len(ordered) // 2],
+        "p90": ordered[9 * len(ordered) // 10],
+        "most": ordered[-1],
+        "sum": round(sum(ordered), 1),
+    }
+
+
+def reasons_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return the reasons for Unknown without their names and numbers, most frequent first, with examples.
+
+    A kernel whose bytes moved, and was called not determined, is not counted.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for path, entry, kernel in _unknown(entries):
+        words = shortened(kernel["unknown"])
+        if kernel["undetermined"]:
+            words = f"not determined: {words}"
+        each = found.setdefault(words, {"reason": words, "kernels": 0, "launches": [], "examples": []})
+        each["kernels"] += 1
+        if entry["launch"] not in each["launches"]:
+            each["launches"].append(entry["launch"])
+            if len(each["examples"]) < 3:
+                each["examples"].append([path, kernel["unknown"]])
+    return sorted(found.values(), key=lambda each: -int(each["kernels"]))
+
+
+def _unknown(entries: Sequence[Entry]) -> Iterator[tuple[str, Entry, Entry]]:
+    for entry in entries:
+        for kernel in entry["kernels"]:
+            if kernel["unknown"] is not None and not (kernel["moved"] and kernel["undetermined"]):
+                yield f"{entry['launch']}/{kernel['file']}", entry, kernel
+
+
+def shortened(reason: str) -> str:
+    """Return a reason without the names and numbers of its kernel."""
+    return " ".join(_NUMBER.sub("N", _NAME.sub("X", reason)).split())[:200]

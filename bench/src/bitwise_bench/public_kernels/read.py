@@ -1,0 +1,192 @@
+"""Read the kernels that `record` wrote, and compare their classes with their bytes.
+
+    python -m bitwise_bench.public_kernels.read public-kernels --out records/public-kernels-sm90-h100.json
+
+Every launch is partitioned by itself, with the contents of its tensors of integers and booleans.  No GPU is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.command_line import command_parser
+from bitwise_bench.environment import analysis_environment
+from bitwise_bench.public_kernels.agreement import agreement, reasons_of
+from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.kernel_files import InputError, read_folder
+from bitwise_core.checker.partition import partition
+from bitwise_core.checker.readings import open_cache
+from bitwise_core.execution.time_limit import DEFAULT_SECONDS
+
+TARGET = "sm_90"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the launches of a folder; the exit status is 1 where a class mixes bytes, or a moved kernel was missed."""
+    parser = command_parser("public_kernels.read", __doc__)
+    parser.add_argument("folder", type=Path, help="the folder that `record` wrote, or its archive")
+    parser.add_argument("--out", type=Path, help="write the result here, as JSON")
+    parser.add_argument("--unknown", type=Path, help="write the kernels that are Unknown here, as Markdown")
+    parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
+    parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--kernel-seconds", type=float, default=DEFAULT_SECONDS, help="time limit of a kernel")
+    parser.add_argument("--limit", type=int, help="read at most this many launches")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = _unpacked(chosen.folder, Path(temporary))
+        wanted = chosen.sources or list(SOURCES)
+        launches = [place for place in launch_folders(folder) if place.relative_to(folder).parts[0] in wanted]
+        launches = launches[: chosen.limit]
+        entries = _read_all(folder, launches, Options(time_limit=chosen.kernel_seconds), chosen.workers)
+        record = _record(folder, entries)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    record["largest process, MiB"] = peak >> 10
+    if chosen.out is not None:
+        chosen.out.write_text(json.dumps(record, indent=1) + "\n")
+    if chosen.unknown is not None:
+        chosen.unknown.write_text(unknown_page(entries))
+    print(summary(record))
+    whole = record["total"]
+    return 1 if whole["mixed"] or whole["missed"] else 0
+
+
+def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers: int) -> list[dict[str, Any]]:
+    """Read launches side by side: a launch has too few kernels for many processes.  Unreadable files are reported."""
+    start, entries = time.monotonic(), []
+    with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
+
+        def read(place: Path) -> dict[str, Any]:
+            name = str(place.relative_to(folder))
+            try:
+                return read_launch(place, name, options, executor)
+            except InputError as error:
+                return {"launch": name, "unreadable": str(error)}
+
+        for number, entry in enumerate(threads.map(read, launches), 1):
+            if "unreadable" in entry:
+                print(f"{entry['launch']}: {entry['unreadable']}", file=sys.stderr, flush=True)
+            else:
+                entries.append(entry)
+            if sys.stderr.isatty() or number % 20 == 0:
+                seconds = time.monotonic() - start
+                print(f"{number} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
+    return entries
+
+
+def launch_folders(folder: Path) -> list[Path]:
+    """Return the folders of launches below a folder, in order."""
+    return sorted(path.parent for path in folder.rglob("bytes.json"))
+
+
+def read_launch(place: Path, name: str, options: Options, executor: Executor | None) -> dict[str, Any]:
+    """Partition the kernels of a launch, and return the outcome of each with its bytes."""
+    described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
+    sources = read_folder(place, (".ptx",)).sources
+    found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
+    class_of = {file: number for number, members in enumerate(found.classes) for file in members}
+    kernels = []
+    for entry, result in zip(described["kernels"], found.results, strict=True):
+        file = entry["file"]
+        kernels.append(
+            {
+                "file": file,
+                "configuration": entry["name"],
+                "digest": entry["digest"],
+                "class": class_of[file],
+                "unknown": found.unknown.get(file),
+                "undetermined": result.nondeterministic,
+                "seconds": round(result.seconds, 3),
+                "hashes": entry.get("hashes") or None,
+                "moved": entry.get("moved") or [],
+                "error": entry.get("error"),
+            }
+        )
+    return {"launch": name, "kernel": described["kernel"], "tuned": described["tuned"], "kernels": kernels}
+
+
+def _record(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    environment = folder / "environment.json"
+    recorded = json.loads(environment.read_text(encoding="utf-8")) if environment.exists() else {}
+    by_source: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        by_source.setdefault(entry["launch"].split("/")[0], []).append(entry)
+    return {
+        "environment": {"bytes": recorded, "reading": analysis_environment()},
+        "sources": {
+            name: {
+                "distribution": SOURCES[name].distribution,
+                "version": SOURCES[name].version,
+                "licence": SOURCES[name].licence,
+                **agreement(mine),
+            }
+            for name, mine in by_source.items()
+        },
+        "total": agreement(entries),
+        "reasons": reasons_of(entries),
+        "launches": [_short(entry) for entry in entries],
+    }
+
+
+def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a launch with a byte class in the place of the hashes."""
+    labels: dict[str, int] = {}
+    kernels = []
+    for kernel in entry["kernels"]:
+        short = {name: value for name, value in kernel.items() if name != "hashes" and value}
+        if kernel["hashes"] and not kernel["moved"] and not kernel["error"]:
+            short["bytes"] = labels.setdefault(json.dumps(kernel["hashes"]), len(labels))
+        kernels.append({**short, "class": kernel["class"]})
+    return {**entry, "kernels": kernels}
+
+
+def unknown_page(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the reasons for Unknown with their counts and kernels, as Markdown."""
+    lines = ["# Kernels that are Unknown", ""]
+    for reason in reasons_of(entries):
+        lines += [f"## {reason['kernels']} kernels of {len(reason['launches'])} launches: {reason['reason']}", ""]
+        lines += [f"- `{path}`: {words}" for path, words in reason["examples"]]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def summary(record: Mapping[str, Any]) -> str:
+    """Return the figures of every source as text."""
+    lines = [_line("source", "kernels", "determined", "Unknown", "classes", "bytes", "ratio", "mixed", "moved",
+                   "named", "missed", "median s", "p90 s", "max s")]  # fmt: skip
+    for name, each in [*record["sources"].items(), ("all", record["total"])]:
+        seconds = each["seconds"]
+        lines.append(
+            _line(name, each["kernels"], each["determined"], each["unknown"], each["classes"], each["byte classes"],
+                  each["ratio"], len(each["mixed"]), each["moved"], each["named"], each["missed"],
+                  *(f"{seconds[key]:.2f}" for key in ("median", "p90", "most")))
+        )  # fmt: skip
+    lines += [
+        f"{each['kernels']:5} {each['reason']}   e.g. {each['examples'][0][0]}" for each in record["reasons"][:12]
+    ]
+    return "\n".join(lines)
+
+
+def _line(*cells: object) -> str:
+    return "".join(f"{cells[0]!s:20}") + "".join(f"{cell!s:>11}" for cell in cells[1:])
+
+
+def _unpacked(path: Path, temporary: Path) -> Path:
+    if path.is_dir():
+        return path
+    with tarfile.open(path) as archive:
+        archive.extractall(temporary, filter="data")
+    return next(each for each in temporary.iterdir() if each.is_dir())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""The configurations of an intercepted launch, compiled, and run from the same inputs; hashes of what they write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitwise_bench.compilation.text_digest import normalised_digest
+from bitwise_bench.draws.inputs import digest_of
+from bitwise_bench.public_kernels.configurations import Configuration
+from bitwise_bench.public_kernels.interception import MAXIMUM_BLOCKS, Intercepted, Storage, replaced_tensors
+from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.tensor_contents import give_tensors, recorded_tensors
+from bitwise_triton.tensor_stand_ins import stand_ins
+
+DRAWS = ("captured", "perturbed.1", "perturbed.2", "shuffled", "wide")
+"""The contents of tensors of floats: those of the launch; their multiples by random factors around 1; these in another
+order; and these times powers of two.  Tensors of integers and booleans keep their contents, which the manifest has."""
+
+REPEATS = 3
+"""Runs from each draw."""
+
+UNCHANGED = "-"
+"""The hash of a memory to which nothing was written, or what it held already."""
+
+_NAMES = {
+    "torch.float16": "fp16",
+    "torch.bfloat16": "bf16",
+    "torch.float32": "fp32",
+    "torch.float64": "fp64",
+    "torch.float8_e4m3fn": "fp8e4nv",
+    "torch.float8_e5m2": "fp8e5",
+}
+
+
+class DeviceLost(RuntimeError):
+    """The GPU cannot be used from this process any more."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A configuration, its compiled kernel, and the function that launches it with tensors over other memory."""
+
+    kernel: CompiledKernel
+    digest: str
+    launch: Callable[[Mapping[int, Any]], None]
+
+
+def compiled_configurations(launch: Intercepted) -> tuple[list[Compiled], list[str]]:
+    """Return the different kernels of a launch, and the errors of configurations that do not compile."""
+    memory = {address: storage.tensor for address, storage in launch.storages.items()}
+    found: dict[object, Compiled] = {}
+    errors = []
+    for configuration in launch.configurations:
+        try:
+            compile_one = _compiled if launch.arguments is None else _compiled_by_inductor
+            one = compile_one(launch, configuration, memory)
+        except CaptureError as error:
+            errors.append(str(error)[:300])
+            continue
+        grid = one.kernel.grid
+        if grid[0] * grid[1] * grid[2] > MAXIMUM_BLOCKS:
+            errors.append(f"{one.kernel.name}: {grid[0] * grid[1] * grid[2]} blocks")
+            continue
+        found.setdefault((one.digest, grid), one)
+    return list(found.values()), errors
+
+
+def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping[int, Any]) -> Compiled:
+    from triton.runtime.driver import driver
+
+    values = {name: replaced_tensors(value, memory) for name, value in configuration.values.items()}
+    target = driver.active.get_current_target()
+    shown = {name: value for name, value in configuration.options.items() if value is not None}
+    constants = [each.name for each in launch.kernel.params if each.is_constexpr]
+    numbers = {name: values[name] for name in constants if isinstance(values.get(name), bool | int | str)}
+    job = make_job(
+        launch.kernel,
+        stand_ins(values),
+        {},
+        configuration.options,
+        grid=configuration.grid or (1, 1, 1),
+        target=target,
+        name=configuration_name(numbers, shown),
+    )
+    kernel = give_tensors(compile_job(job), with_valid_booleans(recorded_tensors(values)))
+
+    def run(other: Mapping[int, Any]) -> None:
+        passed = {name: replaced_tensors(value, other) for name, value in configuration.values.items()}
+        if configuration.hook is not None:
+            configuration.hook(dict(passed))
+        launch.kernel.run(grid=configuration.grid, warmup=False, **passed, **configuration.options)
+
+    return Compiled(kernel, normalised_digest(kernel.assembly), run)
+
+
+def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, memory: Mapping[int, Any]) -> Compiled:
+    import torch
+
+    from bitwise_triton.inductor.launches import launch_tensors, launched_kernel
+
+    assert launch.arguments is not None
+    launcher = configuration.options["launcher"]
+    result = getattr(launcher, "bitwise_result", None)
+    if result is None:
+        raise CaptureError(f"{launch.name}: a launcher without its compile result")
+    arguments = tuple(replaced_tensors(value, memory) for value in launch.arguments)
+    try:
+        kernel = launched_kernel(launch.kernel, result, arguments)
+        recorded = launch_tensors(launch.kernel, result, arguments, True, 1 << 20)
+        kernel = give_tensors(kernel, with_valid_booleans(recorded))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CaptureError(f"{launch.name}: {type(error).__name__}: {error}") from None
+    positional = launch.arguments
+
+    def run(other: Mapping[int, Any]) -> None:
+        passed = [replaced_tensors(value, other) for value in positional]
+        launcher(*passed, stream=torch.cuda.current_stream().cuda_stream)
+
+    return Compiled(kernel, normalised_digest(kernel.assembly), run)
+
+
+def with_valid_booleans(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contents without booleans that are neither 0 nor 1: memory that nothing was written to."""
+    return {name: each for name, each in recorded.items() if each.dtype != "i1" or max(each.data, default=0) <= 1}
+
+
+def drawn(storages: Mapping[int, Storage], draw: str, seed: str) -> dict[int, Any]:
+    """Return new memory with the contents of a draw, as bytes by the old address."""
+    return {
+        address: _drawn(storage, draw, f"{seed} {place}") for place, (address, storage) in enumerate(storages.items())
+    }
+
+
+def _drawn(storage: Storage, draw: str, seed: str) -> Any:
+    import torch
+
+    whole, dtype = storage.tensor, storage.dtype
+    if draw == DRAWS[0] or dtype is None or not dtype.is_floating_point or whole.numel() % dtype.itemsize:
+        return whole.clone()
+    number = int.from_bytes(hashlib.sha256(f"{seed} {draw}".encode()).digest()[:6], "little")
+    generator = torch.Generator().manual_seed(number)
+    found, count = whole.view(dtype), whole.numel() // dtype.itemsize
+    if dtype.itemsize == 1:  # random factors would leave few of the values of 8 bits
+        order = torch.randperm(count, generator=generator).to(whole.device)
+        return whole[order] if draw in ("shuffled", "wide") else whole.clone()
+    factors = 0.875 + 0.25 * torch.rand(count, generator=generator)
+    if draw in ("shuffled", "wide"):
+        found = found[torch.randperm(count, generator=generator).to(whole.device)]
+    if draw == "wide":
+        reach = 4 if dtype == torch.float16 else 8
+        factors *= torch.exp2(torch.randint(-reach, reach + 1, (count,), generator=generator).float())
+    scaled = found.to(torch.float64) * factors.to(whole.device).to(torch.float64)
+    return scaled.to(dtype).contiguous().view(torch.uint8)
+
+
+def recorded_bytes(launch: Intercepted, compiled: Sequence[Compiled]) -> list[dict[str, Any]]:
+    """Return for each kernel the hashes of all its memory after a run, by draw, and whether repetitions agree.
+
+    Raises DeviceLost after a fault of the device.
+    """
+    hashes: list[dict[str, Any]] = [{"hashes": [], "moved": [], "error": None} for _ in compiled]
+    for draw in DRAWS:
+        inputs = drawn(launch.storages, draw, launch.name)
+        for one, entry in zip(compiled, hashes, strict=True):
+            if entry["error"] is not None:
+                continue
+            try:
+                rows = [_one_run(launch, one, inputs) for _ in range(REPEATS)]
+            except Exception as error:
+                entry["error"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                check_device(error)
+                continue
+            entry["hashes"].append(rows[0])
+            if any(row != rows[0] for row in rows):
+                entry["moved"].append(draw)
+    return hashes
+
+
+def check_device(error: BaseException) -> None:
+    """Raise DeviceLost if the device cannot be used any more."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+        torch.zeros(1, device="cuda").cpu()
+    except Exception:
+        raise DeviceLost(f"{type(error).__name__}: {error}") from error
+
+
+def _one_run(launch: Intercepted, one: Compiled, inputs: Mapping[int, Any]) -> list[str]:
+    import torch
+
+    memory = {address: bytes_.clone() for address, bytes_ in inputs.items()}
+    one.launch(memory)
+    torch.cuda.synchronize()
+    row = []
+    for address, after in memory.items():
+        if torch.equal(after, inputs[address]):
+            row.append(UNCHANGED)
+            continue
+        name = _NAMES.get(str(launch.storages[address].dtype), "u8")
+        data = np.asarray(after.cpu().numpy())
+        width = launch.storages[address].dtype.itemsize if name != "u8" else 1
+        row.append(digest_of(data[: data.size - data.size % width].view(f"u{width}"), name))
+    return row
+
+
+def write_launch(
+    folder: Path, launch: Intercepted, compiled: Sequence[Compiled], errors: Sequence[str], bytes_: Any
+) -> None:
+    """Write a launch to a folder: its kernels, `manifest.json`, and `bytes.json`, which is written last."""
+    from bitwise_triton.configurations import write_folder
+
+    names = [f"{place:02d}" for place in range(len(compiled))]
+    write_folder([one.kernel for one in compiled], folder, names)
+    entries = []
+    for place, (name, one) in enumerate(zip(names, compiled, strict=True)):
+        entry = {"file": f"{name}.{one.kernel.extension}", "name": one.kernel.name, "digest": one.digest}
+        entries.append({**entry, **(bytes_[place] if bytes_ else {})})
+    content = {
+        "kernel": launch.name,
+        "tuned": launch.own,
+        "left out": launch.left_out,
+        "errors": list(errors),
+        "draws": list(DRAWS) if bytes_ else [],
+        "repeats": REPEATS,
+        "kernels": entries,
+    }
+    (folder / "bytes.json").write_text(json.dumps(content) + "\n")

@@ -1,0 +1,66 @@
+"""The public packages whose kernels are recorded, with their versions and licences."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+Driver: TypeAlias = Callable[[Any], None]
+"""A function that calls operators of a package on small tensors, which it takes from a `tensors.Tensors`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A public package.
+
+    `distribution` and `version` name it on PyPI; `archive` is the form in which it is published there, "installed" for
+    a package that the environment has.  `root` is the folder of its modules in the archive, `only` the folder of the
+    modules that are needed.  `licence` is its SPDX
+    identifier.  The drivers are those of the module `drivers.<name>`.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    licence: str
+    archive: Literal["wheel", "sdist", "installed"] = "wheel"
+    root: str = ""
+    only: str = ""
+
+    def drivers(self) -> Mapping[str, Driver]:
+        """Return the drivers by the name of the case."""
+        module = importlib.import_module(f"bitwise_bench.public_kernels.drivers.{self.name}")
+        found: Mapping[str, Driver] = module.CASES
+        return found
+
+
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {
+        source.name: source
+        for source in (
+            Source("liger", "liger-kernel", "0.8.5", "BSD-2-Clause"),
+            Source("linear_attention", "fla-core", "0.6.0", "MIT"),
+            Source("gems", "flag_gems", "5.0.2", "Apache-2.0"),
+            Source("conch", "conch-triton-kernels", "1.3", "Apache-2.0"),
+            Source("cut_cross_entropy", "cut-cross-entropy", "25.1.1", "LicenseRef-AMLR"),
+            Source("lightllm", "lightllm", "0.0.1", "Apache-2.0"),
+            Source("sglang", "sglang", "0.5.23", "Apache-2.0", only="sglang/kernels/ops"),
+            Source("xformers", "xformers", "0.0.35", "BSD-3-Clause", "sdist", "xformers-0.0.35"),
+            Source(
+                "deepspeed",
+                "deepspeed",
+                "0.19.8",
+                "Apache-2.0",
+                "sdist",
+                "deepspeed-0.19.8",
+                "deepspeed-0.19.8/deepspeed",
+            ),
+            Source("mamba", "mamba-ssm", "2.3.2.post1", "Apache-2.0", "sdist", "mamba_ssm-2.3.2.post1"),
+            Source("inductor", "transformers", "", "Apache-2.0", "installed"),
+        )
+    }
+)
+"""The sources by name."""

@@ -1,0 +1,235 @@
+"""Public kernels: which launches are intercepted and varied, and the figures about kernels that were read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+import triton.language as tl
+
+from bitwise_bench.public_kernels.agreement import agreement, reasons_of, shortened
+from bitwise_bench.public_kernels.configurations import chosen_configurations, variations
+from bitwise_bench.public_kernels.fetch import _extracted
+from bitwise_bench.public_kernels.interception import Interception, intercepted
+from bitwise_bench.public_kernels.read import launch_folders, main, read_launch
+from bitwise_bench.public_kernels.record import batches, planned
+from bitwise_bench.public_kernels.replay import with_valid_booleans
+from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.readme_tables import public_kernels
+from bitwise_core.checker.analysis import Options
+from bitwise_core.execution.tensor_contents import TensorContents
+
+SAMPLES = Path(__file__).parents[2] / "plugins" / "nvidia_sm90" / "tests" / "samples" / "sm_90" / "row_sum"
+
+
+@triton.jit
+def plain(n, BLOCK: tl.constexpr):
+    tl.device_assert(n > BLOCK)
+
+
+@triton.autotune([triton.Config({"BLOCK": block}, num_warps=2) for block in (16, 32, 64)], key=["n"])
+@triton.jit
+def tuned(n, BLOCK: tl.constexpr):
+    tl.device_assert(n > BLOCK)
+
+
+class OwnTuner(triton.runtime.Autotuner):
+    def run(self, *arguments: Any, **keywords: Any) -> Any:
+        raise AssertionError("the package's own choice of a configuration must not take place")
+
+
+def settings_of(interception: Interception) -> list[list[tuple[Any, ...]]]:
+    return [
+        [
+            (each.values["BLOCK"], each.options["num_warps"], each.options["num_stages"], each.grid)
+            for each in one.configurations
+        ]
+        for one in interception.launches
+    ]
+
+
+def test_a_kernel_without_an_autotuner_is_varied_in_warps_and_then_stages() -> None:
+    with intercepted(Interception(execute=False)) as found:
+        plain[(3,)](100, BLOCK=16, num_warps=2)
+    (launch,) = settings_of(found)
+    assert launch == [(16, warps, stages, (3, 1, 1)) for warps, stages in
+                      [(2, 3), (1, 3), (4, 3), (8, 3), (2, 1), (2, 2), (2, 4)]]  # fmt: skip
+    assert not found.launches[0].own
+
+
+def test_an_autotuned_kernel_has_the_configurations_of_its_package_and_their_grids() -> None:
+    with intercepted(Interception(execute=False)) as found:
+        tuned[lambda meta: (triton.cdiv(128, meta["BLOCK"]),)](100)
+    assert settings_of(found) == [[(16, 2, 3, (8, 1, 1)), (32, 2, 3, (4, 1, 1)), (64, 2, 3, (2, 1, 1))]]
+    assert found.launches[0].own
+    assert found.launches[0].name == f"{__name__}.tuned"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_autotuner_of_a_package_does_not_tune(late: bool) -> None:
+    with intercepted(Interception(execute=False)) as found:
+        cls = type("LateTuner", (OwnTuner,), {"run": OwnTuner.__dict__["run"]}) if late else OwnTuner
+        cls(plain, plain.arg_names, [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], ["n"], None, None)[
+            (1,)
+        ](100)
+    assert [len(each.configurations) for each in found.launches] == [2]
+
+
+def test_a_launch_is_recorded_once_and_another_argument_is_another_launch() -> None:
+    with intercepted(Interception(execute=False)) as found:
+        for number in (100, 100, 101):
+            plain[(3,)](number, BLOCK=16)
+    assert found.calls == 3
+    assert [one.configurations[0].values["n"] for one in found.launches] == [100, 101]
+
+
+def test_launches_beyond_the_limits_are_refused_with_the_reason() -> None:
+    with intercepted(Interception(execute=False, maximum_launches=1)) as found:
+        plain[(5000,)](100, BLOCK=16)
+        plain[(1,)](100, BLOCK=16)
+        plain[(2,)](100, BLOCK=16)
+    assert [one.configurations[0].grid for one in found.launches] == [(1, 1, 1)]
+    assert [words.split(": ", 1)[1] for words in found.refused] == ["5000 blocks", "more than 1 launches in one case"]
+
+
+def test_the_autotuner_is_as_before_when_the_interception_ends() -> None:
+    before = triton.runtime.JITFunction.run, triton.runtime.Autotuner.run, OwnTuner.run
+    with intercepted(Interception(execute=False)):
+        pass
+    assert (triton.runtime.JITFunction.run, triton.runtime.Autotuner.run, OwnTuner.run) == before
+    assert "__init_subclass__" not in triton.runtime.Autotuner.__dict__
+
+
+def test_configurations_beyond_the_limit_are_left_out_at_equal_distances() -> None:
+    assert chosen_configurations(range(5), 8) == [0, 1, 2, 3, 4]
+    assert chosen_configurations(range(20), 4) == [0, 5, 10, 15]
+
+
+def test_variations_keep_the_other_options_of_the_call() -> None:
+    assert {each.num_ctas for each in variations({"num_ctas": 2, "num_warps": 8})} == {2}
+    assert variations({"num_warps": 8, "num_stages": 1})[0].all_kwargs()["num_warps"] == 8
+
+
+def test_every_source_has_a_turn_before_any_has_two() -> None:
+    names = ["a/1", "a/2", "a/3", "b/1", "c/1", "c/2"]
+    assert batches(names, 2) == [["a/1", "a/2"], ["b/1"], ["c/1", "c/2"], ["a/3"]]
+
+
+def test_every_source_has_drivers_and_every_case_is_planned() -> None:
+    assert planned() == [f"{name}/{case}" for name, source in SOURCES.items() for case in source.drivers()]
+    assert all(source.drivers() for source in SOURCES.values())
+
+
+def entry(*kernels: dict[str, Any], launch: str = "liger/norms/00_x") -> dict[str, Any]:
+    base = {"unknown": None, "undetermined": False, "seconds": 1.0, "hashes": [["a"]], "moved": [], "error": None}
+    rows = [{"file": f"{place:02}.ptx", **base, **kernel} for place, kernel in enumerate(kernels)]
+    return {"launch": launch, "kernel": "x", "tuned": False, "kernels": rows}
+
+
+def test_a_class_with_two_byte_patterns_is_named() -> None:
+    found = agreement([entry({"class": 0}, {"class": 0, "hashes": [["b"]]}, {"class": 1})])
+    assert found["mixed"] == [["liger/norms/00_x/00.ptx", "liger/norms/00_x/01.ptx"]]
+    assert (found["classes"], found["byte classes"], found["ratio"]) == (2, 2, 1.0)
+
+
+def test_classes_and_bytes_of_different_launches_are_different() -> None:
+    found = agreement([entry({"class": 0}), entry({"class": 0}, launch="liger/norms/01_y")])
+    assert (found["classes"], found["byte classes"]) == (2, 2)
+
+
+def test_kernels_whose_bytes_moved_are_named_or_missed_and_in_no_other_figure() -> None:
+    moved = {"moved": ["wide"]}
+    found = agreement(
+        [entry({"class": 0, **moved}, {"class": 1, "unknown": "w", **moved},
+               {"class": 2, "unknown": "w", "undetermined": True, **moved}, {"class": 0, "hashes": [["b"]]})]
+    )  # fmt: skip
+    assert (found["moved"], found["named"], found["missed"]) == (3, 1, 1)
+    assert found["missed kernels"] == ["liger/norms/00_x/00.ptx"]
+    assert (found["kernels"], found["determined"], found["unknown"], found["mixed"]) == (4, 1, 0, [])
+
+
+def test_the_share_of_unknown_counts_determined_kernels() -> None:
+    found = agreement([entry({"class": 0, "unknown": "why"}, {"class": 1}, {"class": 2, "error": "launch failed"})])
+    assert (found["determined"], found["unknown"], found["unknown share"], found["not run"]) == (2, 1, 0.5, 1)
+
+
+def test_without_bytes_there_is_no_ratio_and_what_the_reading_calls_not_determined_is_left_out() -> None:
+    unread = {"hashes": None}
+    found = agreement([entry({"class": 0, **unread}, {"class": 1, "unknown": "w", "undetermined": True, **unread})])
+    assert (found["determined"], found["unknown"], found["ratio"]) == (1, 0, None)
+
+
+def test_reasons_are_counted_without_their_names_and_numbers() -> None:
+    kernels = [{"class": place, "unknown": f"a race at line {place} of `k{place}`"} for place in range(3)]
+    (reason,) = reasons_of([entry(*kernels)])
+    assert (reason["reason"], reason["kernels"]) == ("a race at line N of X", 3)
+    assert reason["examples"] == [["liger/norms/00_x/00.ptx", "a race at line 0 of `k0`"]]
+    assert shortened("at %r12, 0x1f bytes") == "at X, N bytes"
+
+
+def test_the_python_files_of_the_wanted_folder_are_taken_and_nothing_outside_is_written(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a-1-py3-none-any.whl", "w") as wheel:
+        for name in ("a/k/one.py", "a/k/data.bin", "a/other.py", "a/k/../../../evil.py", "/a/k/evil.py"):
+            wheel.writestr(name, "x = 1\n")
+    found = list(_extracted(tmp_path / "a-1-py3-none-any.whl", tmp_path / "into", "a/k"))
+    assert found == [tmp_path / "into" / "a/k/one.py"]
+    assert [path.name for path in tmp_path.rglob("*.py")] == ["one.py"]
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A recording of one launch of two configurations, of the samples of this repository."""
+    place = tmp_path / "kernels" / "liger" / "sums" / "00_row_sum"
+    shutil.copytree(SAMPLES, place)
+    (place / "expected.json").unlink(missing_ok=True)
+    manifest = json.loads((place / "manifest.json").read_text())
+    files = [each["file"] for each in manifest["kernels"]]
+    kernels = [
+        {"file": file, "name": file, "digest": "0", "hashes": [[str(number)]], "moved": [], "error": None}
+        for number, file in enumerate(files)
+    ]
+    content = {"kernel": "row_sum", "tuned": True, "left out": 0, "errors": [], "draws": ["captured"], "repeats": 1}
+    (place / "bytes.json").write_text(json.dumps({**content, "kernels": kernels}))
+    return tmp_path / "kernels"
+
+
+def test_a_launch_is_read_with_the_classes_of_its_partition(recording: Path) -> None:
+    (place,) = launch_folders(recording)
+    found = read_launch(place, "liger/sums/00_row_sum", Options(), None)
+    assert [each["unknown"] for each in found["kernels"]] == [None] * len(found["kernels"])
+    assert found["tuned"] is True
+    assert len({each["class"] for each in found["kernels"]}) < len(found["kernels"])
+
+
+def test_an_unreadable_launch_is_reported_and_the_others_are_read(recording: Path, capsys: Any) -> None:
+    shutil.copytree(recording / "liger" / "sums" / "00_row_sum", recording / "liger" / "sums" / "01_row_sum")
+    (recording / "liger" / "sums" / "00_row_sum" / "manifest.json").write_text("{}")
+    main([str(recording), "--workers", "1"])
+    printed = capsys.readouterr()
+    assert printed.err.startswith("liger/sums/00_row_sum: ")
+    assert printed.out.splitlines()[1].split()[:2] == ["liger", "3"]
+
+
+def test_booleans_that_nothing_was_written_to_are_not_given() -> None:
+    valid, invalid = TensorContents(b"\0\1", "i1"), TensorContents(b"\0\xf8", "i1")
+    numbers = TensorContents(b"\xf8\0\0\0", "i32")
+    assert with_valid_booleans({"a": valid, "b": invalid, "c": numbers}) == {"a": valid, "c": numbers}
+
+
+def test_the_command_fails_where_a_class_mixes_bytes(recording: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "record.json"
+    assert main([str(recording), "--out", str(out), "--workers", "1"]) == 1
+    record = json.loads(out.read_text())
+    assert record["total"]["mixed"]
+    assert record["sources"]["liger"]["distribution"] == "liger-kernel"
+    assert "mixed" in capsys.readouterr().out
+    record["environment"]["bytes"] = {"triton": "3.6.0", "gpu": "NVIDIA H100 80GB HBM3"}
+    table = public_kernels(record).splitlines()
+    whole = record["total"]
+    assert table[2].startswith(f"| liger-kernel 0.8.5 | 1 | {whole['kernels']} | {whole['kernels']} | 0.0 % |")
+    assert table[3].startswith("| all | 1 |")
