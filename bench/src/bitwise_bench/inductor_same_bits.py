@@ -3,12 +3,13 @@
     python -m bitwise_bench.inductor_same_bits --record records/inductor-same-bits.json
 
 A GPU is needed.  Each model is compiled, tuned and trained for one step in processes of their own with empty caches:
-two inside `same_bits`, two free.  The record holds the digests of outputs and gradients, the seconds of a step, and
-what the proofs kept and dropped.
+two inside `same_bits`, two free.  They tune side by side; when all have tuned, each measures its steps alone.  The
+record holds the digests of outputs and gradients, the seconds of a step, and what the proofs kept and dropped.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,10 @@ from bitwise_bench.environment import analysis_environment
 
 MODELS = ("transformer block", "mlp")
 MODES = ("same bits", "free")
-_STEPS = 40
+_STEPS = 200
+_MEETING = "BITWISE_BENCH_MEETING"
+"""The variable with the folder in which processes say that they have tuned, and their number."""
+_SECONDS_BETWEEN_LOOKS = 0.2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,12 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model, mode = chosen.one
         print(json.dumps(_measured(model, mode, chosen.templates)))
         return 0
-    found = []
-    for model in MODELS:
-        for mode in MODES:
-            for _ in range(chosen.repeats):
-                found.append({"model": model, "mode": mode, **_in_process(model, mode, chosen.templates)})
-                print({name: value for name, value in found[-1].items() if name != "dropped"}, flush=True)
+    found = _side_by_side([(model, mode) for model in MODELS for mode in MODES] * chosen.repeats, chosen.templates)
+    for each in found:
+        print({name: value for name, value in each.items() if name != "dropped"}, flush=True)
     record = {"environment": {**analysis_environment(), **_gpu()}, "templates": chosen.templates, "runs": found}
     if chosen.record is not None:
         chosen.record.write_text(json.dumps(record, indent=1) + "\n")
@@ -74,17 +76,49 @@ def _digests(record: dict[str, Any], model: str, mode: str) -> int:
     return len({run["digest"] for run in record["runs"] if (run["model"], run["mode"]) == (model, mode)})
 
 
-def _in_process(model: str, mode: str, templates: str) -> dict[str, Any]:
+def _side_by_side(jobs: Sequence[tuple[str, str]], templates: str) -> list[dict[str, Any]]:
+    """Run each model and mode in a process of its own, all at once.  Raises RuntimeError if one fails."""
     with tempfile.TemporaryDirectory() as folder:
-        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
-        command = [sys.executable, "-m", "bitwise_bench.inductor_same_bits", "--templates", templates]
-        done = subprocess.run(
-            [*command, "--one", model, mode], env={**os.environ, **caches}, capture_output=True, text=True, check=False
-        )
-    if done.returncode:
-        raise RuntimeError(f"{model}, {mode}: {done.stderr.strip()[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
+        meeting = Path(folder, "meeting")
+        meeting.mkdir()
+        command = [sys.executable, "-m", "bitwise_bench.inductor_same_bits", "--templates", templates, "--one"]
+        processes = []
+        for number, job in enumerate(jobs):
+            own = Path(folder, str(number))
+            caches = {"TORCHINDUCTOR_CACHE_DIR": f"{own}/inductor", "TRITON_CACHE_DIR": f"{own}/triton"}
+            environment = {**os.environ, **caches, _MEETING: f"{len(jobs)} {meeting}"}
+            own.mkdir()
+            with open(own / "output", "w") as output, open(own / "errors", "w") as errors:
+                processes.append(subprocess.Popen([*command, *job], env=environment, stdout=output, stderr=errors))
+        while any(each.poll() is None for each in processes):
+            if any(each.poll() for each in processes):
+                for each in processes:
+                    each.kill()
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        found = []
+        for number, ((model, mode), process) in enumerate(zip(jobs, processes, strict=True)):
+            if process.returncode > 0:
+                errors_text = Path(folder, str(number), "errors").read_text()
+                raise RuntimeError(f"{model}, {mode}: {errors_text.strip()[-3000:]}")
+            if process.returncode == 0:
+                output_text = Path(folder, str(number), "output").read_text()
+                found.append({"model": model, "mode": mode, **json.loads(output_text.strip().splitlines()[-1])})
+    return found
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until all processes of the meeting have tuned, and until no other one measures."""
+    count, _, folder = os.environ.get(_MEETING, "1 ").partition(" ")
+    if not folder:
+        yield
+        return
+    Path(folder, f"tuned-{os.getpid()}").touch()
+    while len(list(Path(folder).glob("tuned-*"))) < int(count):
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    with open(Path(folder, "measuring"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _gpu() -> dict[str, str]:
@@ -114,12 +148,13 @@ def _measured(model: str, mode: str, templates: Any) -> dict[str, Any]:
             "two steps of one process return different bytes: an operation of the model is not determined"
         )
     times = []
-    for _ in range(_STEPS):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        compiled(batch).float().square().mean().backward()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
+    with _alone():
+        for _ in range(_STEPS):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            compiled(batch).float().square().mean().backward()
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
     return {
         "digest": digest,
         "step seconds": statistics.median(times),
