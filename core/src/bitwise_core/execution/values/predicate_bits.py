@@ -54,6 +54,11 @@ class PredicateBits(SymbolicVector):
         return PredicateBits(extract_vector(self, low, bits), lambda: self.predicates[low : low + bits])
 
 
+def without_bits(value: Value) -> Value:
+    """Return an integer without its bits, as an exchange between lanes or through memory gives it back."""
+    return SymbolicVector(value.bits, value.words, value.flags) if isinstance(value, PredicateBits) else value
+
+
 def selected_constants(
     selected: Value, predicate: SymbolicVector, if_true: Array, if_false: Array, apply: Apply
 ) -> Value:

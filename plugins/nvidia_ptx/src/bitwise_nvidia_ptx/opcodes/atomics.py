@@ -18,6 +18,7 @@ from bitwise_core.execution.memory.access import check_in_buffer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.predicate_bits import without_bits
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
@@ -181,8 +182,8 @@ def _float_extremum(
 
 def _round_trips(machine: Machine, predicate: SymbolicVector) -> Iterator[SymbolicVector]:
     """Yield the forms of a predicate that was exchanged as an integer 1 or 0: a shuffled word, or a byte in memory."""
-    word = machine.domain.select(predicate, literal(1, 32), literal(0, 32))
-    half = machine.domain.select(predicate, literal(1, 16), literal(0, 16))
+    word = without_bits(machine.domain.select(predicate, literal(1, 32), literal(0, 32)))
+    half = without_bits(machine.domain.select(predicate, literal(1, 16), literal(0, 16)))
     byte = concat([extract(half, 0, 8), np.zeros((1, 1), dtype=np.uint8)])
     for number, bits in ((word, 32), (byte, 16)):
         lowest = combine(machine, "and", number, literal(1, bits), bits)
