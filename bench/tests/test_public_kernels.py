@@ -18,11 +18,9 @@ from bitwise_bench.public_kernels.fetch import _extracted
 from bitwise_bench.public_kernels.interception import Interception, intercepted
 from bitwise_bench.public_kernels.read import launch_folders, main, read_launch
 from bitwise_bench.public_kernels.record import batches, planned
-from bitwise_bench.public_kernels.replay import with_valid_booleans
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_bench.readme_tables import public_kernels
 from bitwise_core.checker.analysis import Options
-from bitwise_core.execution.tensor_contents import TensorContents
 
 SAMPLES = Path(__file__).parents[2] / "plugins" / "nvidia_sm90" / "tests" / "samples" / "sm_90" / "row_sum"
 
@@ -213,12 +211,6 @@ def test_an_unreadable_launch_is_reported_and_the_others_are_read(recording: Pat
     printed = capsys.readouterr()
     assert printed.err.startswith("liger/sums/00_row_sum: ")
     assert printed.out.splitlines()[1].split()[:2] == ["liger", "3"]
-
-
-def test_booleans_that_nothing_was_written_to_are_not_given() -> None:
-    valid, invalid = TensorContents(b"\0\1", "i1"), TensorContents(b"\0\xf8", "i1")
-    numbers = TensorContents(b"\xf8\0\0\0", "i32")
-    assert with_valid_booleans({"a": valid, "b": invalid, "c": numbers}) == {"a": valid, "c": numbers}
 
 
 def test_the_command_fails_where_a_class_mixes_bytes(recording: Path, tmp_path: Path, capsys: Any) -> None:

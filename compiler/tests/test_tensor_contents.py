@@ -247,6 +247,14 @@ def test_integers_and_booleans_are_recorded_and_floats_by_name() -> None:
         recorded_tensors(values, ["weights"])
 
 
+def test_booleans_that_nothing_was_written_to_stay_symbolic() -> None:
+    values = {
+        "mask": tensor(np.array([1, 0, 255], dtype=np.uint8), "i1"),
+        "ids": tensor(np.array([255, 7], np.uint8), "u8"),
+    }
+    assert {name: each.data for name, each in recorded_tensors(values).items()} == {"ids": b"\xff\x07"}
+
+
 def test_a_large_tensor_stays_symbolic(memory_of_this_process: list[int]) -> None:
     values = {"table": tensor(np.arange(5, dtype=np.int32), "i32")}
     assert recorded_tensors(values, maximum_bytes=16) == {}

@@ -145,7 +145,10 @@ def _contents(group: TensorGroup, maximum_bytes: int) -> TensorContents | None:
     if start < 0 or not 0 < length <= min(whole, maximum_bytes):
         return None
     data = read_storage(storage, start, length)
-    return None if data is None else TensorContents(data, dtype)
+    # A boolean that is neither 0 nor 1 is memory that nothing was written to, such as that of an output.
+    if data is None or (dtype == "i1" and max(data) > 1):
+        return None
+    return TensorContents(data, dtype)
 
 
 def _end(tensor: Any) -> int:

@@ -90,7 +90,7 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
         target=target,
         name=configuration_name(numbers, shown),
     )
-    kernel = give_tensors(compile_job(job), with_valid_booleans(recorded_tensors(values)))
+    kernel = give_tensors(compile_job(job), recorded_tensors(values))
 
     def run(other: Mapping[int, Any]) -> None:
         passed = {name: replaced_tensors(value, other) for name, value in configuration.values.items()}
@@ -115,7 +115,7 @@ def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, mem
     try:
         kernel = launched_kernel(launch.kernel, result, arguments)
         recorded = launch_tensors(launch.kernel, result, arguments, True, 1 << 20)
-        kernel = give_tensors(kernel, with_valid_booleans(recorded))
+        kernel = give_tensors(kernel, recorded)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CaptureError(f"{launch.name}: {type(error).__name__}: {error}") from None
     positional = launch.arguments
@@ -125,11 +125,6 @@ def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, mem
         launcher(*passed, stream=torch.cuda.current_stream().cuda_stream)
 
     return Compiled(kernel, normalised_digest(kernel.assembly), run)
-
-
-def with_valid_booleans(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents without booleans that are neither 0 nor 1: memory that nothing was written to."""
-    return {name: each for name, each in recorded.items() if each.dtype != "i1" or max(each.data, default=0) <= 1}
 
 
 def drawn(storages: Mapping[int, Storage], draw: str, seed: str) -> dict[int, Any]:
