@@ -204,6 +204,19 @@ def test_a_launch_is_read_with_the_classes_of_its_partition(recording: Path) -> 
     assert len({each["class"] for each in found["kernels"]}) < len(found["kernels"])
 
 
+def test_a_search_tells_classes_with_equal_bytes_apart(recording: Path) -> None:
+    (place,) = launch_folders(recording)
+    described = json.loads((place / "bytes.json").read_text())
+    for each in described["kernels"]:
+        each["hashes"] = [["0"]]
+    (place / "bytes.json").write_text(json.dumps(described))
+    found = read_launch(place, "liger/sums/00_row_sum", Options(), None, search=5.0)
+    classes = {each["class"] for each in found["kernels"]}
+    assert len(set(found["functions"].values())) == len(classes) > 1
+    figures = agreement([found])
+    assert (figures["byte classes"], figures["functions"], figures["classes"]) == (1, len(classes), len(classes))
+
+
 def test_an_unreadable_launch_is_reported_and_the_others_are_read(recording: Path, capsys: Any) -> None:
     shutil.copytree(recording / "liger" / "sums" / "00_row_sum", recording / "liger" / "sums" / "01_row_sum")
     (recording / "liger" / "sums" / "00_row_sum" / "manifest.json").write_text("{}")

@@ -20,12 +20,14 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     A kernel is determined if it ran and all repetitions returned the same bytes; without recorded bytes, if the reading
     does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
     result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
-    `ratio` is None where nothing ran.  `mixed` has a pair of kernels of each class with different bytes.  Of the
-    kernels whose bytes `moved`, the reading has `named` those that it calls not determined, and `missed` those with a
-    class.
+    `ratio` is None where nothing ran.  `functions` are the byte classes, divided where a search found an input on which
+    two kernels differ; None where nothing was searched.  `mixed` has a pair of kernels of each class with different
+    bytes.  Of the kernels whose bytes `moved`, the reading has `named` those that it calls not determined, and `missed`
+    those with a class.
     """
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
     counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
+    functions = 0
     mixed: list[list[str]] = []
     missed: list[str] = []
     seconds = []
@@ -54,6 +56,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
                 continue
             classes.setdefault(kernel["class"], []).append((path, json.dumps(kernel["hashes"])))
         counts["classes"] += len(classes)
+        functions += len(set(entry.get("functions", {}).values()))
         counts["byte classes"] += len({bytes_ for members in classes.values() for _, bytes_ in members})
         for members in classes.values():
             other = next((path for path, bytes_ in members if bytes_ != members[0][1]), None)
@@ -65,6 +68,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         **counts,
         "ratio": ratio,
+        "functions": functions or None,
         "unknown share": round(share, 4),
         "mixed": mixed,
         "missed kernels": missed,

@@ -3,6 +3,7 @@
     python -m bitwise_bench.public_kernels.read public-kernels --out records/public-kernels-sm90-h100.json
 
 Every launch is partitioned by itself, with the contents of its tensors of integers and booleans.  No GPU is needed.
+With `--search`, an input on which the bytes differ is searched for where two classes returned the same recorded bytes.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import agreement, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
-from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.counterexamples import find_counterexample
 from bitwise_core.checker.kernel_files import InputError, read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
+from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.time_limit import DEFAULT_SECONDS
+from bitwise_core.plugins import registry
 
 TARGET = "sm_90"
 
@@ -41,13 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=DEFAULT_SECONDS, help="time limit of a kernel")
     parser.add_argument("--limit", type=int, help="read at most this many launches")
+    parser.add_argument("--search", type=float, default=0.0, help="seconds of each search for an input (0: none)")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = _unpacked(chosen.folder, Path(temporary))
         wanted = chosen.sources or list(SOURCES)
         launches = [place for place in launch_folders(folder) if place.relative_to(folder).parts[0] in wanted]
         launches = launches[: chosen.limit]
-        entries = _read_all(folder, launches, Options(time_limit=chosen.kernel_seconds), chosen.workers)
+        entries = _read_all(folder, launches, Options(time_limit=chosen.kernel_seconds), chosen.workers, chosen.search)
         record = _record(folder, entries)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     record["largest process, MiB"] = peak >> 10
@@ -60,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if whole["mixed"] or whole["missed"] else 0
 
 
-def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers: int) -> list[dict[str, Any]]:
+def _read_all(
+    folder: Path, launches: Sequence[Path], options: Options, workers: int, search: float
+) -> list[dict[str, Any]]:
     """Read launches side by side: a launch has too few kernels for many processes.  Unreadable files are reported."""
     start, entries = time.monotonic(), []
     with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
@@ -68,7 +76,7 @@ def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers:
         def read(place: Path) -> dict[str, Any]:
             name = str(place.relative_to(folder))
             try:
-                return read_launch(place, name, options, executor)
+                return read_launch(place, name, options, executor, search)
             except InputError as error:
                 return {"launch": name, "unreadable": str(error)}
 
@@ -88,8 +96,13 @@ def launch_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("bytes.json"))
 
 
-def read_launch(place: Path, name: str, options: Options, executor: Executor | None) -> dict[str, Any]:
-    """Partition the kernels of a launch, and return the outcome of each with its bytes."""
+def read_launch(
+    place: Path, name: str, options: Options, executor: Executor | None, search: float = 0.0
+) -> dict[str, Any]:
+    """Partition the kernels of a launch, and return the outcome of each with its bytes.
+
+    `functions` numbers the classes with equal bytes between which no input was found in `search` seconds each.
+    """
     described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
     sources = read_folder(place, (".ptx",)).sources
     found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
@@ -111,7 +124,44 @@ def read_launch(place: Path, name: str, options: Options, executor: Executor | N
                 "error": entry.get("error"),
             }
         )
-    return {"launch": name, "kernel": described["kernel"], "tuned": described["tuned"], "kernels": kernels}
+    by_file = {source.name: source for source in sources}
+    functions = _functions(kernels, by_file, options, executor, search) if search else {}
+    entry = {"launch": name, "kernel": described["kernel"], "tuned": described["tuned"], "kernels": kernels}
+    return {**entry, "functions": functions} if functions else entry
+
+
+def _functions(
+    kernels: Sequence[Mapping[str, Any]],
+    sources: Mapping[str, Source],
+    options: Options,
+    executor: Executor | None,
+    seconds: float,
+) -> dict[str, int]:
+    """Return a number for each class of a launch, equal where the bytes are equal and no search tells them apart."""
+    first: dict[int, Mapping[str, Any]] = {}
+    for each in kernels:
+        if each["hashes"] and not (each["moved"] or each["error"] or each["unknown"]):
+            first.setdefault(each["class"], each)
+    distinct: list[tuple[str, str]] = []
+    found: dict[str, int] = {}
+    for number, each in first.items():
+        recorded = json.dumps(each["hashes"])
+        for place, (other, bytes_) in enumerate(distinct):
+            pair = sources[other], sources[each["file"]], options, seconds
+            if bytes_ == recorded and not (executor.submit(_differ, *pair).result() if executor else _differ(*pair)):
+                found[str(number)] = place
+                break
+        else:
+            found[str(number)] = len(distinct)
+            distinct.append((each["file"], recorded))
+    return found
+
+
+def _differ(left: Source, right: Source, options: Options, seconds: float) -> bool:
+    """Return whether an input is found on which two kernels return different bytes."""
+    arch = registry.default().arch(TARGET)
+    compared = compare(left, right, arch, options)
+    return isinstance(find_counterexample(left, right, arch, options, compared, seconds), Counterexample)
 
 
 def _record(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -161,13 +211,13 @@ def unknown_page(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def summary(record: Mapping[str, Any]) -> str:
     """Return the figures of every source as text."""
-    lines = [_line("source", "kernels", "determined", "Unknown", "classes", "bytes", "ratio", "mixed", "moved",
-                   "named", "missed", "median s", "p90 s", "max s")]  # fmt: skip
+    lines = [_line("source", "kernels", "determined", "Unknown", "classes", "bytes", "ratio", "functions", "mixed",
+                   "moved", "named", "missed", "median s", "p90 s", "max s")]  # fmt: skip
     for name, each in [*record["sources"].items(), ("all", record["total"])]:
         seconds = each["seconds"]
         lines.append(
             _line(name, each["kernels"], each["determined"], each["unknown"], each["classes"], each["byte classes"],
-                  each["ratio"], len(each["mixed"]), each["moved"], each["named"], each["missed"],
+                  each["ratio"], each["functions"], len(each["mixed"]), each["moved"], each["named"], each["missed"],
                   *(f"{seconds[key]:.2f}" for key in ("median", "p90", "most")))
         )  # fmt: skip
     lines += [
