@@ -254,7 +254,7 @@ def _report(out: Path, names: Sequence[str]) -> int:
 def write_archive(folder: Path, path: Path) -> None:
     """Write a folder as one .tar.xz."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:xz", preset=6) as archive:
+    with tarfile.open(path, "w:xz", preset=1) as archive:
         archive.add(folder, arcname=folder.name)
 
 
