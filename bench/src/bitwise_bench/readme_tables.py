@@ -269,6 +269,7 @@ def public_kernels(record: Mapping[str, Any]) -> str:
             f"{100 * each['unknown share']:.1f} %",
             f"{each['classes']} / {each['byte classes']}",
             "-" if each["ratio"] is None else f"{each['ratio']:.2f}",
+            "-" if each["functions"] is None else f"{each['classes'] / each['functions']:.2f}",
             len(each["mixed"]),
             f"{each['named']} of {each['moved']}",
             f"{each['seconds']['median']:.1f} / {each['seconds']['p90']:.1f}",
@@ -280,12 +281,13 @@ def public_kernels(record: Mapping[str, Any]) -> str:
     ]
     head = (
         *("package", "launches", "kernels", "determined", "Unknown", "classes / byte classes", "ratio"),
-        *("classes with several byte patterns", "not determined: named", "median / ninth decile, s"),
+        *("to functions", "classes with several byte patterns", "not determined: named", "median / ninth decile, s"),
     )
     environment = record["environment"]["bytes"]
     return _markdown(head, rows) + (
         f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. A kernel is "
-        "determined if all repetitions returned the same bytes; Unknown, classes and byte classes are of these."
+        "determined if all repetitions returned the same bytes; Unknown, classes and byte classes are of these. "
+        "Functions are byte classes, divided where a search found an input on which two kernels differ."
     )
 
 
