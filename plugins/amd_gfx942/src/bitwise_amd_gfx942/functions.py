@@ -126,7 +126,8 @@ def trig_preop(pattern: Array, number: Array) -> Array:
     return found.view(np.uint64)
 
 
-_NAN = {"fp16": 0x7E00, "fp32": 0x7FC00000, "fp64": 0x7FF8 << 48}
+_NAN = {form: numerics.FLOAT_FORMATS[form].canonical_nan for form in _FLOATS}
+"""The NaN that other operations of these formats return: the bits of results are compared under that assumption."""
 
 FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     **{

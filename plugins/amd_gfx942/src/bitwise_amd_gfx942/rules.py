@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.ir.rules.rule import Rule, over
+from bitwise_core.numerics import FLOAT_FORMATS
 
 _FORMATS = ("fp16", "fp32", "fp64")
 
@@ -87,7 +88,7 @@ STATED_RULES = (*POWERS, *ROOTS, *MEDIANS)
 PROOFS = Path(__file__).with_name("proofs.json")
 """The file of their proofs."""
 
-_NAN = {"fp16": "0x7e00", "fp32": "0x7fc00000", "fp64": "0x7ff8000000000000"}
+_NAN = {form: hex(FLOAT_FORMATS[form].canonical_nan or 0) for form in ("fp16", "fp32", "fp64")}
 _LARGEST = "max.fp32(max.fp32(a, b), c)"
 _LEAST = "min.fp32(min.fp32(a, b), c)"
 _WITHOUT_LARGEST = (
