@@ -38,23 +38,26 @@ def find_order_witness(prepared: PreparedLaunch, seed: int = 0) -> OrderWitness:
     random = np.random.default_rng(seed)
     failure = "the bytes of all orders that were run agree"
     sizes = dict.fromkeys(forms, 0)
+    orders = list(ORDERS)
     for kind, largest in ((None, None), *_DRAWS):
         contents: dict[str, Array] = {}
         for name, form in forms.items():
             count = max(1, -(-sizes[name] // form.bytes))
             drawn = np.zeros(0, dtype=np.uint8) if kind is None else draw(form, count, kind, random, largest)
             contents[name] = drawn.view(np.uint8)
-        results = []
-        for order in ORDERS[: 1 if kind is None else None]:
+        first: dict[str, Array] | None = None
+        for order in list(orders)[: 1 if kind is None else None]:
             try:
-                results.append(bytes_in_order(prepared, contents, order, open_ended=True))
+                after = bytes_in_order(prepared, contents, order, open_ended=True)
             except Unsupported as error:
                 failure = f"not every order could be run: {error}"
-        for after in results:
+                orders.remove(order)
+                continue
+            if first is None:
+                first = after
             for name, each in after.items():
                 sizes[name] = max(sizes[name], each.size)
-        for after in results[1:]:
-            element = _difference(pair, results[0], after)
+            element = _difference(pair, first, after)
             if element is not None:
                 return OrderWitness(element, f"{element} differs between two orders that were run")
     return OrderWitness(None, failure)

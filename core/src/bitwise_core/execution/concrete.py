@@ -150,7 +150,34 @@ def run_blocks(
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 
-    return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch
+    granule = prepared.arch.granule(prepared.kernel)
+    try:
+        return run_until_valid(granule, attempt, undetermined), scratch
+    except DataDependent as error:
+        stopped = error
+    undetermined.doubted = _lines_that_synchronise(prepared)
+    if undetermined.doubted:
+        try:
+            run_until_valid(granule, attempt, undetermined)
+        except Undetermined as error:
+            raise error from None
+        except (Unsupported, WorkLimitExceeded):
+            pass
+    raise stopped
+
+
+def _lines_that_synchronise(prepared: PreparedLaunch) -> frozenset[int]:
+    """Return the lines of reads by which threads may wait for others.
+
+    Where control flow depends on such a read, the run ends before another thread writes what is read.
+    """
+    programs = (prepared.program, *prepared.program.functions.values())
+    return frozenset(
+        instruction.line
+        for program in programs
+        for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
+        if info.nondeterminism is not None and info.effects.overlaps(Effect.LOAD)
+    )
 
 
 def run_until_valid(

@@ -16,7 +16,7 @@ from bitwise_core.execution.concrete import PreparedLaunch, machine_for, run_unt
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
-from bitwise_core.execution.memory.global_memory import Access, LoadRaces, forward_stores
+from bitwise_core.execution.memory.global_memory import Access, Change, LoadRaces, forward_stores
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.simulation import bits_domain
@@ -127,6 +127,22 @@ class OrderedMemory(BitsMemory):
             old = before if old is None else blend_values(chosen, before, old)
         if old is not None:
             self._old_values.setdefault(line, []).append(old)
+
+    def update(
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> Value:
+        """See `GlobalMemory.update`: the lanes act one after another."""
+        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        turns = np.full(shape, -1, dtype=np.int64)
+        turns[active] = _turns(np.broadcast_to(self._in_own_launch(address), shape)[active], self.descending)
+        found: Value = np.zeros(shape, dtype=L.UNSIGNED[bits])
+        for turn in range(int(turns.max(initial=-1)) + 1):
+            chosen = turns == turn
+            old = self.load(address, bits, chosen, thread, epoch, line)
+            self.store(address, change(old), chosen, thread, epoch, line)
+            found = blend_values(chosen, old, found)
+        return found
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """See `GlobalMemory.old_value`: the content before the lane's turn."""
