@@ -155,7 +155,7 @@ def run_blocks(
         return run_until_valid(granule, attempt, undetermined), scratch
     except DataDependent as error:
         stopped = error
-    undetermined.doubted = _lines_that_synchronise(prepared)
+    undetermined.doubted = lines_that_synchronise(prepared)
     if undetermined.doubted:
         try:
             run_until_valid(granule, attempt, undetermined)
@@ -166,17 +166,18 @@ def run_blocks(
     raise stopped
 
 
-def _lines_that_synchronise(prepared: PreparedLaunch) -> frozenset[int]:
-    """Return the lines of reads by which threads may wait for others.
+def lines_that_synchronise(prepared: PreparedLaunch, *, old_values: bool = False) -> frozenset[int]:
+    """Return the lines of reads by which threads may wait for others; `old_values`: of all atomic operations' results.
 
-    Where control flow depends on such a read, the run ends before another thread writes what is read.
+    Where control flow depends on such a read, a run may end before another thread writes what is read.
     """
     programs = (prepared.program, *prepared.program.functions.values())
     return frozenset(
         instruction.line
         for program in programs
         for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
-        if info.nondeterminism is not None and info.effects.overlaps(Effect.LOAD)
+        if info.effects.overlaps(Effect.LOAD)
+        and (info.nondeterminism is not None or (old_values and info.nondeterministic_result is not None))
     )
 
 

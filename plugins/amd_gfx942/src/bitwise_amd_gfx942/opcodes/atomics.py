@@ -71,7 +71,10 @@ def _atomic_info(instruction: Instruction) -> InstructionInfo:
     if "sc0" not in found.modifiers:
         return NO_DESTINATION.info(instruction, Effect.STORE)
     operands = UPDATED_FIRST if found.name.startswith("buffer") else DESTINATION_FIRST
-    return operands.info(instruction, Effect.LOAD | Effect.STORE)
+    return replace(
+        operands.info(instruction, Effect.LOAD | Effect.STORE),
+        nondeterministic_result="an atomic operation gives back a value that depends on the order of threads",
+    )
 
 
 @vector_opcode(
@@ -127,7 +130,6 @@ def _update_info(instruction: Instruction) -> InstructionInfo:
     return replace(
         _atomic_info(instruction),
         nondeterminism="an atomic operation's result depends on the order of threads",
-        nondeterministic_result="an atomic operation gives back a value that depends on the order of threads",
     )
 
 
