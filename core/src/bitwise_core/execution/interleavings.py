@@ -153,7 +153,7 @@ class OrderedMemory(BitsMemory):
         shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         turns = np.full(shape, -1, dtype=np.int64)
-        turns[active] = _turns(np.broadcast_to(self._in_own_launch(address), shape)[active], self.descending)
+        turns[active] = _turns(np.broadcast_to(self.in_own_launch(address), shape)[active], self.descending)
         old: Value | None = None
         for turn in range(int(turns.max(initial=-1)) + 1):
             chosen = turns == turn
@@ -170,14 +170,14 @@ class OrderedMemory(BitsMemory):
         shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         turns = np.full(shape, -1, dtype=np.int64)
-        turns[active] = _turns(np.broadcast_to(self._in_own_launch(address), shape)[active], self.descending)
+        turns[active] = _turns(np.broadcast_to(self.in_own_launch(address), shape)[active], self.descending)
         found: Value = np.zeros(shape, dtype=L.UNSIGNED[bits])
         for turn in range(int(turns.max(initial=-1)) + 1):
             chosen = turns == turn
             old = self.load(address, bits, chosen, thread, epoch, line)
             self.store(address, change(old), chosen, thread, epoch, line)
             found = blend_values(chosen, old, found)
-        self.updated |= self._buffers(self._in_own_launch(address), mask)
+        self.updated |= self._buffers(self.in_own_launch(address), mask)
         return found
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:

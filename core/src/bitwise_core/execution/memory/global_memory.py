@@ -403,6 +403,10 @@ class GlobalMemory:
                     "atomic operations at computed addresses may conflict with loads of the launch", each.line
                 )
 
+    def in_own_launch(self, address: Array) -> Array:
+        """Return the addresses moved to each block's own launch, of several that run together: there is only one."""
+        return address
+
     def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """Store at addresses that depend on data.
 
@@ -543,7 +547,7 @@ class GlobalMemory:
             self.undetermined.updates.add(line)
         old = self.load(address, bits, mask, thread, epoch, line)
         new = change(old)
-        contended = _contended(address, old, new, mask, thread)
+        contended = _contended(self.in_own_launch(address), old, new, mask, thread)
         if contended is not None and self.note_race(Cause(Kind.ARRIVAL, OLD_VALUE, line)):
             shape = (contended.shape[0], contended.shape[1])
             old = blend_values(contended, undetermined(bits, shape, self.domain.recorder), old)
