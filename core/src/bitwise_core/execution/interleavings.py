@@ -35,7 +35,7 @@ MAXIMUM_BLOCKS_ALONE = 64
 Launches whose threads may wait for others are run one block after another in any case.
 """
 
-MAXIMUM_REPETITIONS = 256
+MAXIMUM_REPETITIONS = 32
 """How often threads read one content where they may wait for others, while nothing else is stored."""
 
 
@@ -175,7 +175,11 @@ class OrderedMemory(BitsMemory):
         for turn in range(int(turns.max(initial=-1)) + 1):
             chosen = turns == turn
             old = self.load(address, bits, chosen, thread, epoch, line)
-            self.store(address, change(old), chosen, thread, epoch, line)
+            new = change(old)
+            before, after = as_symbolic_vector(old), as_symbolic_vector(new)
+            changed = (before.words[0] != after.words[0]) | ~np.asarray(L.constant_mask(before) & L.constant_mask(after))
+            if (changed & chosen).any():
+                self.store(address, new, changed & chosen, thread, epoch, line)
             found = blend_values(chosen, old, found)
         self.updated |= self._buffers(self.in_own_launch(address), mask)
         return found

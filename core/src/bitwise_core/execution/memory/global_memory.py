@@ -295,7 +295,7 @@ class GlobalMemory:
             racing = racing if contested is None else racing | contested
             if line in self.undetermined.doubted:
                 kind = Kind.ARRIVAL if line in self.undetermined.updates else Kind.BLOCKS
-                racing |= self.undetermined.note(Cause(kind, OLD_VALUE if kind is Kind.ARRIVAL else WAITS, line))
+                racing |= self.undetermined.note(Cause(kind, WAITS, line))
         if racing.any():
             lanes = np.zeros(full, dtype=bool)
             lanes[active] = racing
@@ -548,11 +548,18 @@ class GlobalMemory:
         old = self.load(address, bits, mask, thread, epoch, line)
         new = change(old)
         contended = _contended(self.in_own_launch(address), old, new, mask, thread)
-        if contended is not None and self.note_race(Cause(Kind.ARRIVAL, OLD_VALUE, line)):
-            shape = (contended.shape[0], contended.shape[1])
+        if contended is None:
+            self.store(address, new, mask, thread, epoch, line)
+            return old
+        shape = (contended.shape[0], contended.shape[1])
+        where, who = np.broadcast_to(self.in_own_launch(address), shape), np.broadcast_to(thread, shape)
+        if self.note_race(Cause(Kind.ARRIVAL, OLD_VALUE, line, line)):
             old = blend_values(contended, undetermined(bits, shape, self.domain.recorder), old)
             new = change(old)
-        self.store(address, new, mask, thread, epoch, line)
+            differing = _differing(where, new, contended)
+            new = blend_values(differing, undetermined(bits, shape, self.domain.recorder), new)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
         return old
 
 
@@ -571,6 +578,33 @@ def _contended(address: Array, old: Value, new: Value, mask: Array | None, threa
     lanes = np.zeros(shape, dtype=bool)
     lanes[active] = (changed & (count > 1))[element]
     return lanes if lanes.any() else None
+
+
+def _differing(address: Array, value: Value, lanes: Array) -> Array:
+    """Return which of these lanes have another value than some other of them with the same address."""
+    hashes = _hashes_of_lanes(as_symbolic_vector(value), lanes)
+    _, first, element = np.unique(address[lanes], return_index=True, return_inverse=True)
+    unequal = np.zeros(first.size, dtype=bool)
+    unequal[element[(hashes != hashes[:, first[element]]).any(axis=0)]] = True
+    found = np.zeros(lanes.shape, dtype=bool)
+    found[lanes] = unequal[element]
+    return found
+
+
+def _two_of_each_block(address: Array, thread: Array, lanes: Array) -> Array:
+    """Return at most two of these lanes for each address and block.
+
+    They stand for all: their values are equal, or equal to no others, and each thread conflicts with one of two others.
+    """
+    where, who = address[lanes], thread[lanes]
+    order = np.lexsort((who, where))
+    same = np.zeros(order.size, dtype=bool)
+    same[2:] = (where[order][2:] == where[order][:-2]) & (who[order][2:] >> 20 == who[order][:-2] >> 20)
+    kept = np.empty(order.size, dtype=bool)
+    kept[order] = ~same
+    found = np.zeros(lanes.shape, dtype=bool)
+    found[lanes] = kept
+    return found
 
 
 def is_order_independent(operation: Operation) -> bool:

@@ -21,7 +21,7 @@ from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_i
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader, writer
 from bitwise_amd_gfx942.opcodes.pointer_provenance import buffers_of
 from bitwise_amd_gfx942.target_operations import ARCHITECTURE
-from bitwise_core.assembly.module import Instruction, Operand, Vector
+from bitwise_core.assembly.module import Instruction, Operand, Vector, registers_of
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import (
@@ -127,8 +127,12 @@ _UPDATE_NAME = re.compile(r"(global|flat|buffer)_atomic_(swap|cmpswap|inc|dec)(_
 
 
 def _update_info(instruction: Instruction) -> InstructionInfo:
+    info = _atomic_info(instruction)
+    found = form(instruction.opcode)
+    if "cmpswap" in found.name and found.name.startswith("buffer") and "sc0" in found.modifiers:
+        info = replace(info, writes=frozenset(registers_of(_returned(instruction.operands[0]))))
     return replace(
-        _atomic_info(instruction),
+        info,
         nondeterminism="an atomic operation's result depends on the order of threads",
     )
 
@@ -180,6 +184,14 @@ def update(instruction: Instruction, context: Context) -> Step:
     return step
 
 
+def _returned(data: Operand) -> Operand:
+    """The first half of the data of a comparison and exchange, which buffer forms replace by the old value."""
+    if not isinstance(data, Vector) or len(data.items) < 2:
+        return data
+    half = data.items[: len(data.items) // 2]
+    return half[0] if len(half) == 1 else Vector(half)
+
+
 def _data_reader(operand: Operand, size: int, instruction: Instruction) -> Reader:
     return tuple_reader(operand, instruction) if size == 128 else reader(operand, f"b{size}", instruction)
 
@@ -193,8 +205,7 @@ def _buffer_update(
     source = instruction.operands[0]
     data_of = _data_reader(source, size, instruction)
     find = access_reader(instruction, instruction.operands[1:])
-    first = Vector(source.items[: bits // 32]) if isinstance(source, Vector) else source
-    write = writer(first.items[0] if isinstance(first, Vector) and len(first.items) == 1 else first, bits, instruction)
+    write = writer(_returned(source) if size > bits else source, bits, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
