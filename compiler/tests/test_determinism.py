@@ -78,7 +78,7 @@ def last_block(x, y, counter, size: tl.constexpr):
     arrived = tl.atomic_add(counter, 1)  # the arrival
     if arrived == programs - 1:
         total = tl.zeros((size,), tl.float32)
-        for each in range(0, programs):
+        for each in range(programs):
             total += tl.load(y + each * size + column)
         tl.store(y + programs * size + column, total)
 
@@ -106,13 +106,15 @@ def own_element(x, y, counters, size: tl.constexpr):
 
 
 TARGETS = {
-    "nvidia_sm90": (GPUTarget("cuda", 90, 32), "ptx", 32),
-    "amd_gfx942": (GPUTarget("hip", "gfx942", 64), "amdgcn", 64),
+    "sm_90": (GPUTarget("cuda", 90, 32), "ptx", 32),
+    "gfx942": (GPUTarget("hip", "gfx942", 64), "amdgcn", 64),
 }
+
+PLUGINS = {"sm_90": "bitwise_nvidia_sm90", "gfx942": "bitwise_amd_gfx942"}
 
 
 def decide(
-    kernel: Any, dtype: str, warps: int = 4, target: str = "nvidia_sm90", third: dict[str, Any] | None = None
+    kernel: Any, dtype: str, warps: int = 4, target: str = "sm_90", third: dict[str, Any] | None = None
 ) -> KernelDeterminism:
     """Return the verdict on a kernel in four blocks; `third` is the third argument of the kernel, if it has one."""
     device, kind, lanes = TARGETS[target]
@@ -174,7 +176,7 @@ FREE = [0] * 64
 def test_locks_tickets_and_flags(
     kernel: Any, third: dict[str, Any], outcome: Determinism, comment: str, target: str
 ) -> None:
-    pytest.importorskip(f"bitwise_{target}")
+    pytest.importorskip(PLUGINS[target])
     found = decide(kernel, "fp32", target=target, third=third)
     assert found.outcome is outcome, found
     places = {(each.kind, Path(str(each.source)).name) for each in found.places}
@@ -184,6 +186,6 @@ def test_locks_tickets_and_flags(
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_exchange_of_an_own_element_is_deterministic(target: str) -> None:
-    pytest.importorskip(f"bitwise_{target}")
+    pytest.importorskip(PLUGINS[target])
     found = decide(own_element, "fp32", target=target, third={"buffer": "counters"})
     assert found.outcome is Determinism.DETERMINISTIC, found

@@ -113,11 +113,11 @@ CASES: dict[str, tuple[str, int, Determinism, list[tuple[str, int]]]] = {
         "atom.global.exch.b32 %r6, [%d5], 3; atom.global.inc.u32 %r7, [%d5], 9; atom.global.cas.b32 %r8, [%d5], 4, %r5; atom.global.dec.u32 %r9, [%d5], 9;\n"
         "xor.b32 %r6, %r6, %r7; xor.b32 %r6, %r6, %r8; xor.b32 %r6, %r6, %r9; st.global.u32 [%d4], %r6;", 2, Determinism.DETERMINISTIC, [],
     ),
-    "an exchange after a barrier": (
+    "an exchange in memory after a barrier": (
         "atom.global.exch.b32 %r6, [%d5], %r5;\nbar.sync 0;\nmad.lo.u32 %r7, %r2, 64, %r4; mul.wide.u32 %d6, %r7, 4; add.s64 %d7, %d2, %d6;\n"
         "atom.global.exch.b32 %r6, [%d7], %r6;\nst.global.u32 [%d4], %r6;", 2, Determinism.DETERMINISTIC, [],
     ),
-    "an exchange without a barrier": (
+    "an exchange in memory without a barrier": (
         "atom.global.exch.b32 %r6, [%d5], %r5;\nmad.lo.u32 %r7, %r2, 64, %r4; mul.wide.u32 %d6, %r7, 4; add.s64 %d7, %d2, %d6;\n"
         "atom.global.exch.b32 %r6, [%d7], 7;\nst.global.u32 [%d4], %r6;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)],
     ),

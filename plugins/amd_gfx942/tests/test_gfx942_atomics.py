@@ -82,7 +82,8 @@ def test_nothing_is_changed_out_of_bounds() -> None:
 
 @pytest.mark.parametrize("shift", [0, 1])
 def test_an_element_of_two_threads_is_not_determined(shift: int) -> None:
-    code = f"v_lshrrev_b32_e32 v6, {2 + shift}, v1\nv_lshlrev_b32_e32 v6, 2, v6\nglobal_atomic_swap v5, v6, v4, s[10:11] sc0"
+    code = f"v_lshrrev_b32_e32 v6, {2 + shift}, v1\nv_lshlrev_b32_e32 v6, 2, v6\n"
+    code += "global_atomic_swap v5, v6, v4, s[10:11] offset:1024 sc0"
     found = reading(code)
     assert (found.unknown is None) is (shift == 0), found.unknown
     if shift:

@@ -150,23 +150,24 @@ class OrderedMemory(BitsMemory):
     ) -> None:
         """See `GlobalMemory.atomic`: the lanes act one after another."""
         act = self.domain.floating if operation.is_float else self.domain.integer
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        turns = np.full(shape, -1, dtype=np.int64)
-        turns[active] = _turns(np.broadcast_to(self.in_own_launch(address), shape)[active], self.descending)
-        old: Value | None = None
-        for turn in range(int(turns.max(initial=-1)) + 1):
-            chosen = turns == turn
-            before = self.load(address, width(value), chosen, thread, epoch, line)
-            self.store(address, act(operation, [before, value]), chosen, thread, epoch, line)
-            old = before if old is None else blend_values(chosen, before, old)
-        if old is not None:
-            self._old_values.setdefault(line, []).append(old)
+
+        def change(old: Value) -> Value:
+            return act(operation, [old, value])
+
+        old = self._in_turns(change, address, width(value), mask, thread, epoch, line)
+        self._old_values.setdefault(line, []).append(old)
 
     def update(
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
     ) -> Value:
         """See `GlobalMemory.update`: the lanes act one after another."""
+        self.updated |= self._buffers(self.in_own_launch(address), mask)
+        return self._in_turns(change, address, bits, mask, thread, epoch, line)
+
+    def _in_turns(
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> Value:
+        """Change the content of one lane's element after another's.  Return the content before each lane's turn."""
         shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         turns = np.full(shape, -1, dtype=np.int64)
@@ -177,11 +178,11 @@ class OrderedMemory(BitsMemory):
             old = self.load(address, bits, chosen, thread, epoch, line)
             new = change(old)
             before, after = as_symbolic_vector(old), as_symbolic_vector(new)
-            changed = (before.words[0] != after.words[0]) | ~np.asarray(L.constant_mask(before) & L.constant_mask(after))
-            if (changed & chosen).any():
-                self.store(address, new, changed & chosen, thread, epoch, line)
+            known = np.asarray(L.constant_mask(before)) & np.asarray(L.constant_mask(after))
+            changed = ((before.words[0] != after.words[0]) | ~known) & chosen
+            if changed.any():
+                self.store(address, new, changed, thread, epoch, line)
             found = blend_values(chosen, old, found)
-        self.updated |= self._buffers(self.in_own_launch(address), mask)
         return found
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
