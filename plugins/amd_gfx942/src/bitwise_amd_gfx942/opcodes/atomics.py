@@ -35,7 +35,6 @@ from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step, conjunction
 from bitwise_core.execution.memory.access import check_in_buffer, update_global
 from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
-from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
 from bitwise_core.execution.values.term_hash import poison
@@ -161,7 +160,7 @@ def update(instruction: Instruction, context: Context) -> Step:
     returns = "sc0" in modifiers
     size = 2 * bits if kind == "cmpswap" else bits
 
-    def change_by(machine: Machine, data: Value) -> Change:
+    def change_by(machine: Machine, data: Value) -> Callable[[Value], Value]:
         if kind == "cmpswap":
             return compare_and_exchange(machine.domain, extract(data, bits, bits), extract(data, 0, bits))
         return ONE_OPERAND[_UPDATES[kind]](machine.domain, data)
@@ -197,7 +196,11 @@ def _data_reader(operand: Operand, size: int, instruction: Instruction) -> Reade
 
 
 def _buffer_update(
-    instruction: Instruction, change_by: Callable[[Machine, Value], Change], bits: int, size: int, returns: bool
+    instruction: Instruction,
+    change_by: Callable[[Machine, Value], Callable[[Value], Value]],
+    bits: int,
+    size: int,
+    returns: bool,
 ) -> Step:
     """An update in a buffer: none out of bounds.  The old value replaces the first registers of the data."""
     if len(instruction.operands) != 4:
