@@ -59,24 +59,75 @@ def in_place(x, y, size: tl.constexpr):
 
 
 @triton.jit
-def locked(x, y, size: tl.constexpr):
-    while tl.atomic_cas(x, 0, 1) == 1:
-        pass
+def locked(x, y, lock, size: tl.constexpr):
     column = tl.arange(0, size)
-    tl.store(y + column, tl.load(y + column) + tl.load(x + column + 1))
+    values = tl.load(x + tl.program_id(0) * size + column)
+    while tl.atomic_cas(lock, 0, 1) == 1:  # the lock
+        pass
+    tl.store(y + column, tl.load(y + column) + values)
     tl.debug_barrier()
-    tl.atomic_xchg(x, 0)
+    tl.atomic_xchg(lock, 0)
 
 
-def decide(kernel: Any, dtype: str, warps: int = 4) -> KernelDeterminism:
-    """Return the verdict on a kernel in four blocks."""
-    signature = {"x": f"*{dtype}", "y": f"*{dtype}", "size": "constexpr"}
-    source = ASTSource(fn=kernel, signature=signature, constexprs={"size": SIZE})
-    text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps}).asm["ptx"]
+@triton.jit
+def last_block(x, y, counter, size: tl.constexpr):
+    column = tl.arange(0, size)
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    tl.store(y + program * size + column, tl.load(x + program * size + column) * 2)
+    tl.debug_barrier()
+    arrived = tl.atomic_add(counter, 1)  # the arrival
+    if arrived == programs - 1:
+        total = tl.zeros((size,), tl.float32)
+        for each in range(programs):
+            total += tl.load(y + each * size + column)
+        tl.store(y + programs * size + column, total)
+
+
+@triton.jit
+def look_back(x, y, flags, size: tl.constexpr):
+    column = tl.arange(0, size)
+    program = tl.program_id(0)
+    total = tl.sum(tl.load(x + program * size + column), 0)
+    if program > 0:
+        while tl.atomic_add(flags + program - 1, 0) == 0:  # the flag
+            pass
+        total += tl.load(y + program - 1)
+    tl.store(y + program, total)
+    tl.debug_barrier()
+    tl.atomic_xchg(flags + program, 1)
+
+
+@triton.jit
+def own_element(x, y, counters, size: tl.constexpr):
+    program = tl.program_id(0)
+    place = program * size + tl.arange(0, size)
+    before = tl.atomic_xchg(counters + program, program)
+    tl.store(y + place, tl.load(x + place) + before)
+
+
+TARGETS = {
+    "sm_90": (GPUTarget("cuda", 90, 32), "ptx", 32),
+    "gfx942": (GPUTarget("hip", "gfx942", 64), "amdgcn", 64),
+}
+
+PLUGINS = {"sm_90": "bitwise_nvidia_sm90", "gfx942": "bitwise_amd_gfx942"}
+
+
+def decide(
+    kernel: Any, dtype: str, warps: int = 4, target: str = "sm_90", third: dict[str, Any] | None = None
+) -> KernelDeterminism:
+    """Return the verdict on a kernel in four blocks; `third` is the third argument of the kernel, if it has one."""
+    device, kind, lanes = TARGETS[target]
+    signature = {"x": f"*{dtype}", "y": f"*{dtype}"}
     buffers: list[dict[str, Any]] = [{"buffer": name, "dtype": dtype} for name in ("x", "y")]
-    empty: list[dict[str, Any]] = [{"buffer": None}] * (text.split(".reqntid")[0].count(".param") - 2)
-    launch = {"grid": [4], "block": [32 * warps], "args": buffers + empty}
-    return bitwise_core.determinism([text], launch, workers=1, cache=False, audit_contraction=False).kernels[0]
+    if third is not None:
+        signature[third["buffer"]] = "*i32"
+        buffers.append({"dtype": "i32", **third})
+    source = ASTSource(fn=kernel, signature={**signature, "size": "constexpr"}, constexprs={"size": SIZE})
+    text = triton.compile(source, target=device, options={"num_warps": warps}).asm[kind]
+    launch = {"grid": [4], "block": [lanes * warps], "args": [*buffers, {"buffer": None}, {"buffer": None}]}
+    options: dict[str, Any] = {"workers": 1, "cache": False, "audit_contraction": False}
+    return bitwise_core.determinism([text], launch, target=target, **options).kernels[0]
 
 
 def line_of(comment: str) -> int:
@@ -109,5 +160,32 @@ def test_nondeterministic_kernels(kernel: Any, dtype: str, kind: str, comment: s
     assert sources == {(kind, f"{FILE}:{line_of(comment)}")}
 
 
-def test_a_lock_is_unknown() -> None:
-    assert decide(locked, "i32").outcome is Determinism.UNKNOWN
+FREE = [0] * 64
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("kernel", "third", "outcome", "comment"),
+    [
+        (locked, {"buffer": "lock"}, Determinism.NONDETERMINISTIC, "the lock"),
+        (locked, {"buffer": "lock", "values": FREE}, Determinism.NONDETERMINISTIC, "the lock"),
+        (last_block, {"buffer": "counter", "values": FREE}, Determinism.UNKNOWN, "the arrival"),
+        (look_back, {"buffer": "flags", "values": FREE}, Determinism.UNKNOWN, "the flag"),
+    ],
+)
+def test_locks_tickets_and_flags(
+    kernel: Any, third: dict[str, Any], outcome: Determinism, comment: str, target: str
+) -> None:
+    pytest.importorskip(PLUGINS[target])
+    found = decide(kernel, "fp32", target=target, third=third)
+    assert found.outcome is outcome, found
+    places = {(each.kind, Path(str(each.source)).name) for each in found.places}
+    assert ("order of arrival", f"{FILE}:{line_of(comment)}") in places
+    assert len(places) == 1 or kernel is last_block
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_exchange_of_an_own_element_is_deterministic(target: str) -> None:
+    pytest.importorskip(PLUGINS[target])
+    found = decide(own_element, "fp32", target=target, third={"buffer": "counters"})
+    assert found.outcome is Determinism.DETERMINISTIC, found

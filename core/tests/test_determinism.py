@@ -52,6 +52,12 @@ def entry(blocks: int = 2, dtype: str = "fp32") -> dict[str, Any]:
 LINE = HEAD.count("\n") + 2
 EXCHANGE = "st.shared.f32 [%d9], %f1;\nbar.sync 0;\nld.shared.f32 %f2, [%d11];\nadd.f32 %f2, %f2, %f1;\nst.global.f32 [%d5], %f2;"
 
+SUM_UNDER_LOCK = (
+    "mov.b32 %r8, 0; mul.wide.u32 %d6, 0, 4; add.s64 %d7, %d2, %d6; setp.ne.u32 %p2, %r1, 0; @%p2 bra E;\n"
+    "L: atom.global.acquire.gpu.cas.b32 %r6, [%d7+4096], 0, 1;\nsetp.eq.u32 %p1, %r6, 1; @%p1 bra L;\n"
+    "ld.global.f32 %f2, [%d7]; add.f32 %f2, %f2, %f1; st.global.f32 [%d7], %f2;\nmembar.gl; atom.global.exch.b32 %r6, [%d7+4096], 0;\nE:"
+)
+
 CASES: dict[str, tuple[str, int, Determinism, list[tuple[str, int]]]] = {
     "an exchange with a barrier": (EXCHANGE, 2, Determinism.DETERMINISTIC, []),
     "an exchange without a barrier": (
@@ -99,7 +105,52 @@ CASES: dict[str, tuple[str, int, Determinism, list[tuple[str, int]]]] = {
     "a loop that waits for an old value": (
         "L: atom.global.or.b32 %r6, [%d1+4096], 1;\nsetp.ne.u32 %p1, %r6, 0; @%p1 bra L;\nst.global.u32 [%d5], %r1;", 2, Determinism.UNKNOWN, [("order of arrival", LINE)],
     ),
-    "a lock": ("L: atom.global.cas.b32 %r6, [%d1], 0, 1;\nsetp.ne.u32 %p1, %r6, 0; @%p1 bra L;\nst.global.u32 [%d5], %r1;", 2, Determinism.UNKNOWN, []),
+    "a lock": ("L: atom.global.cas.b32 %r6, [%d1+4096], 0, 1;\nsetp.ne.u32 %p1, %r6, 0; @%p1 bra L;\nst.global.u32 [%d5], %r1;", 2, Determinism.UNKNOWN, [("order of arrival", LINE)]),
+    "a sum under a lock": (SUM_UNDER_LOCK, 4, Determinism.NONDETERMINISTIC, [("order of arrival", LINE + 1)]),
+    "a sum under the lock of each block": (SUM_UNDER_LOCK.replace("mul.wide.u32 %d6, 0, 4", "mul.wide.u32 %d6, %r2, 4"), 4, Determinism.UNKNOWN, [("order of arrival", LINE + 1)]),
+    "an exchange of an own element": ("atom.global.exch.b32 %r6, [%d5], %r5;\nst.global.u32 [%d4], %r6;", 2, Determinism.DETERMINISTIC, []),
+    "updates of an own element": (
+        "atom.global.exch.b32 %r6, [%d5], 3; atom.global.inc.u32 %r7, [%d5], 9; atom.global.cas.b32 %r8, [%d5], 4, %r5; atom.global.dec.u32 %r9, [%d5], 9;\n"
+        "xor.b32 %r6, %r6, %r7; xor.b32 %r6, %r6, %r8; xor.b32 %r6, %r6, %r9; st.global.u32 [%d4], %r6;", 2, Determinism.DETERMINISTIC, [],
+    ),
+    "an exchange in memory after a barrier": (
+        "atom.global.exch.b32 %r6, [%d5], %r5;\nbar.sync 0;\nmad.lo.u32 %r7, %r2, 64, %r4; mul.wide.u32 %d6, %r7, 4; add.s64 %d7, %d2, %d6;\n"
+        "atom.global.exch.b32 %r6, [%d7], %r6;\nst.global.u32 [%d4], %r6;", 2, Determinism.DETERMINISTIC, [],
+    ),
+    "an exchange in memory without a barrier": (
+        "atom.global.exch.b32 %r6, [%d5], %r5;\nmad.lo.u32 %r7, %r2, 64, %r4; mul.wide.u32 %d6, %r7, 4; add.s64 %d7, %d2, %d6;\n"
+        "atom.global.exch.b32 %r6, [%d7], 7;\nst.global.u32 [%d4], %r6;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)],
+    ),
+    "exchanges by two blocks": (
+        "atom.global.exch.b32 %r6, [%d7], 7;\nst.global.u32 [%d4], %r6;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)],
+    ),
+    "exchanges by all threads": (
+        "atom.global.exch.b32 %r6, [%d2+4096], 7;\nst.global.u32 [%d4], %r6;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)],
+    ),
+    "exchanges that leave one number": ("atom.global.exch.b32 %r6, [%d7], 7;", 2, Determinism.DETERMINISTIC, []),
+    "exchanges that leave different numbers": ("atom.global.exch.b32 %r6, [%d7], %r5;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)]),
+    "an exchange and a store of one number": ("atom.global.exch.b32 %r6, [%d7], 7;\nst.global.u32 [%d7], 7;", 2, Determinism.DETERMINISTIC, []),
+    "an exchange and a store of another number": (
+        "atom.global.exch.b32 %r6, [%d7], 7;\nst.global.u32 [%d7], 8;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)],
+    ),
+    "a ticket of a comparison and exchange": (
+        "atom.global.cas.b32 %r6, [%d2+4096], 0, 1;\nst.global.u32 [%d4], %r6;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)],
+    ),
+    "an exchanged element that is read": (
+        "atom.global.exch.b32 %r6, [%d7], %r1;\nld.global.u32 %r6, [%d7];\nst.global.u32 [%d4], %r6;", 2, Determinism.DETERMINISTIC, [],
+    ),
+    "an element that a block reads and another exchanges": (
+        "ld.global.u32 %r6, [%d7];\natom.global.exch.b32 %r7, [%d5], %r1;\nst.global.u32 [%d4], %r6;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)],
+    ),
+    "a counter that wraps": ("atom.global.inc.u32 %r6, [%d2+4096], 127;\nst.global.u32 [%d4], %r6;", 2, Determinism.NONDETERMINISTIC, [("order of arrival", LINE)]),
+    "a flag of another block": (
+        "xor.b32 %r6, %r2, 1; mul.wide.u32 %d6, %r6, 4; add.s64 %d7, %d2, %d6;\nL: ld.acquire.gpu.global.u32 %r7, [%d7+4096];\nsetp.eq.u32 %p1, %r7, 0; @%p1 bra L;\n"
+        "st.global.u32 [%d5], %r7;\nmul.wide.u32 %d6, %r2, 4; add.s64 %d7, %d2, %d6; st.release.gpu.global.u32 [%d7+4096], 1;",
+        2, Determinism.UNKNOWN, [("read after another block's write", LINE + 1)],
+    ),
+    "a counter that is reset": (
+        "red.global.add.u32 [%d7], 1;\nst.global.u32 [%d7], 0;", 2, Determinism.UNKNOWN, [("order of arrival", LINE)],
+    ),
     "rows in place": ("add.f32 %f2, %f1, %f1;\nst.global.f32 [%d4], %f2;", 2, Determinism.DETERMINISTIC, []),
     "a twin that reads what a thread stores, and drops it": (
         "and.b32 %r6, %r1, 31; mul.wide.u32 %d6, %r6, 4; add.s64 %d7, %d2, %d6;\nld.global.f32 %f2, [%d7];\nadd.f32 %f2, %f2, %f1;\n"

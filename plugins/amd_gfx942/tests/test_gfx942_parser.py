@@ -153,7 +153,6 @@ def test_directive_that_may_emit_instructions_is_rejected(directive: str) -> Non
         ("s_waitcnt vmcnt(" + "9" * 5000 + ")\nv_frobnicate_b32 v5, v2", "v_frobnicate_b32 is not modelled"),
         ("v_add_u32_e32 v5, v2, v[2:3]", "takes 32 bits and is given 2 registers"),
         ("v_mov_b32_e32 v5, ttmp3", "ttmp3"),
-        ("global_atomic_cmpswap v5, v1, v[2:3], s[8:9] sc0", "in an order that is not determined"),
         ("ds_add_u32 v1, v2", "is an atomic operation on shared memory"),
         ("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 4), 0", "changes the mode, which is not modelled"),
         ("buffer_load_dword v5, v1, s[8:11], 0 idxen", "has the modifier idxen, which is not modelled"),

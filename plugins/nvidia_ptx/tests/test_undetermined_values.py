@@ -12,8 +12,8 @@ import pytest
 from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.interleavings import ORDERS, bytes_in_order
-from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.interleavings import ORDERS, run_in_order
+from bitwise_core.execution.launch import POINTER_SHIFT, Launch
 from bitwise_core.execution.values import symbolic_vector as L
 from ptx_programs import ARCH, text
 
@@ -25,7 +25,8 @@ ROOM = ".shared .align 16 .b8 room[4096];"
 class Step:
     """One step of an actor, or a barrier of all (`actor` None).
 
-    ld and st access a cell, or with `byte` one of its bytes; set writes a number, the others combine two registers.
+    ld and st access a cell, or with `byte` one of its bytes; set writes a number; exch, cas, inc and dec are atomic
+    operations on a cell by the register, or by `number` and the register; the others combine two registers.
     """
 
     actor: int | None
@@ -36,6 +37,12 @@ class Step:
     byte: int | None = None
 
 
+_UPDATES = {
+    "exch": lambda old, number, value: value,
+    "cas": lambda old, number, value: value if old == number else old,
+    "inc": lambda old, number, value: 0 if old >= value else old + 1,
+    "dec": lambda old, number, value: value if old == 0 or old > value else old - 1,
+}
 _COMBINED = {
     "add": lambda one, other: (one + other) % 2**32,
     "xor": lambda one, other: one ^ other,
@@ -51,7 +58,7 @@ _TEXTS = {
 }  # fmt: skip
 
 
-def program(draw: random.Random, actors: int, barriers: bool, narrow: bool) -> list[Step]:
+def program(draw: random.Random, actors: int, barriers: bool, kind: str) -> list[Step]:
     """Return a random program; stored numbers are few, so that some races are of equal values."""
     found = []
     for _ in range(draw.randrange(4, 9)):
@@ -59,8 +66,10 @@ def program(draw: random.Random, actors: int, barriers: bool, narrow: bool) -> l
             found.append(Step(None, "bar"))
             continue
         verb = draw.choice(["ld", "ld", "ld", "st", "st", "st", "set", draw.choice(list(_COMBINED))])
-        place = draw.randrange(CELLS if verb in ("ld", "st") else REGISTERS)
-        byte = draw.choice([None, 0, 1]) if narrow and verb in ("ld", "st") else None
+        if kind == "atomic" and verb in ("ld", "st"):
+            verb = draw.choice([verb, *_UPDATES])
+        place = draw.randrange(CELLS if verb in ("ld", "st", *_UPDATES) else REGISTERS)
+        byte = draw.choice([None, 0, 1]) if kind == "narrow" and verb in ("ld", "st") else None
         found.append(Step(draw.randrange(actors), verb, draw.randrange(REGISTERS), place, draw.randrange(3), byte))
     return found
 
@@ -78,7 +87,7 @@ def merges(sequences: Sequence[tuple[Step, ...]]) -> Iterator[tuple[Step, ...]]:
 
 
 def outcomes(steps: Sequence[Step], actors: int) -> set[tuple[int, ...]]:
-    """Return the registers that all interleavings leave, by brute force; memory is zero before."""
+    """Return the registers, and then the cells, that all interleavings leave, by brute force; they are 0 before."""
     states = {((0,) * CELLS, tuple((actor + 1) % 3 for actor in range(actors) for _ in range(REGISTERS)))}
     segments: list[list[Step]] = [[]]
     for each in steps:
@@ -89,7 +98,7 @@ def outcomes(steps: Sequence[Step], actors: int) -> set[tuple[int, ...]]:
     for segment in segments:
         orders = set(merges([tuple(each for each in segment if each.actor == actor) for actor in range(actors)]))
         states = {_after(order, *state) for order in orders for state in states}
-    return {registers for _, registers in states}
+    return {(*registers, *cells) for cells, registers in states}
 
 
 def _after(
@@ -107,6 +116,10 @@ def _after(
             memory[each.other] = memory[each.other] & ~(mask << shift) | (values[own] & mask) << shift
         elif each.verb == "set":
             values[own] = each.number
+        elif each.verb in _UPDATES:
+            old = memory[each.other]
+            memory[each.other] = _UPDATES[each.verb](old, each.number, values[own])
+            values[own] = old
         else:
             values[own] = _COMBINED[each.verb](values[own], values[each.actor * REGISTERS + each.other])
     return tuple(memory), tuple(values)
@@ -140,6 +153,10 @@ def body(steps: Sequence[Step], space: str, actor: str, actors: int) -> str:
                 "ld": f"ld.{space}.{kind} {own}, {place};",
                 "st": f"st.{space}.{kind} {place}, {own};",
                 "set": f"mov.u32 {own}, {each.number};",
+                "exch": f"atom.{space}.exch.b32 {own}, {place}, {own};",
+                "cas": f"atom.{space}.acq_rel.gpu.cas.b32 {own}, {place}, {each.number}, {own};",
+                "inc": f"atom.{space}.inc.u32 {own}, {place}, {own};",
+                "dec": f"atom.relaxed.{space}.dec.u32 {own}, {place}, {own};",
             }[each.verb])  # fmt: skip
     lines.append(f"mul.lo.u32 %r4, %r1, {128 * REGISTERS}; cvt.u64.u32 %d7, %r4; add.s64 %d7, %d7, %d5;")
     lines.append("add.s64 %d7, %d7, %d0;")
@@ -156,25 +173,31 @@ def launch(threads: int, blocks: int) -> Launch:
 
 
 CASES = [
-    ("shared", "warp", 2, False),
-    ("shared", "warp", 2, True),
-    ("shared", "warp", 3, True),
-    ("global", "warp", 2, False),
-    ("global", "%ctaid.x", 2, False),
+    ("shared", "warp", 2, "words"),
+    ("shared", "warp", 2, "narrow"),
+    ("shared", "warp", 3, "narrow"),
+    ("global", "warp", 2, "words"),
+    ("global", "%ctaid.x", 2, "words"),
+    ("global", "warp", 2, "atomic"),
+    ("global", "warp", 3, "atomic"),
+    ("global", "%ctaid.x", 2, "atomic"),
 ]
 
 
-@pytest.mark.parametrize(("space", "actor", "actors", "narrow"), CASES)
-def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: str, actors: int, narrow: bool) -> None:
-    draw = random.Random(f"{space} {actor} {actors} {narrow}")
+@pytest.mark.parametrize(("space", "actor", "actors", "kind"), CASES)
+def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: str, actors: int, kind: str) -> None:
+    draw = random.Random(f"{space} {actor} {actors} {kind}")
     proved = missed = differing = seen = 0
     for _ in range(60):
-        steps = program(draw, actors, actor == "warp", narrow)
+        steps = program(draw, actors, actor == "warp", kind)
         expected = outcomes(steps, actors)
+        count = actors * REGISTERS
+        if space == "shared":
+            expected = {each[:count] for each in expected}
         threads, blocks = (32, actors) if actor == "%ctaid.x" else (32 * actors, 1)
         code = text(body(steps, space, actor, actors), threads=threads, shared=ROOM)
         prepared = prepare_launch(ARCH.parse(code, "k.ptx"), ARCH, launch(threads, blocks))
-        known = _stored(prepared, actors)
+        known = _stored(prepared, count, 0 if space == "shared" else CELLS)
         if known is None:
             missed += len(expected) == 1
             differing += len(expected) > 1
@@ -183,8 +206,10 @@ def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: st
             proved += 1
         runs = set()
         for order in ORDERS:
-            after = bytes_in_order(prepared, {"out": np.zeros(4096, np.uint8)}, order)
-            words = after["out"].view(np.uint32).reshape(-1, 32)[: actors * REGISTERS]
+            after = run_in_order(prepared, {"out": np.zeros(4096, np.uint8)}, order).after
+            words = after["out"].view(np.uint32).reshape(-1, 32)[:count]
+            if space == "global":
+                words = np.concatenate([words, after["in"].view(np.uint32).reshape(-1, 32)[:CELLS]])
             assert (words == words[:, :1]).all()
             runs.add(tuple(words[:, 0].tolist()))
         assert runs <= expected, steps
@@ -193,20 +218,21 @@ def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: st
     assert 2 * seen >= differing
 
 
-def _stored(prepared: PreparedLaunch, actors: int) -> tuple[int, ...] | None:
-    """Return the registers that a launch provably stores, None where they are not proved to be determined."""
+def _stored(prepared: PreparedLaunch, registers: int, cells: int) -> tuple[int, ...] | None:
+    """Return the registers and cells that a launch provably leaves, None where they are not proved determined."""
     try:
         memory, scratch = run_blocks(prepared, TermDomain(), {"out": 1, "in": 2})
         checked_outputs(memory, scratch)
     except Unsupported:
         return None
-    found: dict[int, int] = {}
-    for event in memory.stores[1]:
+    found = {(2 << POINTER_SHIFT) + place: 0 for place in range(128 * cells)}
+    for event in (*memory.stores[1], *memory.stores.get(2, ())):
         assert event.value is not None
         assert np.all(L.constant_mask(event.value))
         numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape)
         for at, number in zip(event.address, numbers, strict=True):
             for byte in range(event.bits // 8):
-                found[(int(at) & 0xFFFF) + byte] = int(number) >> 8 * byte & 255
-    places = (128 * each for each in range(actors * REGISTERS))
+                found[int(at) + byte] = int(number) >> 8 * byte & 255
+    places = [(1 << POINTER_SHIFT) + 128 * each for each in range(registers)]
+    places += [(2 << POINTER_SHIFT) + 128 * each for each in range(cells)]
     return tuple(sum(found[place + byte] << 8 * byte for byte in range(4)) for place in places)

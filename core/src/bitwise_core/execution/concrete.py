@@ -150,7 +150,35 @@ def run_blocks(
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 
-    return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch
+    granule = prepared.arch.granule(prepared.kernel)
+    try:
+        return run_until_valid(granule, attempt, undetermined), scratch
+    except DataDependent as error:
+        stopped = error
+    undetermined.doubted = lines_that_synchronise(prepared)
+    if undetermined.doubted:
+        try:
+            run_until_valid(granule, attempt, undetermined)
+        except Undetermined as error:
+            raise error from None
+        except (Unsupported, WorkLimitExceeded):
+            pass
+    raise stopped
+
+
+def lines_that_synchronise(prepared: PreparedLaunch, *, old_values: bool = False) -> frozenset[int]:
+    """Return the lines of reads by which threads may wait for others; `old_values`: of all atomic operations' results.
+
+    Where control flow depends on such a read, a run may end before another thread writes what is read.
+    """
+    programs = (prepared.program, *prepared.program.functions.values())
+    return frozenset(
+        instruction.line
+        for program in programs
+        for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
+        if info.effects.overlaps(Effect.LOAD)
+        and (info.nondeterminism is not None or (old_values and info.nondeterministic_result is not None))
+    )
 
 
 def run_until_valid(

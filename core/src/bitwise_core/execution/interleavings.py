@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.execution.concrete import PreparedLaunch, machine_for, run_until_valid
+from bitwise_core.execution.concrete import PreparedLaunch, lines_that_synchronise, machine_for, run_until_valid
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
-from bitwise_core.execution.memory.global_memory import Access, LoadRaces, forward_stores
+from bitwise_core.execution.memory.global_memory import Access, Change, LoadRaces, forward_stores
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.simulation import bits_domain
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.numerics import Operation
 
@@ -30,7 +30,13 @@ MAXIMUM_STEPS = 400_000
 
 
 MAXIMUM_BLOCKS_ALONE = 64
-"""Launches of at most this many blocks are run one block after another, others in batches."""
+"""Launches of at most this many blocks are run one block after another, others in batches.
+
+Launches whose threads may wait for others are run one block after another in any case.
+"""
+
+MAXIMUM_REPETITIONS = 32
+"""How often threads read one content where they may wait for others, while nothing else is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +95,42 @@ class ZeroedSharedMemory(SharedMemory):
 
 
 class OrderedMemory(BitsMemory):
-    """Global memory whose content at any time is what has been stored so far; `descending` reverses the lanes too."""
+    """Global memory whose content at any time is what has been stored so far; `descending` reverses the lanes too.
+
+    `waiting` are the lines of reads by which threads may wait for others.  Unsupported is raised where such reads find
+    one content again and again, since the threads that change it may not run before.  `updated` are the buffers in
+    which atomic operations read and change elements (`GlobalMemory.update`).
+    """
 
     descending = False
 
     def __init__(self, *arguments: object, **keywords: object) -> None:
         super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
         self._old_values: dict[int, list[Value]] = {}
+        self.waiting: frozenset[int] = frozenset()
+        self.updated: set[int] = set()
+        self._repeated: dict[tuple[int, bytes, bytes], int] = {}
+
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """See `GlobalMemory.load`."""
+        found = super().load(address, bits, mask, thread, epoch, line)
+        if line in self.waiting:
+            self._count_repetition(address, as_symbolic_vector(found).words, mask, line)
+        return found
+
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.store`."""
+        if line not in self.waiting:
+            self._repeated.clear()
+        # One element, which a load of its width can read back.
+        super().store(address, as_symbolic_vector(value), mask, thread, epoch, line)
+
+    def _count_repetition(self, address: Array, words: Array, mask: Array | None, line: int) -> None:
+        chosen = b"" if mask is None else mask.tobytes()
+        key = line, address.tobytes() + chosen, np.where(True if mask is None else mask, words, 0).tobytes()
+        count = self._repeated[key] = self._repeated.get(key, 0) + 1
+        if count > MAXIMUM_REPETITIONS:
+            raise Unsupported("threads wait for memory that no thread writes before them in this order", line)
 
     def forward(
         self, value: Value, stores: Sequence[Access], load: Access, active: Array
@@ -115,18 +150,40 @@ class OrderedMemory(BitsMemory):
     ) -> None:
         """See `GlobalMemory.atomic`: the lanes act one after another."""
         act = self.domain.floating if operation.is_float else self.domain.integer
+
+        def change(old: Value) -> Value:
+            return act(operation, [old, value])
+
+        old = self._in_turns(change, address, width(value), mask, thread, epoch, line)
+        self._old_values.setdefault(line, []).append(old)
+
+    def update(
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> Value:
+        """See `GlobalMemory.update`: the lanes act one after another."""
+        self.updated |= self._buffers(self.in_own_launch(address), mask)
+        return self._in_turns(change, address, bits, mask, thread, epoch, line)
+
+    def _in_turns(
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> Value:
+        """Change the content of one lane's element after another's.  Return the content before each lane's turn."""
         shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         turns = np.full(shape, -1, dtype=np.int64)
-        turns[active] = _turns(np.broadcast_to(self._in_own_launch(address), shape)[active], self.descending)
-        old: Value | None = None
+        turns[active] = _turns(np.broadcast_to(self.in_own_launch(address), shape)[active], self.descending)
+        found: Value = np.zeros(shape, dtype=L.UNSIGNED[bits])
         for turn in range(int(turns.max(initial=-1)) + 1):
             chosen = turns == turn
-            before = self.load(address, width(value), chosen, thread, epoch, line)
-            self.store(address, act(operation, [before, value]), chosen, thread, epoch, line)
-            old = before if old is None else blend_values(chosen, before, old)
-        if old is not None:
-            self._old_values.setdefault(line, []).append(old)
+            old = self.load(address, bits, chosen, thread, epoch, line)
+            new = change(old)
+            before, after = as_symbolic_vector(old), as_symbolic_vector(new)
+            known = np.asarray(L.constant_mask(before)) & np.asarray(L.constant_mask(after))
+            changed = ((before.words[0] != after.words[0]) | ~known) & chosen
+            if changed.any():
+                self.store(address, new, changed, thread, epoch, line)
+            found = blend_values(chosen, old, found)
+        return found
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """See `GlobalMemory.old_value`: the content before the lane's turn."""
@@ -150,10 +207,18 @@ def _turns(address: Array, descending: bool) -> Array:
     return found
 
 
-def bytes_in_order(
+@dataclass(frozen=True, slots=True)
+class OrderedRun:
+    """The bytes of every buffer after a launch; the buffers in which atomic operations read and change elements."""
+
+    after: Mapping[str, Array]
+    updated: frozenset[str]
+
+
+def run_in_order(
     prepared: PreparedLaunch, contents: Mapping[str, Array], order: Order, *, open_ended: bool = False
-) -> dict[str, Array]:
-    """Return the bytes of every buffer after the launch's blocks have run in an order.
+) -> OrderedRun:
+    """Run the launch's blocks in an order.
 
     `contents` holds the bytes before it (uint8).  If `open_ended`, buffers continue with zeros, as far as the launch
     accesses them.  Raises Unsupported.
@@ -167,13 +232,14 @@ def bytes_in_order(
     before = [{numbers[name]: each for name, each in contents.items()}]
     buffers = BufferContents(before)
     blocks = np.arange(prepared.launch.blocks)[:: -1 if order.descending else 1]
+    waiting = lines_that_synchronise(prepared, old_values=True)
 
     def attempt(granule: int, watched: frozenset[int]) -> OrderedMemory:
         domain = bits_domain(prepared, buffers, False)
         memory = OrderedMemory(domain, buffers, names, open_ended, frozenset(numbers[name] for name in given))
-        memory.watched, memory.descending = watched, order.descending
+        memory.watched, memory.descending, memory.waiting = watched, order.descending, waiting
         budget = [MAXIMUM_STEPS]
-        alone = not order.together and blocks.size <= MAXIMUM_BLOCKS_ALONE
+        alone = not order.together and (bool(waiting) or blocks.size <= MAXIMUM_BLOCKS_ALONE)
         for batch in np.split(blocks, blocks.size) if alone else prepared.batches(blocks):
             machine = machine_for(prepared, memory, numbers, batch, granule)
             machine.shared = ZeroedSharedMemory(4096, machine.blocks, granule)
@@ -188,4 +254,5 @@ def bytes_in_order(
         return memory
 
     memory = run_until_valid(prepared.arch.granule(prepared.kernel), attempt)
-    return {names[number]: each for number, each in bytes_after(memory, before)[0].items()}
+    after = {names[number]: each for number, each in bytes_after(memory, before)[0].items()}
+    return OrderedRun(after, frozenset(names[number] for number in memory.updated if number in names))

@@ -34,7 +34,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents
-from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.term_recorder import Recorder, TermContext
@@ -350,6 +350,12 @@ class AddressMemory(GlobalMemory):
         """See `GlobalMemory.atomic`."""
         self._check_untainted(value, line)
         self._record("atomic", address, L.width(value), mask, line, operation.name)
+
+    def update(
+        self, change: Change, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> Value:
+        """See `GlobalMemory.update`.  Raises NotSymmetric: blocks may update one element."""
+        raise NotSymmetric("an atomic operation returns or leaves a value that depends on the order of blocks", line)
 
     def _check_untainted(self, value: Value, line: int) -> None:
         if taint_of(value):

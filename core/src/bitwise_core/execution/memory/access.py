@@ -15,6 +15,7 @@ from bitwise_core.assembly.module import Address, Operand
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
 from bitwise_core.execution.memory.undetermined import (
@@ -246,6 +247,26 @@ def store_global(machine: Machine, address: Array, value: Value, bits: int, line
         old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
         value = machine.domain.select(machine.condition, value, old)
     machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)
+
+
+def update_global(machine: Machine, address: Value, bits: int, change: Change, line: int) -> Value:
+    """Change the content of each active lane's element by an atomic operation.  Return the content before it.
+
+    Under a condition on data, lanes where it is false keep the content.  Raises Unsupported.
+    """
+    known = machine.known(address)
+    if known is None:
+        reason = "an atomic operation whose result depends on the order of threads is at a computed address"
+        raise DataDependent(reason, line, (address,))
+    where = known.astype(np.uint64, copy=False)
+    check_in_buffer(machine, where, line)
+    check_aligned(machine, where, bits // 8, line)
+    condition = machine.condition
+
+    def conditional(old: Value) -> Value:
+        return change(old) if condition is None else machine.domain.select(condition, change(old), old)
+
+    return machine.memory.update(conditional, where, bits, machine.mask, machine.thread, machine.epoch, line)
 
 
 def check_in_buffer(machine: Machine, address: Array, line: int) -> None:

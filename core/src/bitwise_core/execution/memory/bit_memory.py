@@ -103,20 +103,20 @@ class BitsMemory(GlobalMemory):
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """See `GlobalMemory.load`."""
         self._check(address, bits, mask, "read", line)
-        return super().load(self._in_own_launch(address), bits, mask, thread, epoch, line)
+        return super().load(self.in_own_launch(address), bits, mask, thread, epoch, line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._check(address, L.width(value), mask, "written", line)
-        super().store(self._in_own_launch(address), value, mask, thread, epoch, line)
+        super().store(self.in_own_launch(address), value, mask, thread, epoch, line)
 
     def buffer_of(self, address: Array) -> Array:
         """See `GlobalMemory.buffer_of`: the same in all launches."""
         found: Array = super().buffer_of(address) & _BUFFER
         return found
 
-    def _in_own_launch(self, address: Array) -> Array:
-        """Return the addresses moved to each block's own launch."""
+    def in_own_launch(self, address: Array) -> Array:
+        """See `GlobalMemory.in_own_launch`."""
         if self.launch is None:
             return address
         moved: Array = address + (self.launch.astype(np.uint64) << np.uint64(LAUNCH_SHIFT))

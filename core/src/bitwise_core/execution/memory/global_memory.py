@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,11 +19,13 @@ from bitwise_core.execution.memory.undetermined import (
     OTHER_BLOCK,
     OTHER_THREAD,
     STORE_RACE,
+    WAITS,
     Cause,
     Kind,
     Nondeterministic,
     Undetermined,
     UndeterminedValues,
+    by_arrival,
     race,
     undetermined,
 )
@@ -36,6 +39,10 @@ from bitwise_core.numerics import FloatFormat, Operation
 
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
+
+
+Change: TypeAlias = Callable[[Value], Value]
+"""The content of an element after an atomic operation, as a function of the content before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +267,8 @@ class GlobalMemory:
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
         value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
-        if not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
+        doubted = self.undetermined is not None and line in self.undetermined.doubted
+        if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
         full = np.broadcast_shapes(shape, thread.shape)
         active = np.ones(full, dtype=bool) if mask is None else np.broadcast_to(mask, full)
@@ -285,6 +293,9 @@ class GlobalMemory:
         if self.undetermined is not None:
             contested = self.undetermined.contested_loads(line, where, who)
             racing = racing if contested is None else racing | contested
+            if line in self.undetermined.doubted:
+                kind = Kind.ARRIVAL if line in self.undetermined.updates else Kind.BLOCKS
+                racing |= self.undetermined.note(Cause(kind, WAITS, line))
         if racing.any():
             lanes = np.zeros(full, dtype=bool)
             lanes[active] = racing
@@ -306,7 +317,7 @@ class GlobalMemory:
         """Record a race.  Return whether it leaves a value undetermined.  Raises Race where a race ends the run."""
         if self.undetermined is None:
             raise race(cause.kind, cause.reason, cause.line, cause.other)
-        return self.undetermined.note(cause)
+        return self.undetermined.note(by_arrival(cause, self.undetermined.updates))
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """Return what an atomic operation returns, which depends on the order of threads."""
@@ -391,6 +402,10 @@ class GlobalMemory:
                 raise Unsupported(
                     "atomic operations at computed addresses may conflict with loads of the launch", each.line
                 )
+
+    def in_own_launch(self, address: Array) -> Array:
+        """Return the addresses moved to each block's own launch, of several that run together: there is only one."""
+        return address
 
     def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """Store at addresses that depend on data.
@@ -519,6 +534,77 @@ class GlobalMemory:
                 del events[before.get(buffer, 0) :]
                 if not events:
                     del self.stores[buffer]
+
+    def update(
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> Value:
+        """Change the content of each active lane's element in one atomic step.  Return the content before it.
+
+        It is recorded as a load and a store.  Every order of atomic operations is an order of such loads and stores,
+        so a value that is the same in all orders of these is determined.  Raises Unsupported.
+        """
+        if self.undetermined is not None:
+            self.undetermined.updates.add(line)
+        old = self.load(address, bits, mask, thread, epoch, line)
+        new = change(old)
+        contended = _contended(self.in_own_launch(address), old, new, mask, thread)
+        if contended is None:
+            self.store(address, new, mask, thread, epoch, line)
+            return old
+        shape = (contended.shape[0], contended.shape[1])
+        where, who = np.broadcast_to(self.in_own_launch(address), shape), np.broadcast_to(thread, shape)
+        if self.note_race(Cause(Kind.ARRIVAL, OLD_VALUE, line, line)):
+            old = blend_values(contended, undetermined(bits, shape, self.domain.recorder), old)
+            new = change(old)
+            differing = _differing(where, new, contended)
+            new = blend_values(differing, undetermined(bits, shape, self.domain.recorder), new)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
+        return old
+
+
+def _contended(address: Array, old: Value, new: Value, mask: Array | None, thread: Array) -> Array | None:
+    """Return the lanes whose element other lanes change in the same step, None if there are none."""
+    shapes = [each.words.shape[1:] for each in map(as_symbolic_vector, (old, new))]
+    shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape, *shapes)
+    active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+    where = np.broadcast_to(address, shape)[active]
+    _, element, count = np.unique(where, return_inverse=True, return_counts=True)
+    if not (count > 1).any():
+        return None
+    before, after = (_hashes_of_lanes(as_symbolic_vector(each), active) for each in (old, new))
+    changed = np.zeros(count.size, dtype=bool)
+    changed[element[(before != after).any(axis=0)]] = True
+    lanes = np.zeros(shape, dtype=bool)
+    lanes[active] = (changed & (count > 1))[element]
+    return lanes if lanes.any() else None
+
+
+def _differing(address: Array, value: Value, lanes: Array) -> Array:
+    """Return which of these lanes have another value than some other of them with the same address."""
+    hashes = _hashes_of_lanes(as_symbolic_vector(value), lanes)
+    _, first, element = np.unique(address[lanes], return_index=True, return_inverse=True)
+    unequal = np.zeros(first.size, dtype=bool)
+    unequal[element[(hashes != hashes[:, first[element]]).any(axis=0)]] = True
+    found = np.zeros(lanes.shape, dtype=bool)
+    found[lanes] = unequal[element]
+    return found
+
+
+def _two_of_each_block(address: Array, thread: Array, lanes: Array) -> Array:
+    """Return at most two of these lanes for each address and block.
+
+    They stand for all: their values are equal, or equal to no others, and each thread conflicts with one of two others.
+    """
+    where, who = address[lanes], thread[lanes]
+    order = np.lexsort((who, where))
+    same = np.zeros(order.size, dtype=bool)
+    same[2:] = (where[order][2:] == where[order][:-2]) & (who[order][2:] >> 20 == who[order][:-2] >> 20)
+    kept = np.empty(order.size, dtype=bool)
+    kept[order] = ~same
+    found = np.zeros(lanes.shape, dtype=bool)
+    found[lanes] = kept
+    return found
 
 
 def is_order_independent(operation: Operation) -> bool:

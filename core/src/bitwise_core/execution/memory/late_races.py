@@ -14,6 +14,7 @@ from bitwise_core.execution.memory.undetermined import (
     Cause,
     Kind,
     UndeterminedValues,
+    by_arrival,
 )
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing
@@ -97,6 +98,9 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
             (Kind.BLOCKS, OTHER_BLOCK, racing & foreign),
             (Kind.GLOBAL, OTHER_THREAD, racing & ~foreign),
         ):
-            if here.any() and undetermined.note(Cause(kind, reason, load.line, int(rows.line[row[here]][0]))):
+            if not here.any():
+                continue
+            cause = Cause(kind, reason, load.line, int(rows.line[row[here]][0]))
+            if undetermined.note(by_arrival(cause, undetermined.updates)):
                 chosen = np.unique(place[here])
                 undetermined.contest_loads(load.line, load.address[chosen], load.thread[chosen])

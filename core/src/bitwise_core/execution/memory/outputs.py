@@ -17,12 +17,15 @@ from bitwise_core.execution.memory.global_memory import (
 )
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
+    MIXED_UPDATES,
     OTHER_BLOCK,
     STORE_RACE,
     SUM_ORDER,
     Cause,
     Kind,
     Nondeterministic,
+    Undetermined,
+    by_arrival,
     race,
     undetermined,
     undetermined_output,
@@ -195,7 +198,8 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     events = list(memory.stores.get(buffer, ()))
     atomics = memory.atomics.get(buffer, [])
     if atomics and events:
-        raise Unsupported("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
+        cause = Cause(Kind.ARRIVAL, MIXED_UPDATES, atomics[0][1].line, events[0].line)
+        raise Undetermined(MIXED_UPDATES, cause.line, (cause,))
     return [_accumulate_atomics(memory, buffer, atomics)] if atomics else events
 
 
@@ -272,8 +276,9 @@ def _store_race(memory: GlobalMemory, rows: _StoredRows, clash: Array, final: Ar
     line = int(rows.line[row])
     # Two loads, two numbers, or one of each differ on some input.  Terms of other forms may be one function.
     proved = {int(rows.flags[each]) & L.FORM for each in (row, other)} <= {L.LOAD, L.CONST}
-    cause = Cause(Kind.GLOBAL, STORE_RACE, line, int(rows.line[other]))
-    return Nondeterministic(STORE_RACE, line, (cause,), proved=proved)
+    updates = () if memory.undetermined is None else memory.undetermined.updates
+    cause = by_arrival(Cause(Kind.GLOBAL, STORE_RACE, line, int(rows.line[other])), updates)
+    return Nondeterministic(cause.reason, line, (cause,), proved=proved)
 
 
 def _last_row_of_address(last: Array) -> Array:

@@ -7,7 +7,7 @@ NONDETERMINISTIC, which every result inherits.  A run may continue with it, as l
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
 from typing import TypeAlias
@@ -75,6 +75,18 @@ class Undetermined(Nondeterministic):
     """The analysis cannot continue, because it needs the number of an undetermined value."""
 
 
+def by_arrival(cause: Cause, updates: Collection[int]) -> Cause:
+    """Return a cause with the order of arrival in place of a race, where an access of it is an atomic operation.
+
+    `updates` are the lines of such operations.
+    """
+    if cause.line not in updates and cause.other not in updates:
+        return cause
+    if cause.reason == STORE_RACE:
+        return replace(cause, kind=Kind.ARRIVAL, reason=UPDATE_ORDER)
+    return replace(cause, kind=Kind.ARRIVAL, reason=OLD_VALUE if cause.line in updates else AFTER_ATOMIC)
+
+
 def race(kind: Kind, reason: str, line: int | None, other: int | None = None) -> Race:
     """Return the error of a race that ends an analysis."""
     return Race(reason, line, (Cause(kind, reason, line, other),))
@@ -89,6 +101,9 @@ OTHER_THREAD = "a thread reads global memory that another thread of the launch w
 STORE_RACE = "two threads store different values at one address (a race)"
 OLD_VALUE = "an atomic operation returns a value that depends on the order of threads"
 AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
+UPDATE_ORDER = "atomic operations leave a content that depends on the order of threads"
+MIXED_UPDATES = "a buffer receives both plain stores and atomic operations"
+WAITS = "memory that other threads may write decides how the kernel continues"
 SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
 
 _NUMBERS = count(1)
@@ -116,6 +131,10 @@ class UndeterminedValues:
     generations: dict[Generation, Cause] = field(default_factory=dict)
     loads: dict[int, Array] = field(default_factory=dict)
     grown: bool = False
+    doubted: frozenset[int] = frozenset()
+    """The lines of reads that are undetermined in any case."""
+    updates: set[int] = field(default_factory=set)
+    """The lines of atomic operations that read their element before they store to it."""
     proved: dict[int, Cause] = field(default_factory=dict)
     """By buffer, an element for which two orders of threads are known to give different values."""
     written_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

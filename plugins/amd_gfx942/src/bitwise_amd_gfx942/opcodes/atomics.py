@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.buffers import BufferAccess, access_reader, lanes_in_bounds
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
-from bitwise_amd_gfx942.opcodes.flat import add_address, address_reader, zero_extend
+from bitwise_amd_gfx942.opcodes.flat import add_address, address_reader, tuple_reader, zero_extend
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
-from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader, writer
 from bitwise_amd_gfx942.opcodes.pointer_provenance import buffers_of
 from bitwise_amd_gfx942.target_operations import ARCHITECTURE
-from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.assembly.module import Instruction, Operand, Vector, registers_of
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import (
@@ -32,9 +33,11 @@ from bitwise_core.execution.instruction_info import (
 )
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step, conjunction
-from bitwise_core.execution.memory.access import check_in_buffer
-from bitwise_core.execution.values.packing import as_symbolic_vector, extract
+from bitwise_core.execution.memory.access import check_in_buffer, update_global
+from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
+from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
@@ -67,7 +70,10 @@ def _atomic_info(instruction: Instruction) -> InstructionInfo:
     if "sc0" not in found.modifiers:
         return NO_DESTINATION.info(instruction, Effect.STORE)
     operands = UPDATED_FIRST if found.name.startswith("buffer") else DESTINATION_FIRST
-    return operands.info(instruction, Effect.LOAD | Effect.STORE)
+    return replace(
+        operands.info(instruction, Effect.LOAD | Effect.STORE),
+        nondeterministic_result="an atomic operation gives back a value that depends on the order of threads",
+    )
 
 
 @vector_opcode(
@@ -113,21 +119,120 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-_UNORDERED = ("swap", "cmpswap", "inc", "dec")
+_UPDATES = {"swap": "exchange", "cmpswap": "", "inc": "increment", "dec": "decrement"}
+"""The operations whose order decides the content: the change by one operand; a comparison and exchange has two."""
+
+_UPDATE_NAME = re.compile(r"(global|flat|buffer)_atomic_(swap|cmpswap|inc|dec)(_x2)?")
 
 
-@TABLE.opcode(
+def _update_info(instruction: Instruction) -> InstructionInfo:
+    info = _atomic_info(instruction)
+    found = form(instruction.opcode)
+    if "cmpswap" in found.name and found.name.startswith("buffer") and "sc0" in found.modifiers:
+        info = replace(info, writes=frozenset(registers_of(_returned(instruction.operands[0]))))
+    return replace(
+        info,
+        nondeterminism="an atomic operation's result depends on the order of threads",
+    )
+
+
+@vector_opcode(
+    TABLE,
     *(
         f"{space}_atomic_{kind}{wide}"
         for space in ("global", "flat", "buffer")
-        for kind in _UNORDERED
+        for kind in _UPDATES
         for wide in ("", "_x2")
     ),
-    operands=_atomic_info,
+    operands=_update_info,
 )
-def unordered_atomic(instruction: Instruction, context: Context) -> Step:
-    """Exchanges and counters, whose result always depends on the order of threads.  Raises UnknownInstruction."""
-    raise UnknownInstruction(instruction, "puts a value in the access of another, in an order that is not determined")
+def update(instruction: Instruction, context: Context) -> Step:
+    """Exchanges, comparisons and exchanges, increments and decrements by each active lane.
+
+    The data of a comparison and exchange holds the value in its lower half and the expected content in the upper one.
+    """
+    found = _UPDATE_NAME.fullmatch(form(instruction.opcode).name)
+    assert found is not None
+    space, kind, bits = found[1], found[2], 64 if found[3] else 32
+    modifiers = form(instruction.opcode).modifiers
+    if "glc" in modifiers:
+        raise UnknownInstruction(instruction, "has the modifier glc, which this machine does not have")
+    returns = "sc0" in modifiers
+    size = 2 * bits if kind == "cmpswap" else bits
+
+    def change_by(machine: Machine, data: Value) -> Callable[[Value], Value]:
+        if kind == "cmpswap":
+            return compare_and_exchange(machine.domain, extract(data, bits, bits), extract(data, 0, bits))
+        return ONE_OPERAND[_UPDATES[kind]](machine.domain, data)
+
+    if space == "buffer":
+        return _buffer_update(instruction, change_by, bits, size, returns)
+    target, rest = (instruction.operands[0] if returns else None), instruction.operands[1 if returns else 0 :]
+    if len(rest) not in (2, 3) or (space == "global") != (len(rest) == 3):
+        raise UnknownInstruction(instruction, "does not take these operands")
+    read_address = address_reader(instruction, rest[0], rest[2] if len(rest) == 3 else None)
+    data_of = _data_reader(rest[1], size, instruction)
+    write = None if target is None else writer(target, bits, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        old = update_global(machine, read_address(machine), bits, change_by(machine, data_of(machine)), line)
+        if write is not None:
+            write(machine, old)
+
+    return step
+
+
+def _returned(data: Operand) -> Operand:
+    """The first half of the data of a comparison and exchange, which buffer forms replace by the old value."""
+    if not isinstance(data, Vector) or len(data.items) < 2:
+        return data
+    half = data.items[: len(data.items) // 2]
+    return half[0] if len(half) == 1 else Vector(half)
+
+
+def _data_reader(operand: Operand, size: int, instruction: Instruction) -> Reader:
+    return tuple_reader(operand, instruction) if size == 128 else reader(operand, f"b{size}", instruction)
+
+
+def _buffer_update(
+    instruction: Instruction,
+    change_by: Callable[[Machine, Value], Callable[[Value], Value]],
+    bits: int,
+    size: int,
+    returns: bool,
+) -> Step:
+    """An update in a buffer: none out of bounds.  The old value replaces the first registers of the data."""
+    if len(instruction.operands) != 4:
+        raise UnknownInstruction(instruction, "does not take these operands")
+    source = instruction.operands[0]
+    data_of = _data_reader(source, size, instruction)
+    find = access_reader(instruction, instruction.operands[1:])
+    write = writer(_returned(source) if size > bits else source, bits, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        access, data = find(machine), data_of(machine)
+        known = machine.known(access.offset)
+        if known is None:
+            raise DataDependent("an atomic operation at an offset that depends on data may lie out of bounds", line)
+        outer = machine.mask, machine.condition
+        inside = lanes_in_bounds(machine, access, bits, line)
+        old: Value = poison(bits)
+        try:
+            if access.condition is not None:
+                machine.condition = conjunction(machine.domain, machine.condition, access.condition)
+            machine.mask = inside if machine.mask is None else machine.mask & inside
+            if machine.mask.any():
+                address = access.base + known.astype(np.uint64)
+                changed = update_global(machine, address, bits, change_by(machine, data), line)
+                old = blend_values(machine.mask, changed, old)
+        finally:
+            machine.mask, machine.condition = outer
+        if returns:
+            write(machine, old)
+
+    return step
 
 
 def _shared_atomic_info(instruction: Instruction) -> InstructionInfo:

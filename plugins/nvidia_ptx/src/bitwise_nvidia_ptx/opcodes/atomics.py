@@ -1,20 +1,21 @@
-"""atom and red on global memory, where the order of contributions is not determined.
+"""atom and red on global memory, where the order of threads is not determined.
 
 Source: PTX ISA 8.7, "Parallel Synchronization and Communication Instructions: atom, red".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Vector
+from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step, invert, literal
-from bitwise_core.execution.memory.access import check_in_buffer
+from bitwise_core.execution.memory.access import check_in_buffer, update_global
+from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -29,7 +30,15 @@ from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 
 TABLE = OpcodeTable()
 
-_MODELLED = {"add", "min", "max", "and", "or", "xor"}
+_COMBINED = {"add", "min", "max", "and", "or", "xor"}
+_CHANGES = {"exch": "exchange", "inc": "increment", "dec": "decrement"}
+_UPDATES: Mapping[str, tuple[str, ...]] = {
+    "cas": ("b16", "b32", "b64"),
+    "exch": ("b32", "b64"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+}
+"""The operations whose order decides the content, with their types."""
 
 
 def atomic_info(instruction: Instruction) -> InstructionInfo:
@@ -44,7 +53,7 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
     if "shared" in modifiers:
         return info
     floats = modifiers[-1].startswith(("f", "bf")) and "add" in modifiers
-    unordered = floats or not {"exch", "cas", "inc", "dec"}.isdisjoint(modifiers)
+    unordered = floats or not _UPDATES.keys().isdisjoint(modifiers)
     return replace(
         info,
         nondeterminism="an atomic operation's result depends on the order of threads" if unordered else None,
@@ -56,11 +65,13 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
 def atomic(instruction: Instruction, context: Context) -> Step:
     """atom and red on global memory: each active thread contributes; the old value depends on the order of threads."""
     root, *modifiers, kind = instruction.opcode.split(".")
-    verb = next((each for each in modifiers if each in _MODELLED | {"cas", "exch", "inc", "dec"}), "")
+    verb = next((each for each in modifiers if each in _COMBINED | _UPDATES.keys()), "")
     count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
     rest = [each for each in modifiers if each not in IGNORED_MODIFIERS | {verb, "global", "v2", "v4", "v8"}]
-    if rest or verb not in _MODELLED:
+    if rest or not verb:
         raise UnknownInstruction(instruction)
+    if verb in _UPDATES:
+        return _update(instruction, verb, kind)
     destination = instruction.operands[0] if root == "atom" else None
     target, source = instruction.operands[1:3] if root == "atom" else instruction.operands[:2]
     items = source.items if isinstance(source, Vector) else (source,)
@@ -101,6 +112,32 @@ def atomic(instruction: Instruction, context: Context) -> Step:
 
     if count != len(items):
         raise UnknownInstruction(instruction)
+    return step
+
+
+def _update(instruction: Instruction, verb: str, kind: str) -> Step:
+    """An exchange, comparison and exchange, increment or decrement.  Raises UnknownInstruction."""
+    returns = instruction.opcode.startswith("atom.")
+    operands = instruction.operands if returns else (Symbol("_"), *instruction.operands)
+    count = 2 if verb == "cas" else 1
+    hinted = "L2::cache_hint" in instruction.opcode.split(".")
+    if kind not in _UPDATES[verb] or len(operands) != 2 + count + hinted or (not returns and verb in ("cas", "exch")):
+        raise UnknownInstruction(instruction)
+    destination, target, *sources = operands[: 2 + count]
+    if any(isinstance(each, Vector) for each in sources):
+        raise UnknownInstruction(instruction)
+    bits, line = type_bits(kind), instruction.line
+
+    def step(machine: Machine) -> None:
+        values = [machine.read_bits(each, bits) for each in sources]
+        domain = machine.domain
+        change = (
+            compare_and_exchange(domain, values[0], values[1])
+            if verb == "cas"
+            else ONE_OPERAND[_CHANGES[verb]](domain, values[0])
+        )
+        machine.write(destination, update_global(machine, address_of(machine, target), bits, change, line))
+
     return step
 
 
