@@ -11,13 +11,11 @@ from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
+from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores, overlapping
 from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OLD_VALUE,
-    OTHER_BLOCK,
-    OTHER_THREAD,
-    STORE_RACE,
     Cause,
     Kind,
     Nondeterministic,
@@ -31,26 +29,11 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash, term
+from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FloatFormat, Operation
 
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One access of a batch: flat arrays over the active lanes, in thread order."""
-
-    address: Array
-    thread: Array
-    """The number of the thread in the whole launch."""
-    epoch: int
-    value: SymbolicVector | None
-    bits: int
-    line: int
-    chosen: bool = False
-    """Whether data decides if the threads store at all: the value is then the content after either decision."""
 
 
 def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
@@ -98,131 +81,6 @@ class ScatteredAtomics:
     words: hashing.Words
     line: int
     buffers: frozenset[int] | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredElements:
-    """Stored elements sorted by address, and by program order within one address; one row for each element."""
-
-    address: Array
-    thread: Array
-    epoch: Array
-    words: hashing.Words
-    """The hashes of the stored values, shape (2, elements)."""
-
-    def after(self, row: Array, final: Array) -> Array:
-        """Return which rows may execute after the `final` row of their address, despite earlier program order."""
-        other_thread = self.thread[row] != self.thread[final]
-        unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
-        found: Array = other_thread & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
-        return found
-
-
-def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
-    """Return all pairs (place, row) with low[place] <= row < high[place], as two flat arrays."""
-    count = np.maximum(high - low, 0)
-    place = np.repeat(np.arange(low.size), count)
-    row = np.arange(place.size) - np.repeat(np.cumsum(count) - count, count) + low[place]
-    return place, row
-
-
-@dataclass(frozen=True, slots=True)
-class LoadRaces:
-    """The loaded elements (positions among the active lanes) whose value depends on an order, and why."""
-
-    place: Array
-    cause: Cause
-
-
-def forward_stores(
-    value: Value, stores: Sequence[Access], load: Access, active: Array, *, in_order: bool = False
-) -> tuple[Value, Sequence[LoadRaces]]:
-    """Return the loaded value with earlier stores of this launch applied, and the races of the load.
-
-    `load` holds the active lanes.  A store that is not ordered before the load is no race if it stores the value that
-    the load returns without it, unless data decides whether it is executed.  `in_order`: the last store decides, and
-    there are no races.  Raises Unsupported if the widths differ.
-    """
-    bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
-    for each in stores:
-        if each.bits != bits and overlapping(load, each).any():
-            raise Unsupported("global memory is read back in another width than it was written", load.line)
-    stores = [each for each in stores if each.bits == bits]
-    if not stores:
-        return value, ()
-    lanes = [each.value for each in stores if each.value is not None]
-    address = np.concatenate([each.address for each in stores])
-    order = np.argsort(address, kind="stable")
-    address = address[order]
-    low, high = np.searchsorted(address, where, side="left"), np.searchsorted(address, where, side="right")
-    if (np.searchsorted(address, where - size + np.uint64(1), side="left") != low).any() or (
-        np.searchsorted(address, where + size, side="left") != high
-    ).any():
-        raise Unsupported("global memory is read back in another width than it was written", load.line)
-    hit = high > low
-    if not hit.any():
-        return value, ()
-    thread = np.concatenate([each.thread for each in stores])[order]
-    epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in stores])[order]
-    line = np.concatenate([np.full(each.address.size, each.line, dtype=np.int64) for each in stores])[order]
-    place, row = range_pairs(low, high)
-    payload = np.concatenate(
-        [np.broadcast_to(v.words, (2, 1, s.address.size))[:, 0] for v, s in zip(lanes, stores, strict=True)], axis=1
-    )[:, order]
-    properties = np.concatenate(
-        [
-            np.broadcast_to(np.uint32(v.flags) if isinstance(v.flags, int) else v.flags[0], s.address.shape)
-            for v, s in zip(lanes, stores, strict=True)
-        ]
-    )[order]
-    foreign = thread[row] >> 20 != load.thread[place] >> 20
-    unordered = foreign | ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
-    races: list[LoadRaces] = []
-    taken = high - 1
-    if not in_order and (unordered.any() or (high - low > 1).any()):
-        hashes = exact_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
-        # The last store that is ordered before the load; the initial content where there is none.
-        taken = np.full(where.shape, -1, dtype=np.int64)
-        np.maximum.at(taken, place[~unordered], row[~unordered])
-        initial = _hashes_of_lanes(as_symbolic_vector(value), active)
-        expected = np.where(taken >= 0, hashes[:, taken], initial)
-        chosen_by_data = np.concatenate([np.full(each.address.size, each.chosen) for each in stores])[order]
-        differs = (hashes[:, row] != expected[:, place]).any(axis=0) | chosen_by_data[row]
-        for chosen, kind, reason in (
-            (unordered & foreign & differs, Kind.BLOCKS, OTHER_BLOCK),
-            (unordered & ~foreign & differs, Kind.GLOBAL, OTHER_THREAD),
-        ):
-            if chosen.any():
-                cause = Cause(kind, reason, load.line, int(line[row[chosen]][0]))
-                races.append(LoadRaces(np.unique(place[chosen]), cause))
-        ordered = np.flatnonzero(~unordered)
-        late = StoredElements(address, thread, epoch, hashes).after(row[ordered], taken[place[ordered]])
-        if late.any():
-            first = int(line[row[ordered]][late][0])
-            cause = Cause(Kind.GLOBAL, STORE_RACE, first, int(line[taken[place[ordered]]][late][0]))
-            races.append(LoadRaces(np.unique(place[ordered][late]), cause))
-        hit = taken >= 0
-    old = as_symbolic_vector(value)
-    words = np.broadcast_to(old.words, (2, *active.shape)).copy()
-    flags = np.broadcast_to(np.uint32(old.flags) if isinstance(old.flags, int) else old.flags, active.shape).copy()
-    block, lane = (axis[hit] for axis in np.nonzero(active))
-    words[:, block, lane] = payload[:, taken[hit]]
-    flags[block, lane] = properties[taken[hit]]
-    return L.as_array_if_constant(SymbolicVector(bits, words, flags)), races
-
-
-def _hashes_of_lanes(value: SymbolicVector, active: Array) -> hashing.Words:
-    """Return the hashes of the active lanes, shape (2, lanes)."""
-    found: hashing.Words = np.broadcast_to(exact_hash(value), (2, *active.shape))[:, active]
-    return found
-
-
-def overlapping(load: Access, store: Access) -> Array:
-    """Return which loaded elements share a byte with a stored one."""
-    keys = np.sort(store.address)
-    first = np.searchsorted(keys, load.address - np.uint64(store.bits // 8) + np.uint64(1), side="left")
-    found: Array = np.searchsorted(keys, load.address + np.uint64(load.bits // 8), side="left") > first
-    return found
 
 
 def _distinct(numbers: Array) -> list[int]:
@@ -300,7 +158,7 @@ class GlobalMemory:
         self, value: Value, stores: Sequence[Access], load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
-        return forward_stores(value, stores, load, active)
+        return forward_stores(value, stores, load, active, self.domain.recorder)
 
     def note_race(self, cause: Cause) -> bool:
         """Record a race.  Return whether it leaves a value undetermined.  Raises Race where a race ends the run."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, overlapping, range_pairs
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.store_forwarding import Access, overlapping, range_pairs
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OTHER_BLOCK,

@@ -8,13 +8,8 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
-from bitwise_core.execution.memory.global_memory import (
-    Access,
-    GlobalMemory,
-    StoredElements,
-    is_order_independent,
-    range_pairs,
-)
+from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
+from bitwise_core.execution.memory.store_forwarding import Access, StoredElements, common_granule, range_pairs
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OTHER_BLOCK,
@@ -212,7 +207,12 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             events = split_elements(events, halves=False)
             whole = _StoredRows.of(events)
             if whole.overlap():
-                raise Unsupported("stores of different widths overlap", int(whole.line[0]))
+                # Elements that are not aligned to their width.
+                events, granule = final_events(memory, buffer), common_granule(events)
+                if form is None or 8 * granule >= form.bits:
+                    events = _without_own_nans(events, form)
+                events = split_elements(events, halves=False, narrowest=8 * granule)
+                whole = _StoredRows.of(events)
             last = _last_stores(memory, buffer, whole)
             stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last])))
         last = _last_stores(memory, buffer, stored)
