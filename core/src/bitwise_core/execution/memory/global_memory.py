@@ -141,17 +141,27 @@ class GlobalMemory:
                 for found in races:
                     racing[found.place] |= self.note_race(found.cause)
         if self.undetermined is not None:
-            contested = self.undetermined.contested_loads(line, where, who)
+            contested = self.undetermined.contested_loads(line, where, bits, who)
             racing = racing if contested is None else racing | contested
         if racing.any():
             lanes = np.zeros(full, dtype=bool)
             lanes[active] = racing
             value = blend_values(lanes, undetermined(bits, (full[0], full[1]), self.domain.recorder), value)
-        read = None
+        read = [load]
         if self.undetermined is not None:
-            read = _active_lanes(as_symbolic_vector(value), (full[0], full[1]), active)
+            read = [
+                Access(
+                    where + np.uint64(offset),
+                    who,
+                    epoch,
+                    _active_lanes(lanes, (full[0], full[1]), active),
+                    lanes.bits,
+                    line,
+                )
+                for offset, lanes in stored_elements(value)
+            ]
         for buffer in buffers:
-            self.loads.setdefault(buffer, []).append(Access(where, who, epoch, read, bits, line))
+            self.loads.setdefault(buffer, []).extend(read)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def forward(

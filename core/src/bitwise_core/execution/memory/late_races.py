@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bitwise_core.execution.memory.global_memory import GlobalMemory
-from bitwise_core.execution.memory.store_forwarding import Access, overlapping, range_pairs
+from bitwise_core.execution.memory.store_forwarding import Access, equal_bytes, overlapping, payload, range_pairs
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OTHER_BLOCK,
@@ -59,6 +59,7 @@ class _Rows:
         )
         self.chosen = np.repeat(np.array([each.chosen for each in stores]), counts)[order]
         self.hash = np.concatenate([_hash_of(each) for each in stores], axis=1)[:, order]
+        self.words, self.flags = (column[..., order] for column in payload(stores))
         self.widest = max(each.bits for each in stores) // 8
 
 
@@ -73,6 +74,23 @@ def _undetermined_lanes(load: Access) -> Array:
     found = np.asarray(L.has_flag(SymbolicVector(load.bits, load.value.words, load.value.flags), L.NONDETERMINISTIC))
     lanes: Array = np.broadcast_to(found, (1, load.address.size))[0]
     return lanes
+
+
+def _equal_parts(load: Access, rows: _Rows, place: Array, row: Array) -> Array:
+    """Return which stored elements hold, in the bytes that they share with a loaded element, what was loaded."""
+    assert load.value is not None
+    words, flags = payload([load])
+    found: Array = np.zeros(place.size, dtype=bool)
+    distance = (rows.address[row] - load.address[place]).astype(np.int64)
+    for bits in np.unique(rows.bits[row]).tolist():
+        here = rows.bits[row] == bits
+        left, right = place[here], row[here]
+        found[here] = equal_bytes(
+            SymbolicVector(load.bits, words[:, None, left], flags[None, left]),
+            SymbolicVector(bits, rows.words[:, None, right], rows.flags[None, right]),
+            distance[here],
+        )
+    return found
 
 
 def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> None:
@@ -90,8 +108,9 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
         racing = (stored_end > load.address[place]) & ~settled[place]
         racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
-        whole &= ~rows.chosen[row]
-        racing &= ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        racing &= rows.chosen[row] | ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        partial = np.flatnonzero(racing & ~whole & ~rows.chosen[row])
+        racing[partial] = ~_equal_parts(load, rows, place[partial], row[partial])
         if not racing.any():
             continue
         for kind, reason, here in (

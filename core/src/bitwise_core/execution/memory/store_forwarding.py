@@ -122,11 +122,10 @@ def forward_stores(
         return _forward_bytes(value, stores, load, active, recorder, in_order=in_order)
     if not (high > low).any():
         return value, ()
-    payload, properties = _payload(alike)
-    payload, properties = payload[:, order], properties[order]
+    words_of_rows, flags_of_rows = (column[..., order] for column in payload(alike))
 
     def contents() -> tuple[hashing.Words, hashing.Words]:
-        hashes = exact_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
+        hashes = exact_hash(SymbolicVector(bits, words_of_rows[:, None], flags_of_rows[None]))[:, 0]
         return hashes, _hashes_of_lanes(as_symbolic_vector(value), active)
 
     taken = np.where(high > low, high - 1, -1)
@@ -138,8 +137,8 @@ def forward_stores(
     words = np.broadcast_to(old.words, (2, *active.shape)).copy()
     flags = np.broadcast_to(np.uint32(old.flags) if isinstance(old.flags, int) else old.flags, active.shape).copy()
     block, lane = (axis[hit] for axis in np.nonzero(active))
-    words[:, block, lane] = payload[:, taken[hit]]
-    flags[block, lane] = properties[taken[hit]]
+    words[:, block, lane] = words_of_rows[:, taken[hit]]
+    flags[block, lane] = flags_of_rows[taken[hit]]
     return L.as_array_if_constant(SymbolicVector(bits, words, flags)), races
 
 
@@ -206,7 +205,7 @@ def _column(stores: Sequence[Access], column: Callable[[Access], int]) -> Array:
     return np.repeat(np.array([column(each) for each in stores]), [each.address.size for each in stores])
 
 
-def _payload(stores: Sequence[Access]) -> tuple[hashing.Words, Array]:
+def payload(stores: Sequence[Access]) -> tuple[hashing.Words, Array]:
     """Return the words of all stored elements, shape (2, elements), and their flags, shape (elements,)."""
     words, flags = [], []
     for each in stores:
@@ -215,6 +214,35 @@ def _payload(stores: Sequence[Access]) -> tuple[hashing.Words, Array]:
         words.append(np.broadcast_to(each.value.words, (2, 1, each.address.size))[:, 0])
         flags.append(np.broadcast_to(np.uint32(found) if isinstance(found, int) else found[0], each.address.shape))
     return np.concatenate(words, axis=1), np.concatenate(flags)
+
+
+def equal_bytes(left: SymbolicVector, right: SymbolicVector, distance: Array) -> Array:
+    """Return which lanes of two values, shape (1, lanes), have equal bytes where they overlap in memory.
+
+    `distance` is the number of bytes from the address of `left` to that of `right`, shape (lanes,), and they overlap.
+    """
+    found: Array = np.ones(distance.shape, dtype=bool)
+    for each in np.unique(distance).tolist():
+        chosen = distance == each
+        one, other = (_lanes_of(value, chosen) for value in (left, right))
+        low = max(8 * each, 0)
+        bits = min(left.bits, 8 * each + right.bits) - low
+        same = [
+            (exact_hash(as_symbolic_vector(first)) == exact_hash(as_symbolic_vector(second))).all(axis=0)
+            for first, second in zip(
+                _pieces(one, low, low, bits), _pieces(other, low - 8 * each, low, bits), strict=True
+            )
+        ]
+        found[chosen] = np.all(np.broadcast_arrays(*same, np.ones((1, int(chosen.sum())), dtype=bool)), axis=0)[0]
+    return found
+
+
+def _lanes_of(value: SymbolicVector, chosen: Array) -> SymbolicVector:
+    """Return the chosen lanes of a value of shape (1, lanes)."""
+    words, flags = np.broadcast_to(value.words, (2, 1, chosen.size))[:, :, chosen], value.flags
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, (1, chosen.size))[:, chosen]
+    return SymbolicVector(value.bits, words, flags)
 
 
 def _hashes_of_lanes(value: SymbolicVector, active: Array) -> hashing.Words:
@@ -270,12 +298,7 @@ def _selected(access: Access, chosen: Array) -> Access:
     """Return the chosen elements of an access."""
     if chosen.all():
         return access
-    value = access.value
-    if value is not None:
-        words, flags = np.broadcast_to(value.words, (2, 1, chosen.size))[:, :, chosen], value.flags
-        if not isinstance(flags, int):
-            flags = np.broadcast_to(flags, (1, chosen.size))[:, chosen]
-        value = SymbolicVector(value.bits, words, flags)
+    value = None if access.value is None else _lanes_of(access.value, chosen)
     return Access(
         access.address[chosen], access.thread[chosen], access.epoch, value, access.bits, access.line, access.chosen
     )
@@ -336,7 +359,7 @@ def _assembled(
 ) -> Value:
     """Return the loaded value whose active lanes have these sources; `value` is the initial content."""
     width = 8 * granule
-    words, flags = _payload(stores)
+    words, flags = payload(stores)
     cells_of_element = np.concatenate([np.full(each.address.size, each.bits // width) for each in stores])
     layouts, number = sources.layouts(cells_of_element)
     result = value
