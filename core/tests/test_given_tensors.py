@@ -387,6 +387,10 @@ def loads(name: str, body: str, number: float, table: object = None, dtype: str 
         ("ld.global.v2.b64 {%rd8, %rd9}, [%rd1];\ncvt.u32.u64 %r5, %rd9;\n", 7),
         ("ld.global.nc.b32 %r5, [%rd1+12];\n", 8),
         ("setp.eq.u32 %p1, %r1, 99;\n@%p1 st.global.b32 [%rd1], 9;\nld.global.b32 %r5, [%rd1];\n", 5),
+        ("st.global.b16 [%rd1+4], 9;\nld.global.b32 %r5, [%rd1+4];\n", 9),
+        ("st.global.b8 [%rd1+5], 1;\nld.global.b32 %r5, [%rd1+4];\n", 262),
+        ("st.global.b8 [%rd1+5], 1;\nld.global.u16 %r5, [%rd1+4];\n", 262),
+        ("st.global.b64 [%rd1], 0x900000002;\nld.global.b32 %r5, [%rd1+4];\n", 9),
     ],
 )
 def test_loads_of_any_width(body: str, number: int) -> None:

@@ -160,7 +160,9 @@ CASES = [
     ("shared", "warp", 2, True),
     ("shared", "warp", 3, True),
     ("global", "warp", 2, False),
+    ("global", "warp", 2, True),
     ("global", "%ctaid.x", 2, False),
+    ("global", "%ctaid.x", 2, True),
 ]
 
 

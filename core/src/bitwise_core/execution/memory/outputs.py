@@ -22,6 +22,7 @@ from bitwise_core.execution.memory.undetermined import (
     undetermined,
     undetermined_output,
 )
+from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -152,10 +153,13 @@ def _of_format(output: Output, form: FloatFormat | None) -> Output:
     return replace(output, words=hashing.mix(words))
 
 
-def split_elements(events: list[Access], *, halves: bool = True, narrowest: int | None = None) -> list[Access]:
+def split_elements(
+    events: list[Access], *, halves: bool = True, narrowest: int | None = None, recorder: Recorder | None = None
+) -> list[Access]:
     """Split elements to the smallest stored width, constants and loads further to at most 16 bits if `halves`.
 
     The result does not depend on how a kernel packed its stores.  `narrowest` is the width, None: that of these stores.
+    `recorder` is that of a recorded run.
     """
     narrowest = min(event.bits for event in events) if narrowest is None else narrowest
     exact_width = min(narrowest, 16) if halves else narrowest
@@ -176,6 +180,7 @@ def split_elements(events: list[Access], *, halves: bool = True, narrowest: int 
                 continue
             lanes = SymbolicVector(event.bits, np.broadcast_to(event.value.words, (2, 1, keep.size))[:, :, keep],
                           flags if isinstance(flags, int) else flags[:, keep])  # fmt: skip
+            lanes.recorder = recorder
             base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
             width = exact_width if narrow else narrowest
             for low in range(0, event.bits, width):

@@ -153,7 +153,9 @@ def _until(loads: Sequence[Access], epoch: int) -> list[Access]:
 
 def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[list[Access]]) -> list[Access]:
     bits = 8 * common_granule([*sides[0], *sides[1]])
-    parts = [_Elements.of(split_elements(side, halves=False, narrowest=bits) if side else [], bits) for side in sides]
+    recorder = machine.domain.recorder
+    split = [split_elements(side, halves=False, narrowest=bits, recorder=recorder) if side else [] for side in sides]
+    parts = [_Elements.of(each, bits) for each in split]
     address = np.union1d(parts[0].address, parts[1].address)
     found = [each.rows_of(address) for each in parts]
     thread = np.empty(address.size, dtype=np.int64)
@@ -171,7 +173,6 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
             old = L.blend(there[None], mine, old)
         contents.append(old)
     chosen = _predicate_of_threads(machine, predicate, thread)
-    recorder = machine.domain.recorder
     for each in contents:
         each.recorder = recorder
     value = as_symbolic_vector(machine.domain.select(chosen, contents[0], contents[1]))
