@@ -387,14 +387,26 @@ def loads(name: str, body: str, number: float, table: object = None, dtype: str 
         ("ld.global.v2.b64 {%rd8, %rd9}, [%rd1];\ncvt.u32.u64 %r5, %rd9;\n", 7),
         ("ld.global.nc.b32 %r5, [%rd1+12];\n", 8),
         ("setp.eq.u32 %p1, %r1, 99;\n@%p1 st.global.b32 [%rd1], 9;\nld.global.b32 %r5, [%rd1];\n", 5),
-        ("st.global.b16 [%rd1+4], 9;\nld.global.b32 %r5, [%rd1+4];\n", 9),
-        ("st.global.b8 [%rd1+5], 1;\nld.global.b32 %r5, [%rd1+4];\n", 262),
-        ("st.global.b8 [%rd1+5], 1;\nld.global.u16 %r5, [%rd1+4];\n", 262),
-        ("st.global.b64 [%rd1], 0x900000002;\nld.global.b32 %r5, [%rd1+4];\n", 9),
     ],
 )
 def test_loads_of_any_width(body: str, number: int) -> None:
     loads("a.ptx", body + _AS_FLOAT, number)
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "number"),
+    [
+        ("st.global.b16 [%rd1+4], 9;\n", "ld.global.b32 %r5, [%rd1+4];\n", 9),
+        ("st.global.b8 [%rd1+5], 1;\n", "ld.global.b32 %r5, [%rd1+4];\n", 262),
+        ("st.global.b8 [%rd1+5], 1;\n", "ld.global.u16 %r5, [%rd1+4];\n", 262),
+        ("st.global.b8 [%rd1+5], 1;\n", "ld.global.u8 %r5, [%rd1+4];\n", 6),
+        ("mov.b64 %rd9, 0x900000002;\nst.global.b64 [%rd1], %rd9;\n", "ld.global.b32 %r5, [%rd1+4];\n", 9),
+    ],
+)
+def test_loads_beside_stores_of_another_width(store: str, load: str, number: int) -> None:
+    found = one_block("a.ptx", store + load + _AS_FLOAT)
+    for wanted, expected in ((number, Outcome.EQUAL), (number + 1, Outcome.UNPROVED)):
+        assert outcome(found, one_block("literal.ptx", store + literal(wanted)))[0] is expected
 
 
 @pytest.mark.parametrize(("place", "number"), [(0, 9), (4, 6)])

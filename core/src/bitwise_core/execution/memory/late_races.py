@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -59,8 +60,14 @@ class _Rows:
         )
         self.chosen = np.repeat(np.array([each.chosen for each in stores]), counts)[order]
         self.hash = np.concatenate([_hash_of(each) for each in stores], axis=1)[:, order]
-        self.words, self.flags = (column[..., order] for column in payload(stores))
+        self._stores, self._order = stores, order
         self.widest = max(each.bits for each in stores) // 8
+
+    @cached_property
+    def payload(self) -> tuple[hashing.Words, Array]:
+        """The words of the stored elements, shape (2, rows), and their flags, shape (rows,)."""
+        words, flags = payload(self._stores)
+        return words[:, self._order], flags[self._order]
 
 
 def _hash_of(access: Access) -> hashing.Words:
@@ -79,7 +86,7 @@ def _undetermined_lanes(load: Access) -> Array:
 def _equal_parts(load: Access, rows: _Rows, place: Array, row: Array) -> Array:
     """Return which stored elements hold, in the bytes that they share with a loaded element, what was loaded."""
     assert load.value is not None
-    words, flags = payload([load])
+    (words, flags), (stored_words, stored_flags) = payload([load]), rows.payload
     found: Array = np.zeros(place.size, dtype=bool)
     distance = (rows.address[row] - load.address[place]).astype(np.int64)
     for bits in np.unique(rows.bits[row]).tolist():
@@ -87,7 +94,7 @@ def _equal_parts(load: Access, rows: _Rows, place: Array, row: Array) -> Array:
         left, right = place[here], row[here]
         found[here] = equal_bytes(
             SymbolicVector(load.bits, words[:, None, left], flags[None, left]),
-            SymbolicVector(bits, rows.words[:, None, right], rows.flags[None, right]),
+            SymbolicVector(bits, stored_words[:, None, right], stored_flags[None, right]),
             distance[here],
         )
     return found
@@ -110,7 +117,8 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
         racing &= rows.chosen[row] | ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
         partial = np.flatnonzero(racing & ~whole & ~rows.chosen[row])
-        racing[partial] = ~_equal_parts(load, rows, place[partial], row[partial])
+        if partial.size:
+            racing[partial] = ~_equal_parts(load, rows, place[partial], row[partial])
         if not racing.any():
             continue
         for kind, reason, here in (
