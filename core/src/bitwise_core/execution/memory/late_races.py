@@ -115,12 +115,12 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
         racing = (stored_end > load.address[place]) & ~settled[place]
         racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
-        racing &= rows.chosen[row] | ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        racing &= ~(whole & ~rows.chosen[row] & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        if not racing.any():
+            continue
         partial = np.flatnonzero(racing & ~whole & ~rows.chosen[row])
         if partial.size:
             racing[partial] = ~_equal_parts(load, rows, place[partial], row[partial])
-        if not racing.any():
-            continue
         for kind, reason, here in (
             (Kind.BLOCKS, OTHER_BLOCK, racing & foreign),
             (Kind.GLOBAL, OTHER_THREAD, racing & ~foreign),
