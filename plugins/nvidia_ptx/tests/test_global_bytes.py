@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.expression_trees import build_tree
@@ -559,3 +560,25 @@ def test_a_select_of_parts_of_values_of_different_widths_has_a_tree() -> None:
     wide, narrow = (in_memory("in", offset, bits).astype(np.uint64) for offset, bits in ((0, 64), (8, 32)))
     doubled = narrow + narrow & np.uint64(0xFFFFFFFF)
     assert (found == (np.where(doubled < 9, wide + wide, doubled) & np.uint64(0xFFFF))).all()
+
+
+OWN = (
+    "mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 32, %r0; mul.wide.u32 %d5, %r9, 4; add.s64 %d6, %d1, %d5;"
+    "add.s64 %d5, %d5, %d0; ld.global.f32 %f1, [%d6]; add.rn.f32 %f1, %f1, 0f3F800000; st.global.f32 [%d5], %f1;"
+)
+OF_BLOCKS = {
+    "direct": "",
+    "joined": "ld.global.v2.b16 {%h1, %h2}, [%d5]; mov.b32 %r11, {%h1, %h2}; st.global.b32 [%d5], %r11;",
+    "swapped": "ld.global.v2.b16 {%h1, %h2}, [%d5]; mov.b32 %r11, {%h2, %h1}; st.global.b32 [%d5], %r11;",
+    "of the next thread": "ld.global.v2.b16 {%h1, %h2}, [%d5+4]; mov.b32 %r11, {%h1, %h2}; st.global.b32 [%d5], %r11;",
+}
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_blocks_that_read_back_halves(symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if symmetric:
+        monkeypatch.setattr(analysis, "MAXIMUM_LANES", 0)
+        monkeypatch.setattr(analysis, "MAXIMUM_WORK", 0)
+    many = launch("fp32", 32).model_copy(update={"grid": (300, 1, 1)})
+    direct, *others = (Source("k.ptx", text(OWN + body, threads=32), many) for body in OF_BLOCKS.values())
+    assert [outcome(each, direct) for each in others] == [Outcome.EQUAL, Outcome.UNPROVED, Outcome.UNKNOWN]

@@ -112,7 +112,8 @@ def forward_stores(
     rows = _Rows(
         address[order],
         np.concatenate([each.thread for each in alike])[order],
-        *(_column(alike, column)[order] for column in _COLUMNS),
+        _numbers(alike)[order],
+        alike,
     )
     low = np.searchsorted(rows.address, where, side="left")
     high = np.searchsorted(rows.address, where, side="right")
@@ -152,9 +153,9 @@ class _Rows:
 
     address: Array
     thread: Array
-    epoch: Array
-    line: Array
-    chosen: Array
+    access: Array
+    """The number of the access of each row among `stores`."""
+    stores: Sequence[Access]
 
     def last_before(
         self, load: Access, low: Array, high: Array, contents: _Contents
@@ -164,8 +165,9 @@ class _Rows:
         The rows of a place are those from `low` to `high`.
         """
         place, row = range_pairs(low, high)
+        epoch = np.array([each.epoch for each in self.stores])[self.access]
         foreign = self.thread[row] >> 20 != load.thread[place] >> 20
-        unordered = foreign | ((self.thread[row] != load.thread[place]) & (self.epoch[row] >= load.epoch))
+        unordered = foreign | ((self.thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
         if not unordered.any() and not (high - low > 1).any():
             return np.where(high > low, high - 1, -1), ()
         races: list[LoadRaces] = []
@@ -174,35 +176,32 @@ class _Rows:
         taken = np.full(low.shape, -1, dtype=np.int64)
         np.maximum.at(taken, place[~unordered], row[~unordered])
         expected = np.where(taken >= 0, hashes[:, taken], initial)
-        differs = (hashes[:, row] != expected[:, place]).any(axis=0) | self.chosen[row]
+        differs = (hashes[:, row] != expected[:, place]).any(axis=0)
+        if any(each.chosen for each in self.stores):
+            differs |= np.array([each.chosen for each in self.stores])[self.access[row]]
         for chosen, kind, reason in (
             (unordered & foreign & differs, Kind.BLOCKS, OTHER_BLOCK),
             (unordered & ~foreign & differs, Kind.GLOBAL, OTHER_THREAD),
         ):
             if chosen.any():
-                cause = Cause(kind, reason, load.line, int(self.line[row[chosen]][0]))
+                cause = Cause(kind, reason, load.line, self._line(row[chosen][0]))
                 races.append(LoadRaces(np.unique(place[chosen]), cause))
         ordered = np.flatnonzero(~unordered)
-        stored = StoredElements(self.address, self.thread, self.epoch, hashes)
-        late = stored.after(row[ordered], taken[place[ordered]])
+        final = taken[place[ordered]]
+        late = StoredElements(self.address, self.thread, epoch, hashes).after(row[ordered], final)
         if late.any():
-            first = int(self.line[row[ordered]][late][0])
-            cause = Cause(Kind.GLOBAL, STORE_RACE, first, int(self.line[taken[place[ordered]]][late][0]))
+            first, last = self._line(row[ordered][late][0]), self._line(final[late][0])
+            cause = Cause(Kind.GLOBAL, STORE_RACE, first, last)
             races.append(LoadRaces(np.unique(place[ordered][late]), cause))
         return taken, races
 
-
-_COLUMNS: Sequence[Callable[[Access], int]] = (
-    lambda each: each.epoch,
-    lambda each: each.line,
-    lambda each: each.chosen,
-)
-"""The columns of `_Rows` that are one number for each access."""
+    def _line(self, row: int) -> int:
+        return self.stores[self.access[row]].line
 
 
-def _column(stores: Sequence[Access], column: Callable[[Access], int]) -> Array:
-    """Return a number of each access, for each of its elements."""
-    return np.repeat(np.array([column(each) for each in stores]), [each.address.size for each in stores])
+def _numbers(stores: Sequence[Access]) -> Array:
+    """Return the number of its access for each stored element."""
+    return np.repeat(np.arange(len(stores)), [each.address.size for each in stores])
 
 
 def payload(stores: Sequence[Access]) -> tuple[hashing.Words, Array]:
@@ -272,7 +271,7 @@ def _forward_bytes(
     order = np.lexsort((element, address))
     element, part = element[order], part[order]
     thread = np.concatenate([each.thread for each in near])
-    rows = _Rows(address[order], thread[element], *(_column(near, column)[element] for column in _COLUMNS))
+    rows = _Rows(address[order], thread[element], _numbers(near)[element], near)
     low = np.searchsorted(rows.address, cells.address, side="left")
     high = np.searchsorted(rows.address, cells.address, side="right")
 
