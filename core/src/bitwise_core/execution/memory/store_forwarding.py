@@ -196,7 +196,7 @@ class _Rows:
         return taken, races
 
     def _line(self, row: int) -> int:
-        return self.stores[self.access[row]].line
+        return self.stores[int(self.access[row])].line
 
 
 def _numbers(stores: Sequence[Access]) -> Array:
