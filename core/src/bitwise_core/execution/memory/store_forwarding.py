@@ -346,7 +346,7 @@ class _Sources:
         """
         stored = self.element >= 0
         begins = np.ones(self.element.shape, dtype=bool)
-        begins[1:] = (self.element[1:] != self.element[:-1]) | (stored[1:] & (self.part[1:] != self.part[:-1] + 1))
+        begins[1:] = self.element[1:] != self.element[:-1]
         size = np.where(stored, cells_of_element[self.element], 0)
         columns = np.stack([begins, size, self.part], axis=1).reshape(-1, self.element.shape[1])
         found, number = np.unique(columns, axis=1, return_inverse=True)
