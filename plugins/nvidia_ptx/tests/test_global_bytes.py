@@ -546,6 +546,22 @@ def test_a_half_of_an_atomic_sum_is_not_determined(offset: int, determined: bool
     assert outcome(kernel, kernel) is (Outcome.EQUAL if determined else Outcome.UNKNOWN)
 
 
+def test_a_select_of_parts_of_values_of_different_widths_has_a_tree() -> None:
+    body = (
+        "ld.global.b64 %d10, [%d1]; ld.global.b32 %r10, [%d1+8]; add.s64 %d10, %d10, %d10; add.u32 %r10, %r10, %r10;"
+        "mov.b64 {%h1, %h2, %h3, %h4}, %d10; mov.b32 {%h5, %h6}, %r10; setp.lt.u32 %p1, %r10, 9;"
+        "selp.b16 %h7, %h1, %h5, %p1; st.global.b16 [%d0], %h7;"
+    )
+    prepared = prepare_launch(ARCH.parse(text(body, threads=1), "k.ptx"), ARCH, launch("i32", 1))
+    provenance = trace_provenance(prepared, NUMBERS, frozenset(), 1, 0)
+    (event,) = final_events(provenance.memory, 1)
+    assert event.value is not None
+    found = evaluate_many(build_tree(provenance, scalar_at(event.value, (1, 1), 0)).root, in_memory)
+    wide, narrow = (in_memory("in", offset, bits).astype(np.uint64) for offset, bits in ((0, 64), (8, 32)))
+    doubled = narrow + narrow & np.uint64(0xFFFFFFFF)
+    assert (found == (np.where(doubled < 9, wide + wide, doubled) & np.uint64(0xFFFF))).all()
+
+
 OWN = (
     "mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 32, %r0; mul.wide.u32 %d5, %r9, 4; add.s64 %d6, %d1, %d5;"
     "add.s64 %d5, %d5, %d0; ld.global.f32 %f1, [%d6]; add.rn.f32 %f1, %f1, 0f3F800000; st.global.f32 [%d5], %f1;"
