@@ -393,6 +393,22 @@ def test_loads_of_any_width(body: str, number: int) -> None:
     loads("a.ptx", body + _AS_FLOAT, number)
 
 
+@pytest.mark.parametrize(
+    ("store", "load", "number"),
+    [
+        ("st.global.b16 [%rd1+4], 9;\n", "ld.global.b32 %r5, [%rd1+4];\n", 9),
+        ("st.global.b8 [%rd1+5], 1;\n", "ld.global.b32 %r5, [%rd1+4];\n", 262),
+        ("st.global.b8 [%rd1+5], 1;\n", "ld.global.u16 %r5, [%rd1+4];\n", 262),
+        ("st.global.b8 [%rd1+5], 1;\n", "ld.global.u8 %r5, [%rd1+4];\n", 6),
+        ("mov.b64 %rd9, 0x900000002;\nst.global.b64 [%rd1], %rd9;\n", "ld.global.b32 %r5, [%rd1+4];\n", 9),
+    ],
+)
+def test_loads_beside_stores_of_another_width(store: str, load: str, number: int) -> None:
+    found = one_block("a.ptx", store + load + _AS_FLOAT)
+    for wanted, expected in ((number, Outcome.EQUAL), (number + 1, Outcome.UNPROVED)):
+        assert outcome(found, one_block("literal.ptx", store + literal(wanted)))[0] is expected
+
+
 @pytest.mark.parametrize(("place", "number"), [(0, 9), (4, 6)])
 def test_a_load_after_a_store_of_the_same_thread_sees_the_store(place: int, number: int) -> None:
     store = "mov.u32 %r5, 9;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 st.global.b32 [%rd1], %r5;\n"
@@ -445,7 +461,6 @@ def unknown_reason(body: str, table: object = None, dtype: str = "i32", **fields
         ("ld.global.b64 %rd9, [%rd1+16];\n", _BEYOND.format(8)),
         ("ld.global.v4.b32 {%r6, %r7, %r5, %r8}, [%rd1+16];\n", "the buffer T is read at element 4 (4 bytes"),
         ("ld.global.b32 %r5, [%rd1+2];\n", "an access of 4 bytes is not aligned to its size"),
-        ("st.global.b16 [%rd1], 9;\nld.global.b32 %r5, [%rd1];\n", "read back in another width than it was written"),
         ("st.global.b32 [%rd1], %r1;\nld.global.b32 %r5, [%rd1];\n", "(a race)"),
     ],
 )  # fmt: skip

@@ -13,8 +13,9 @@ from bitwise_core.execution.concrete import PreparedLaunch, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import THREAD_SHIFT
-from bitwise_core.execution.memory.global_memory import Access, GlobalMemory
+from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import final_events
+from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.term_recorder import SAME, RecordedTerm, Recorder, TooManyTerms
 from bitwise_core.execution.values import hashing, mma_steps
 from bitwise_core.execution.values import symbolic_vector as L

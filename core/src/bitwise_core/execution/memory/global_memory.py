@@ -12,13 +12,17 @@ from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
+from bitwise_core.execution.memory.store_forwarding import (
+    Access,
+    LoadRaces,
+    forward_stores,
+    hashes_of_lanes,
+    overlapping,
+)
 from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OLD_VALUE,
-    OTHER_BLOCK,
-    OTHER_THREAD,
-    STORE_RACE,
     WAITS,
     Cause,
     Kind,
@@ -34,7 +38,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash, term
+from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FloatFormat, Operation
 
 ANY_BUFFER = -1
@@ -43,21 +47,6 @@ ANY_BUFFER = -1
 
 Change: TypeAlias = Callable[[Value], Value]
 """The content of an element after an atomic operation, as a function of the content before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One access of a batch: flat arrays over the active lanes, in thread order."""
-
-    address: Array
-    thread: Array
-    """The number of the thread in the whole launch."""
-    epoch: int
-    value: SymbolicVector | None
-    bits: int
-    line: int
-    chosen: bool = False
-    """Whether data decides if the threads store at all: the value is then the content after either decision."""
 
 
 def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
@@ -105,131 +94,6 @@ class ScatteredAtomics:
     words: hashing.Words
     line: int
     buffers: frozenset[int] | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredElements:
-    """Stored elements sorted by address, and by program order within one address; one row for each element."""
-
-    address: Array
-    thread: Array
-    epoch: Array
-    words: hashing.Words
-    """The hashes of the stored values, shape (2, elements)."""
-
-    def after(self, row: Array, final: Array) -> Array:
-        """Return which rows may execute after the `final` row of their address, despite earlier program order."""
-        other_thread = self.thread[row] != self.thread[final]
-        unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
-        found: Array = other_thread & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
-        return found
-
-
-def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
-    """Return all pairs (place, row) with low[place] <= row < high[place], as two flat arrays."""
-    count = np.maximum(high - low, 0)
-    place = np.repeat(np.arange(low.size), count)
-    row = np.arange(place.size) - np.repeat(np.cumsum(count) - count, count) + low[place]
-    return place, row
-
-
-@dataclass(frozen=True, slots=True)
-class LoadRaces:
-    """The loaded elements (positions among the active lanes) whose value depends on an order, and why."""
-
-    place: Array
-    cause: Cause
-
-
-def forward_stores(
-    value: Value, stores: Sequence[Access], load: Access, active: Array, *, in_order: bool = False
-) -> tuple[Value, Sequence[LoadRaces]]:
-    """Return the loaded value with earlier stores of this launch applied, and the races of the load.
-
-    `load` holds the active lanes.  A store that is not ordered before the load is no race if it stores the value that
-    the load returns without it, unless data decides whether it is executed.  `in_order`: the last store decides, and
-    there are no races.  Raises Unsupported if the widths differ.
-    """
-    bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
-    for each in stores:
-        if each.bits != bits and overlapping(load, each).any():
-            raise Unsupported("global memory is read back in another width than it was written", load.line)
-    stores = [each for each in stores if each.bits == bits]
-    if not stores:
-        return value, ()
-    lanes = [each.value for each in stores if each.value is not None]
-    address = np.concatenate([each.address for each in stores])
-    order = np.argsort(address, kind="stable")
-    address = address[order]
-    low, high = np.searchsorted(address, where, side="left"), np.searchsorted(address, where, side="right")
-    if (np.searchsorted(address, where - size + np.uint64(1), side="left") != low).any() or (
-        np.searchsorted(address, where + size, side="left") != high
-    ).any():
-        raise Unsupported("global memory is read back in another width than it was written", load.line)
-    hit = high > low
-    if not hit.any():
-        return value, ()
-    thread = np.concatenate([each.thread for each in stores])[order]
-    epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in stores])[order]
-    line = np.concatenate([np.full(each.address.size, each.line, dtype=np.int64) for each in stores])[order]
-    place, row = range_pairs(low, high)
-    payload = np.concatenate(
-        [np.broadcast_to(v.words, (2, 1, s.address.size))[:, 0] for v, s in zip(lanes, stores, strict=True)], axis=1
-    )[:, order]
-    properties = np.concatenate(
-        [
-            np.broadcast_to(np.uint32(v.flags) if isinstance(v.flags, int) else v.flags[0], s.address.shape)
-            for v, s in zip(lanes, stores, strict=True)
-        ]
-    )[order]
-    foreign = thread[row] >> 20 != load.thread[place] >> 20
-    unordered = foreign | ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
-    races: list[LoadRaces] = []
-    taken = high - 1
-    if not in_order and (unordered.any() or (high - low > 1).any()):
-        hashes = exact_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
-        # The last store that is ordered before the load; the initial content where there is none.
-        taken = np.full(where.shape, -1, dtype=np.int64)
-        np.maximum.at(taken, place[~unordered], row[~unordered])
-        initial = _hashes_of_lanes(as_symbolic_vector(value), active)
-        expected = np.where(taken >= 0, hashes[:, taken], initial)
-        chosen_by_data = np.concatenate([np.full(each.address.size, each.chosen) for each in stores])[order]
-        differs = (hashes[:, row] != expected[:, place]).any(axis=0) | chosen_by_data[row]
-        for chosen, kind, reason in (
-            (unordered & foreign & differs, Kind.BLOCKS, OTHER_BLOCK),
-            (unordered & ~foreign & differs, Kind.GLOBAL, OTHER_THREAD),
-        ):
-            if chosen.any():
-                cause = Cause(kind, reason, load.line, int(line[row[chosen]][0]))
-                races.append(LoadRaces(np.unique(place[chosen]), cause))
-        ordered = np.flatnonzero(~unordered)
-        late = StoredElements(address, thread, epoch, hashes).after(row[ordered], taken[place[ordered]])
-        if late.any():
-            first = int(line[row[ordered]][late][0])
-            cause = Cause(Kind.GLOBAL, STORE_RACE, first, int(line[taken[place[ordered]]][late][0]))
-            races.append(LoadRaces(np.unique(place[ordered][late]), cause))
-        hit = taken >= 0
-    old = as_symbolic_vector(value)
-    words = np.broadcast_to(old.words, (2, *active.shape)).copy()
-    flags = np.broadcast_to(np.uint32(old.flags) if isinstance(old.flags, int) else old.flags, active.shape).copy()
-    block, lane = (axis[hit] for axis in np.nonzero(active))
-    words[:, block, lane] = payload[:, taken[hit]]
-    flags[block, lane] = properties[taken[hit]]
-    return L.as_array_if_constant(SymbolicVector(bits, words, flags)), races
-
-
-def _hashes_of_lanes(value: SymbolicVector, active: Array) -> hashing.Words:
-    """Return the hashes of the active lanes, shape (2, lanes)."""
-    found: hashing.Words = np.broadcast_to(exact_hash(value), (2, *active.shape))[:, active]
-    return found
-
-
-def overlapping(load: Access, store: Access) -> Array:
-    """Return which loaded elements share a byte with a stored one."""
-    keys = np.sort(store.address)
-    first = np.searchsorted(keys, load.address - np.uint64(store.bits // 8) + np.uint64(1), side="left")
-    found: Array = np.searchsorted(keys, load.address + np.uint64(load.bits // 8), side="left") > first
-    return found
 
 
 def _distinct(numbers: Array) -> list[int]:
@@ -291,7 +155,7 @@ class GlobalMemory:
                 for found in races:
                     racing[found.place] |= self.note_race(found.cause)
         if self.undetermined is not None:
-            contested = self.undetermined.contested_loads(line, where, who)
+            contested = self.undetermined.contested_loads(line, where, bits, who)
             racing = racing if contested is None else racing | contested
             if line in self.undetermined.doubted:
                 kind = Kind.ARRIVAL if line in self.undetermined.updates else Kind.BLOCKS
@@ -300,18 +164,28 @@ class GlobalMemory:
             lanes = np.zeros(full, dtype=bool)
             lanes[active] = racing
             value = blend_values(lanes, undetermined(bits, (full[0], full[1]), self.domain.recorder), value)
-        read = None
+        read = [load]
         if self.undetermined is not None:
-            read = _active_lanes(as_symbolic_vector(value), (full[0], full[1]), active)
+            read = [
+                Access(
+                    where + np.uint64(offset),
+                    who,
+                    epoch,
+                    _active_lanes(lanes, (full[0], full[1]), active),
+                    lanes.bits,
+                    line,
+                )
+                for offset, lanes in stored_elements(value)
+            ]
         for buffer in buffers:
-            self.loads.setdefault(buffer, []).append(Access(where, who, epoch, read, bits, line))
+            self.loads.setdefault(buffer, []).extend(read)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def forward(
         self, value: Value, stores: Sequence[Access], load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
-        return forward_stores(value, stores, load, active)
+        return forward_stores(value, stores, load, active, self.domain.recorder)
 
     def note_race(self, cause: Cause) -> bool:
         """Record a race.  Return whether it leaves a value undetermined.  Raises Race where a race ends the run."""
@@ -572,7 +446,7 @@ def _contended(address: Array, old: Value, new: Value, mask: Array | None, threa
     _, element, count = np.unique(where, return_inverse=True, return_counts=True)
     if not (count > 1).any():
         return None
-    before, after = (_hashes_of_lanes(as_symbolic_vector(each), active) for each in (old, new))
+    before, after = (hashes_of_lanes(as_symbolic_vector(each), active) for each in (old, new))
     changed = np.zeros(count.size, dtype=bool)
     changed[element[(before != after).any(axis=0)]] = True
     lanes = np.zeros(shape, dtype=bool)
@@ -582,7 +456,7 @@ def _contended(address: Array, old: Value, new: Value, mask: Array | None, threa
 
 def _differing(address: Array, value: Value, lanes: Array) -> Array:
     """Return which of these lanes have another value than some other of them with the same address."""
-    hashes = _hashes_of_lanes(as_symbolic_vector(value), lanes)
+    hashes = hashes_of_lanes(as_symbolic_vector(value), lanes)
     _, first, element = np.unique(address[lanes], return_index=True, return_inverse=True)
     unequal = np.zeros(first.size, dtype=bool)
     unequal[element[(hashes != hashes[:, first[element]]).any(axis=0)]] = True

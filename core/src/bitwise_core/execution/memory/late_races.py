@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
-from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, overlapping, range_pairs
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.store_forwarding import Access, equal_bytes, overlapping, payload, range_pairs
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OTHER_BLOCK,
@@ -59,7 +61,14 @@ class _Rows:
         )
         self.chosen = np.repeat(np.array([each.chosen for each in stores]), counts)[order]
         self.hash = np.concatenate([_hash_of(each) for each in stores], axis=1)[:, order]
+        self._stores, self._order = stores, order
         self.widest = max(each.bits for each in stores) // 8
+
+    @cached_property
+    def payload(self) -> tuple[hashing.Words, Array]:
+        """The words of the stored elements, shape (2, rows), and their flags, shape (rows,)."""
+        words, flags = payload(self._stores)
+        return words[:, self._order], flags[self._order]
 
 
 def _hash_of(access: Access) -> hashing.Words:
@@ -73,6 +82,23 @@ def _undetermined_lanes(load: Access) -> Array:
     found = np.asarray(L.has_flag(SymbolicVector(load.bits, load.value.words, load.value.flags), L.NONDETERMINISTIC))
     lanes: Array = np.broadcast_to(found, (1, load.address.size))[0]
     return lanes
+
+
+def _equal_parts(load: Access, rows: _Rows, place: Array, row: Array) -> Array:
+    """Return which stored elements hold, in the bytes that they share with a loaded element, what was loaded."""
+    assert load.value is not None
+    (words, flags), (stored_words, stored_flags) = payload([load]), rows.payload
+    found: Array = np.zeros(place.size, dtype=bool)
+    distance = (rows.address[row] - load.address[place]).astype(np.int64)
+    for bits in np.unique(rows.bits[row]).tolist():
+        here = rows.bits[row] == bits
+        left, right = place[here], row[here]
+        found[here] = equal_bytes(
+            SymbolicVector(load.bits, words[:, None, left], flags[None, left]),
+            SymbolicVector(bits, stored_words[:, None, right], stored_flags[None, right]),
+            distance[here],
+        )
+    return found
 
 
 def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> None:
@@ -90,10 +116,12 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
         racing = (stored_end > load.address[place]) & ~settled[place]
         racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
-        whole &= ~rows.chosen[row]
-        racing &= ~(whole & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        racing &= ~(whole & ~rows.chosen[row] & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
         if not racing.any():
             continue
+        partial = np.flatnonzero(racing & ~whole & ~rows.chosen[row])
+        if partial.size:
+            racing[partial] = ~_equal_parts(load, rows, place[partial], row[partial])
         for kind, reason, here in (
             (Kind.BLOCKS, OTHER_BLOCK, racing & foreign),
             (Kind.GLOBAL, OTHER_THREAD, racing & ~foreign),

@@ -8,13 +8,8 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
-from bitwise_core.execution.memory.global_memory import (
-    Access,
-    GlobalMemory,
-    StoredElements,
-    is_order_independent,
-    range_pairs,
-)
+from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
+from bitwise_core.execution.memory.store_forwarding import Access, StoredElements, common_granule, range_pairs
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     MIXED_UPDATES,
@@ -30,6 +25,7 @@ from bitwise_core.execution.memory.undetermined import (
     undetermined,
     undetermined_output,
 )
+from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -160,10 +156,13 @@ def _of_format(output: Output, form: FloatFormat | None) -> Output:
     return replace(output, words=hashing.mix(words))
 
 
-def split_elements(events: list[Access], *, halves: bool = True, narrowest: int | None = None) -> list[Access]:
+def split_elements(
+    events: list[Access], *, halves: bool = True, narrowest: int | None = None, recorder: Recorder | None = None
+) -> list[Access]:
     """Split elements to the smallest stored width, constants and loads further to at most 16 bits if `halves`.
 
     The result does not depend on how a kernel packed its stores.  `narrowest` is the width, None: that of these stores.
+    `recorder` is that of a recorded run.
     """
     narrowest = min(event.bits for event in events) if narrowest is None else narrowest
     exact_width = min(narrowest, 16) if halves else narrowest
@@ -184,6 +183,7 @@ def split_elements(events: list[Access], *, halves: bool = True, narrowest: int 
                 continue
             lanes = SymbolicVector(event.bits, np.broadcast_to(event.value.words, (2, 1, keep.size))[:, :, keep],
                           flags if isinstance(flags, int) else flags[:, keep])  # fmt: skip
+            lanes.recorder = recorder
             base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
             width = exact_width if narrow else narrowest
             for low in range(0, event.bits, width):
@@ -216,7 +216,12 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             events = split_elements(events, halves=False)
             whole = _StoredRows.of(events)
             if whole.overlap():
-                raise Unsupported("stores of different widths overlap", int(whole.line[0]))
+                # Elements that are not aligned to their width.
+                events, granule = final_events(memory, buffer), common_granule(events)
+                if form is None or 8 * granule >= form.bits:
+                    events = _without_own_nans(events, form)
+                events = split_elements(events, halves=False, narrowest=8 * granule)
+                whole = _StoredRows.of(events)
             last = _last_stores(memory, buffer, whole)
             stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last])))
         last = _last_stores(memory, buffer, stored)

@@ -9,8 +9,9 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
-from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, StoredElements, forward_stores
+from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import split_elements
+from bitwise_core.execution.memory.store_forwarding import Access, StoredElements, common_granule, forward_stores
 from bitwise_core.execution.memory.undetermined import STORE_RACE, Kind, race, undetermined
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -151,9 +152,10 @@ def _until(loads: Sequence[Access], epoch: int) -> list[Access]:
 
 
 def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[list[Access]]) -> list[Access]:
-    together = split_elements([*sides[0], *sides[1]], halves=False)
-    bits = min(each.bits for each in together)
-    parts = [_Elements.of(split_elements(side, halves=False, narrowest=bits) if side else [], bits) for side in sides]
+    bits = 8 * common_granule([*sides[0], *sides[1]])
+    recorder = machine.domain.recorder
+    split = [split_elements(side, halves=False, narrowest=bits, recorder=recorder) if side else [] for side in sides]
+    parts = [_Elements.of(each, bits) for each in split]
     address = np.union1d(parts[0].address, parts[1].address)
     found = [each.rows_of(address) for each in parts]
     thread = np.empty(address.size, dtype=np.int64)
@@ -171,7 +173,6 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
             old = L.blend(there[None], mine, old)
         contents.append(old)
     chosen = _predicate_of_threads(machine, predicate, thread)
-    recorder = machine.domain.recorder
     for each in contents:
         each.recorder = recorder
     value = as_symbolic_vector(machine.domain.select(chosen, contents[0], contents[1]))
@@ -198,7 +199,8 @@ def _content_before(
     stores = memory.stores.get(buffer, ())
     if stores:
         load = Access(address, thread, machine.epoch, None, bits, line)
-        value, races = forward_stores(value, stores, load, np.ones((1, address.size), dtype=bool))
+        active = np.ones((1, address.size), dtype=bool)
+        value, races = forward_stores(value, stores, load, active, memory.domain.recorder)
         for found in races:
             if not memory.note_race(found.cause):
                 continue

@@ -188,7 +188,7 @@ class UndeterminedValues:
         return np.array(found, dtype=bool)
 
     def contest_loads(self, line: int, address: Array, thread: Array) -> None:
-        """These loads read what threads that are not ordered after them store."""
+        """These loads, or the parts of loads at these addresses, read what threads that are not ordered after store."""
         keys = np.unique(_load_keys(address, thread))
         before = self.loads.get(line)
         together = keys if before is None else np.union1d(before, keys)
@@ -196,12 +196,14 @@ class UndeterminedValues:
             self.loads[line] = together
             self.grown = True
 
-    def contested_loads(self, line: int, address: Array, thread: Array) -> Array | None:
-        """Return which of these loads are contested, None if none is."""
+    def contested_loads(self, line: int, address: Array, bits: int, thread: Array) -> Array | None:
+        """Return which of these loads of `bits` bits are contested in a byte, None if none is."""
         keys = self.loads.get(line)
         if keys is None:
             return None
-        found: Array = np.isin(_load_keys(address, thread), keys)
+        found: Array = np.zeros(address.shape, dtype=bool)
+        for byte in range(bits // 8):
+            found |= np.isin(_load_keys(address + np.uint64(byte), thread), keys)
         return found if found.any() else None
 
 

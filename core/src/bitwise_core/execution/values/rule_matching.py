@@ -173,6 +173,8 @@ def _one(
     for origin in vector.origins:
         if origin.name != origin_name(term):
             continue
+        if term.kind == "slice" and origin.operands[0].bits != term.operands[0].format.bits:
+            continue  # a slice of another width has the same name
         # Bits with a mark are those of the operation only where they are no NaN.
         exact = not isinstance(term.format, FloatFormat)
         found = both(lanes, _exact_lanes(vector, origin) if exact else both(origin.lanes, _plain_lanes(vector)))
