@@ -22,8 +22,9 @@ the number of ordered accesses before it.  This assumes that memory is free of r
 code of ptxas waits for its own asynchronous results.
 
 Interpreted are only: copies, constants, and, in fp32 and 16 bits, addends and factors that commute, and the sign of a
-product, which is that of the exact result; in fp32 also a fused product by 1 or -1, which is exact.  Results of this
-arithmetic do not carry the sign or the payload of a NaN; those of fp64 may.
+product, which is that of the exact result; in fp32 also a fused product by 1 or -1, which is exact; and the opcodes of
+32-bit integer sums and shifts to the left.  Results of this floating-point arithmetic do not carry the sign or the
+payload of a NaN; those of fp64 may.
 
 What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
 register that an operand names must be one that nvdisasm counts as read or written.
@@ -95,16 +96,19 @@ _SINGLE = frozenset({"FADD", "FMUL", "FFMA", "FSETP", "FSEL", "FMNMX"})
 
 _NARROW = frozenset({
     "FADD", "FCHK", "FFMA", "FMNMX", "FMUL", "FSEL", "FSET", "FSETP", "F2FP", "HADD2", "HFMA2", "HMNMX2", "HMUL2",
-    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT", "SEL",
-    "SGXT", "SHF", "SHFL", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT", "USHF",
+    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LDS", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT", "SEL",
+    "SGXT", "SHF", "SHFL", "STS", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT", "USHF",
     "VIADD", "VIMNMX",
 })  # fmt: skip
-_WIDE = frozenset({"64", "F64", "HI", "S64", "U64", "WIDE"})
+_WIDE = frozenset({"128", "64", "F64", "HI", "S64", "U64", "WIDE"})
 """Each operand of `_NARROW` without a modifier of `_WIDE` is one register."""
 
 _SUMS = frozenset({"FADD", "HADD2"})
 _PRODUCTS = frozenset({"FMUL", "HMUL2"})
 _FUSED = frozenset({"FFMA", "HFMA2"})
+_INTEGER_SUMS = {"IADD3": 4, "UIADD3": 4, "VIADD": 3, "IMAD.IADD": 4}
+"""The forms of 32-bit integer sums, and how many operands each has if it reads and writes no carry."""
+_SHIFTS = frozenset({"IMAD.SHL.U32", "SHF.L.U32", "USHF.L.U32"})
 _SIGN = 1 << 31
 _ONE = 0x3F800000
 _COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
@@ -388,7 +392,7 @@ class _Steps:
     def _term(self, line: MachineInstruction) -> Term:
         """Return the term of an instruction: its text without registers, and what it reads."""
         guard = self._guard(line) if line.opcode not in _ARITHMETIC else None
-        arithmetic = None if line.moved else self._signed(line)
+        arithmetic = None if line.moved else self._signed(line) or self._integers(line)
         if arithmetic is not None:
             return self.terms.make(*arithmetic)
         covered: set[str] = set()
@@ -524,6 +528,43 @@ class _Steps:
             self.squares.append((line, first[2]))
         left, right = sorted([first[1:], second[1:]], key=repr)
         return "product", negative, left, right
+
+    def _integers(self, line: MachineInstruction) -> tuple[object, ...] | None:
+        """Return what an integer sum, or a shift to the left by a constant, computes, whichever opcode it has."""
+        operands, mnemonic = line.operands[1:], line.mnemonic
+        if not line.reads.issuperset(each for text in operands for each in _names(text)):
+            return None
+        found = [self._signed_integer(text) for text in operands]
+        if len(line.operands) == _INTEGER_SUMS.get(mnemonic):
+            if mnemonic == "IMAD.IADD" and (operands[1] != "0x1" or found.pop(1) is None):
+                return None
+            constant, values = 0, []
+            for each in found:
+                if each is None:
+                    return None
+                negative, value = each
+                if (number := self.terms.constants.get(value)) is None:
+                    values.append(each)
+                else:
+                    constant += -number if negative else number
+            return ("integer sum", constant & 0xFFFFFFFF, *sorted(values))
+        if mnemonic in _SHIFTS and len(operands) == 3 and operands[2] in ("RZ", "URZ"):
+            number = _INTEGER.match(operands[1])
+            if number is None or number[1] or found[0] is None or found[0][0]:
+                return None
+            amount = int(number[2], 16)
+            factor = amount if mnemonic == "IMAD.SHL.U32" else 1 << amount if amount < 32 else 0
+            return ("integer shift", found[0][1], factor) if factor else None
+        return None
+
+    def _signed_integer(self, text: str) -> tuple[bool, Term] | None:
+        """Return whether an operand of an integer sum is negated, and its value, None for another form of operand."""
+        if (number := _INTEGER.match(text)) is not None:
+            return False, self._integer(number)
+        match = _SIMPLE.fullmatch(text)
+        if match is None or match[1] not in ("", "-") or match[2] or match[5]:
+            return None
+        return match[1] == "-", self._value(match[3])
 
     def _addend(self, line: MachineInstruction, text: str) -> _Addend:
         if _FLOAT.match(text):
