@@ -36,7 +36,8 @@ def code(*lines: str) -> MachineFunction:
                 place < count or mnemonic[0] == "D" or (".WIDE" in mnemonic and place == 3) or "STG.E.128" in mnemonic
             )
             for file, number, pair in _REGISTER.findall(operand):
-                span = 2 if pair or mnemonic.startswith("CALL.ABS") else width if file == "R" and wide and "[" not in operand else 1
+                pair = pair or mnemonic.startswith("CALL.ABS")
+                span = 2 if pair else width if file == "R" and wide and "[" not in operand else 1
                 names = {f"{file}{int(number) + i}" for i in range(span)}
                 (writes if place < count else reads).update(names)
         if "PR" in operands:
@@ -435,11 +436,12 @@ def test_the_address_of_an_instruction_is_not_that_of_another() -> None:
 
 def test_lanes_that_leave_a_barrier() -> None:
     text = (
-        "MOV R5, R4", "BSSY B0, `(join)", "BSSY B1, `(sync)", "@P0 BREAK B1", "@P0 BRA `(join)", "FADD R5, R5, R6", "sync:",
-        "BSYNC B1", "SHFL.BFLY PT, R5, R5, 0x1, 0x1f", "join:", "BSYNC B0", "STG.E desc[UR4.64][R2.64], R5", "EXIT",
+        "MOV R5, R4", "BSSY B0, `(join)", "BSSY B1, `(sync)", "@P0 BREAK B1", "@P0 BRA `(join)", "FADD R5, R5, R6",
+        "sync:", "BSYNC B1", "SHFL.BFLY PT, R5, R5, 0x1, 0x1f", "join:", "BSYNC B0",
+        "STG.E desc[UR4.64][R2.64], R5", "EXIT",
     )  # fmt: skip
     assert equal(text, swapped(text, {"R5": "R9"}))
-    assert equal(text, swapped(text, {"P0": "P3"})) is False  # P3 at the entry is another predicate
+    assert not equal(text, swapped(text, {"P0": "P3"}))  # P3 at the entry is another predicate
     for changed in ("BREAK B1", "@!P0 BREAK B1", "@P1 BREAK B1", "@P0 BREAK B0", "NOP"):
         assert not equal(text, [*text[:3], changed, *text[4:]])
     exchanged = ("SHFL.BFLY PT, R7, R8, 0x1, 0x1f", "@P0 BREAK B1")

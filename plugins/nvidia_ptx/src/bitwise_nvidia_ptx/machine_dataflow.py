@@ -96,9 +96,9 @@ _SINGLE = frozenset({"FADD", "FMUL", "FFMA", "FSETP", "FSEL", "FMNMX"})
 
 _NARROW = frozenset({
     "FADD", "FCHK", "FFMA", "FMNMX", "FMUL", "FSEL", "FSET", "FSETP", "F2FP", "HADD2", "HFMA2", "HMNMX2", "HMUL2",
-    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LDS", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT", "SEL",
-    "SGXT", "SHF", "SHFL", "STS", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT", "USHF",
-    "VIADD", "VIMNMX",
+    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LDS", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT",
+    "SEL", "SGXT", "SHF", "SHFL", "STS", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT",
+    "USHF", "VIADD", "VIMNMX",
 })  # fmt: skip
 _WIDE = frozenset({"128", "64", "F64", "HI", "S64", "U64", "WIDE"})
 """Each operand of `_NARROW` without a modifier of `_WIDE` is one register."""
@@ -549,10 +549,10 @@ class _Steps:
                     constant += -number if negative else number
             return ("integer sum", constant & 0xFFFFFFFF, *sorted(values))
         if mnemonic in _SHIFTS and len(operands) == 3 and operands[2] in ("RZ", "URZ"):
-            number = _INTEGER.match(operands[1])
-            if number is None or number[1] or found[0] is None or found[0][0]:
+            literal = _INTEGER.match(operands[1])
+            if literal is None or literal[1] or found[0] is None or found[0][0]:
                 return None
-            amount = int(number[2], 16)
+            amount = int(literal[2], 16)
             factor = amount if mnemonic == "IMAD.SHL.U32" else 1 << amount if amount < 32 else 0
             return ("integer shift", found[0][1], factor) if factor else None
         return None

@@ -168,8 +168,8 @@ def audit(
 
     `module` was parsed from `text`; `opcodes` is the table of its architecture.  `ptxas` is located for `arch` if it is
     not given and needed.  `cubin` is the kernel's own object file, if available.  `runs` bounds the number of
-    assemblies in the search for equal bytes.  Raises PtxasNotFound if there are candidates and no assembler, and ValueError if there are candidates
-    and neither `arch` nor `ptxas` is given, or if `text` is not that of the module.
+    assemblies in the search for equal bytes.  Raises PtxasNotFound if there are candidates and no assembler, and
+    ValueError if there are candidates and neither `arch` nor `ptxas` is given, or if `text` is not that of the module.
     """
     begin = time.perf_counter()
     program = Program(module, opcodes)
