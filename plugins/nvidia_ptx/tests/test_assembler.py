@@ -19,6 +19,7 @@ from bitwise_nvidia_ptx.assembler import (
     code_digest,
 )
 from bitwise_nvidia_ptx.contraction.audit import audit
+from bitwise_nvidia_ptx.object_file import with_fewer_registers
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, MUL, STORE, kernel
 from ptx_programs import ARCH
@@ -204,6 +205,72 @@ def test_a_changed_operand_changes_the_machine_code(ptxas: Ptxas, place: int, ol
     changed = [line.replace(old, new) if line == SCALED[place] else line for line in swapped]
     assert changed != swapped
     assert not same(ptxas, kernel(*SCALED), kernel(*changed))
+
+
+DECLARED = """.extern .func free(.param .b64 x);
+.extern .func (.param .b64 r) malloc(.param .b64 x);
+.visible .entry"""
+GUARDED = (
+    "setp.gt.f32 %p1, %r0, %r1;", "@%p1 bra $valid;",
+    "{ .param .b64 x; .param .b64 r; st.param.b64 [x], %rd3; call free, (x); }", "trap;", "$valid:",
+    "mul.rn.f32 %r4, %r0, 0f3C000000;", "sub.rn.f32 %r10, %r2, %r4;", STORE,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "equal"),
+    [
+        ("%r0, 0f3C000000", "0f3C000000, %r0", True),
+        ("sub.rn.f32 %r10, %r2, %r4", "neg.f32 %r4, %r4; add.rn.f32 %r10, %r4, %r2", True),
+        ("call free", "call (r), malloc", False),
+        ("call free, (x);", "", False),
+        ("%r0, %r1;", "%r0, %r2;", False),
+        ("@%p1", "@!%p1", False),
+        ("%r2, %r4;", "%r4, %r2;", False),
+        ("0f3C000000", "0f3C000001", False),
+    ],
+)
+def test_functions_that_another_file_defines(ptxas: Ptxas, old: str, new: str, equal: bool) -> None:
+    text = kernel(*GUARDED).replace(".visible .entry", DECLARED)
+    changed = text.replace(old, new)
+    assert changed != text
+    assert same(ptxas, text, changed) == equal
+
+
+def _many_registers(last: str) -> str:
+    """Return the text of a kernel that needs more registers than there are."""
+    count = 320
+    lines = [f".reg .b32 %v<{count + 1}>;", "mov.b32 %v320, 0f00000000;"]
+    lines += [f"ld.volatile.global.b32 %v{i}, [%rd1+{4 * i}];" for i in range(count)]
+    lines += [f"add.rn.f32 %v320, %v320, %v{i};" for i in range(count)]
+    lines += [f"fma.rn.f32 %v{i}, %v{i}, %v320, %v{i};" for i in range(count - 1)]
+    lines += [last, *(f"st.volatile.global.b32 [%rd2+{4 * i}], %v{i};" for i in range(count))]
+    return kernel(*lines)
+
+
+def test_code_with_all_registers(ptxas: Ptxas) -> None:
+    text = _many_registers("fma.rn.f32 %v319, %v319, 0f3C000000, %v320;")
+    cubin = ptxas.assemble(text)
+    changed = with_fewer_registers(cubin)
+    assert changed is not None
+    assert sum(one != other for one, other in zip(cubin, changed, strict=True)) == 1
+    assert code_digest(changed) == code_digest(cubin)
+    assert with_fewer_registers(changed) is None
+    assert same(ptxas, text, _many_registers("fma.rn.f32 %v319, 0f3C000000, %v319, %v320;"))
+    minus = _many_registers("neg.f32 %v319, %v319; fma.rn.f32 %v319, %v319, 0fBC000000, %v320;")
+    assert same(ptxas, text, minus)
+    assert not same(ptxas, text, _many_registers("fma.rn.f32 %v319, %v319, 0f3C000000, %v318;"))
+    apart = "mul.rn.f32 %v319, %v319, 0f3C000000; add.rn.f32 %v319, %v319, %v320;"
+    assert not same(ptxas, text, _many_registers(apart))
+
+
+def test_a_product_by_1_is_exact(ptxas: Ptxas) -> None:
+    total = kernel("add.rn.f32 %r10, %r0, %r1;", STORE)
+    fused = "rcp.approx.ftz.f32 %r4, 0f3F800000; fma.rn.f32 %r10, %r0, %r4, %r1;"
+    assert ptxas.digest(total) != ptxas.digest(kernel(fused, STORE))
+    assert same(ptxas, total, kernel(fused, STORE))
+    assert not same(ptxas, total, kernel(fused.replace("0f3F800000", "0f40000000"), STORE))
+    assert not same(ptxas, total, kernel(fused.replace("%r0, %r4, %r1", "%r0, %r4, %r2"), STORE))
 
 
 def test_without_a_disassembler_nothing_is_proved(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,7 @@ def code(*lines: str) -> MachineFunction:
                 place < count or mnemonic[0] == "D" or (".WIDE" in mnemonic and place == 3) or "STG.E.128" in mnemonic
             )
             for file, number, pair in _REGISTER.findall(operand):
+                pair = pair or mnemonic.startswith("CALL.ABS")
                 span = 2 if pair else width if file == "R" and wide and "[" not in operand else 1
                 names = {f"{file}{int(number) + i}" for i in range(span)}
                 (writes if place < count else reads).update(names)
@@ -138,6 +140,13 @@ FUSED = ("FFMA R6, R4, R5, R7", "STG.E desc[UR4.64][R2.64], R6", "EXIT")
         ("FADD R6, R4, -1#bf800000", "FADD R6, -1#bf800000, R4", "FADD R6, R4, 1#3f800000"),
         ("FADD R6, R4, +QNAN#7fc00000", "FADD R6, R4, +QNAN#7fc00000", "FADD R6, R4, +QNAN#7fc00001"),
         ("FMUL R6, R4, 0#00000000", "FMUL R6, R4, RZ", "FMUL R6, R4, -0#80000000"),
+        ("FFMA R6, R4, 1#3f800000, R7", "FADD R6, R7, R4", "FFMA R6, R4, 1.00000011920928955078#3f800001, R7"),
+        ("FFMA R6, R4, -1#bf800000, R7", "FADD R6, -R4, R7", "FADD R6, R4, R7"),
+        ("FFMA R6, -R4, 1#3f800000, -R7", "FADD R6, -R7, -R4", "FADD R6, R7, -R4"),
+        ("FFMA.FTZ R6, R4, 1#3f800000, R7", "FADD.FTZ R6, R4, R7", "FADD R6, R4, R7"),
+        ("FFMA.RM R6, R4, 1#3f800000, R7", "FADD.RM R6, R4, R7", "FADD.RP R6, R4, R7"),
+        ("FFMA R6, R4, R7, 1#3f800000", "FFMA R6, R7, R4, 1#3f800000", "FADD R6, R4, R7"),
+        ("FMUL R6, R4, 1#3f800000", "FMUL R6, R4, 1#3f800000", "MOV R6, R4"),
         ("HFMA2 R6, -R4, R5.H0_H0, R7", "HFMA2 R6, -R5.H0_H0, R4, R7", "HFMA2 R6, -R4.H0_H0, R5, R7"),
         ("FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, !PT"),
         ("LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT", "LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT",
@@ -149,6 +158,40 @@ def test_signs_and_order_of_factors_and_addends(first: str, same: str, different
     assert equal((first, *rest), (same, *rest))
     assert not equal((first, *rest), (different, *rest))
     assert not equal((same, *rest), (different, *rest))
+
+
+@pytest.mark.parametrize(
+    ("first", "same", "different"),
+    [
+        ("IADD3 R6, R4, 0x5, RZ", "VIADD R6, R4, 0x5", "VIADD R6, R4, 0x6"),
+        ("IADD3 R6, R4, -0x1, RZ", "IMAD.IADD R6, RZ, 0x1, R4", None),
+        ("IMAD.IADD R6, R4, 0x1, R5", "IADD3 R6, R5, R4, RZ", "IMAD R6, R4, 0x1, -R5"),
+        ("IMAD.IADD R6, R4, 0x1, -R5", "IADD3 R6, -R5, R4, RZ", "IADD3 R6, R5, -R4, RZ"),
+        ("IADD3 R6, R4, 0x5, -R5", "IADD3 R6, -R5, 0x5, R4", "IADD3 R6, R5, 0x5, R4"),
+        ("IADD3 R6, R4, R4, RZ", "IADD3 R6, RZ, R4, R4", "IADD3 R6, RZ, R4, RZ"),
+        ("IMAD.SHL.U32 R6, R4, 0x4, RZ", "SHF.L.U32 R6, R4, 0x2, RZ", "SHF.L.U32 R6, R4, 0x4, RZ"),
+        ("SHF.L.U32 R6, R4, 0x1f, RZ", "IMAD.SHL.U32 R6, R4, 0x80000000, RZ", "SHF.R.U32 R6, R4, 0x1f, RZ"),
+        ("SHF.L.U32 R6, R4, 0x2, R5", "SHF.L.U32 R6, R4, 0x2, R5", "SHF.L.U32 R6, R4, 0x2, RZ"),
+        ("SHF.L.U32 R6, R4, 0x20, RZ", "SHF.L.U32 R6, R4, 0x20, RZ", "SHF.L.U32 R6, R4, 0x0, RZ"),
+        ("IADD3.X R6, R4, R5, RZ, P0, !PT", "IADD3.X R6, R4, R5, RZ, P0, !PT", "IADD3 R6, R4, R5, RZ"),
+        ("IADD3 R6, ~R4, R5, RZ", "IADD3 R6, ~R4, R5, RZ", "IADD3 R6, R4, R5, RZ"),
+    ],
+)
+def test_integer_sums_and_shifts(first: str, same: str, different: str | None) -> None:
+    store = FUSED[1:]
+    if different is None:
+        assert not equal((first, *store), (same, *store))
+        return
+    assert equal((first, *store), (same, *store))
+    assert not equal((first, *store), (different, *store))
+    assert not equal((same, *store), (different, *store))
+
+
+def test_a_stored_value_is_one_register_in_shared_memory() -> None:
+    one, other = ("FADD R5, R7, R8", "STS [R9], R5", "EXIT"), ("FADD R8, R7, R8", "STS [R9], R8", "EXIT")
+    assert equal(one, other)
+    assert not equal(one, (other[0], "STS [R9], R7", "EXIT"))
+    assert not equal(one, (other[0], "STS.U16 [R9], R8", "EXIT"))
 
 
 def test_a_fused_product_is_not_a_product_and_a_sum() -> None:
@@ -317,8 +360,96 @@ def test_other_instructions(text: str) -> None:
     assert not equal(one, renamed)
 
 
+IMPORT = (
+    "@P0 BRA `(valid)",
+    "MOV R2, 0x10",
+    "MOV R4, 0x7",
+    "LDC R3, c[0x4][R2+0x4]",
+    "LDC R2, c[0x4][R2]",
+    "LEPC R20, `(valid)",
+    "CALL.ABS.NOINC R2",
+    "valid:",
+    "FADD R6, R8, R9",
+    "STG.E desc[UR4.64][R12.64], R6",
+    "EXIT",
+)
+"""The file has the addresses of other files' functions at 0x10 and 0x20."""
+
+
+def _equal_with_imports(one: Sequence[str], other: Sequence[str], *offsets: int) -> bool:
+    left, right = (replace(code(*each), imports=frozenset(offsets)) for each in (one, other))
+    found = equal_functions(left, right)
+    assert found == equal_functions(right, left)
+    return found
+
+
+def _with(place: int, *lines: str) -> list[str]:
+    return [*IMPORT[:place], *lines, *IMPORT[place + 1 :]]
+
+
 @pytest.mark.parametrize(
-    "text", ["CALL.REL.NOINC `(other)", "BRX R4 0x0", "RET.REL.NODEC R10 `(other)", "BRA `(other)"]
+    "other",
+    [
+        IMPORT,
+        _with(8, "FADD R6, R9, R8"),
+        swapped(IMPORT, {"R6": "R16"}),
+        swapped(IMPORT, {"R2": "R10", "R3": "R11"}),
+        _with(4, "LDC R2, c[0x4][0x10]"),
+        # the values that only the other function sees
+        _with(2, "MOV R5, 0x7"),
+        _with(2, "MOV R20, R8"),
+    ],
+)
+def test_a_call_of_another_files_function_ends_what_is_proved(other: Sequence[str]) -> None:
+    assert _equal_with_imports(IMPORT, other, 0x10, 0x20)
+    assert not _equal_with_imports(IMPORT, other)
+    assert not _equal_with_imports(IMPORT, other, 0x14, 0x20)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _with(0, "@!P0 BRA `(valid)"),
+        _with(0, "@P1 BRA `(valid)"),
+        _with(1, "MOV R2, 0x20"),
+        _with(1, "MOV R2, R8"),
+        _with(3, "MOV R3, R8"),
+        _with(3, "LDC R3, c[0x4][R2+0x8]"),
+        _with(4, "LDC R2, c[0x3][R2]"),
+        _with(4, "@P1 LDC R2, c[0x4][R2]"),
+        _with(6, "NOP"),
+        _with(6, "@P1 CALL.ABS.NOINC R2"),
+        _with(6, "STG.E desc[UR4.64][R12.64], R8", "CALL.ABS.NOINC R2"),
+        _with(8, "FADD R6, R8, -R9"),
+        _with(8, "FADD R6, R8, R20"),
+    ],
+)
+def test_a_changed_call_of_another_files_function(other: Sequence[str]) -> None:
+    assert not _equal_with_imports(IMPORT, other, 0x10, 0x20)
+
+
+def test_the_address_of_an_instruction_is_not_that_of_another() -> None:
+    one = ("LEPC R6, `(next)", "next:", "STG.E desc[UR4.64][R12.64], R6", "EXIT")
+    assert not equal(one, one)
+    assert not equal(one, ("NOP", *one))
+
+
+def test_lanes_that_leave_a_barrier() -> None:
+    text = (
+        "MOV R5, R4", "BSSY B0, `(join)", "BSSY B1, `(sync)", "@P0 BREAK B1", "@P0 BRA `(join)", "FADD R5, R5, R6",
+        "sync:", "BSYNC B1", "SHFL.BFLY PT, R5, R5, 0x1, 0x1f", "join:", "BSYNC B0",
+        "STG.E desc[UR4.64][R2.64], R5", "EXIT",
+    )  # fmt: skip
+    assert equal(text, swapped(text, {"R5": "R9"}))
+    assert not equal(text, swapped(text, {"P0": "P3"}))  # P3 at the entry is another predicate
+    for changed in ("BREAK B1", "@!P0 BREAK B1", "@P1 BREAK B1", "@P0 BREAK B0", "NOP"):
+        assert not equal(text, [*text[:3], changed, *text[4:]])
+    exchanged = ("SHFL.BFLY PT, R7, R8, 0x1, 0x1f", "@P0 BREAK B1")
+    assert not equal([*text[:3], *exchanged, *text[4:]], [*text[:3], *reversed(exchanged), *text[4:]])
+
+
+@pytest.mark.parametrize(
+    "text", ["CALL.REL.NOINC `(other)", "CALL.ABS.NOINC R2", "BRX R4 0x0", "RET.REL.NODEC R10 `(other)", "BRA `(other)"]
 )
 def test_unknown_control_flow_is_rejected(text: str) -> None:
     assert not equal((text, *FIRST), (text, *FIRST))

@@ -39,6 +39,9 @@ NO_FUSION = "--fmad=false"
 _Listing: TypeAlias = tuple[list[bytes], Mapping[str, MachineFunction]]
 _ARITHMETIC_FORMS = frozenset({0x20, 0x21, 0x23, 0x28, 0x29, 0x2B, 0x108})
 """The lowest nine bits of FMUL, FADD, FFMA, DMUL, DADD, DFMA and MUFU."""
+_FADD = 0x21
+_FFMA_BY_LITERAL = 0x823
+_UNITS = frozenset({0x3F800000, 0xBF800000})
 _HEADER_SIZE = 1 << 16
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
@@ -295,12 +298,16 @@ def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]
 
 
 def _arithmetic(cubin: bytes) -> Counter[int]:
-    """Return how often the code has each form of the instructions that add, multiply, or fuse fp32 and fp64 numbers."""
+    """Return how often the code has each form of the instructions that add, multiply, or fuse fp32 and fp64 numbers.
+
+    An FFMA with a literal factor of 1 or -1 counts as an FADD.
+    """
     found = Counter[int]()
     for function in _split_code(cubin)[1].values():
-        found.update(
-            int.from_bytes(function.code[at : at + 2], "little") & 0x1FF for at in range(0, len(function.code), 16)
-        )
+        for at in range(0, len(function.code), 16):
+            word = int.from_bytes(function.code[at : at + 8], "little")
+            by_one = word & 0xFFF == _FFMA_BY_LITERAL and word >> 32 in _UNITS
+            found[_FADD if by_one else word & 0x1FF] += 1
     return Counter({form: count for form, count in found.items() if form in _ARITHMETIC_FORMS})
 
 
@@ -324,12 +331,20 @@ def _listing(tool: str, cubin: bytes) -> _Listing:
     """
     rest, functions = _split_code(cubin)
     listed: dict[str, MachineFunction] = {}
-    for data in (cubin, object_file.with_older_header(cubin)):
-        if data is not None and not listed:
+    for data in _equivalent_files(cubin):
+        if not listed:
             listed = _listed(tool, data, functions)
     if listed.keys() != functions.keys():
         raise NotDisassembled(f"{os.path.basename(tool)} does not list the machine code")
     return rest, listed
+
+
+def _equivalent_files(cubin: bytes) -> Iterator[bytes]:
+    """Yield object files with the code of one, which a disassembler may list if it does not list that one."""
+    older = object_file.with_older_header(cubin)
+    for data in (cubin, older, object_file.with_fewer_registers(cubin if older is None else older)):
+        if data is not None:
+            yield data
 
 
 def _listed(tool: str, cubin: bytes, functions: Mapping[str, Function]) -> dict[str, MachineFunction]:
@@ -350,7 +365,7 @@ def _listed(tool: str, cubin: bytes, functions: Mapping[str, Function]) -> dict[
         code = b"".join(line.bits.to_bytes(16, "little") for line in lines)
         if function.code.startswith(code) and only_padding(function.code[len(code) :]):
             moved = [replace(line, moved=function.relocations.get(line.address, ())) for line in lines]
-            listed[name] = replace(found[name], instructions=tuple(moved))
+            listed[name] = replace(found[name], instructions=tuple(moved), imports=function.imports)
     return listed
 
 

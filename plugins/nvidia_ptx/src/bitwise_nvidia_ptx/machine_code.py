@@ -66,10 +66,14 @@ class MachineInstruction:
 
 @dataclass(frozen=True)
 class MachineFunction:
-    """The instructions of a function, and the address of each label."""
+    """The instructions of a function, and the address of each label.
+
+    `imports` are the offsets in constant bank 4 of the addresses of functions outside of the object file.
+    """
 
     instructions: tuple[MachineInstruction, ...]
     labels: Mapping[str, int]
+    imports: frozenset[int] = frozenset()
 
 
 def parse_listing(text: str) -> Mapping[str, MachineFunction]:

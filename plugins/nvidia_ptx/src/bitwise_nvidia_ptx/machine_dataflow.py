@@ -13,14 +13,18 @@ of one class have equal terms at the end of every predecessor.  In each pair of 
 must be equal term by term and in the same order, and the last ones must lead to corresponding blocks under equal
 conditions.
 
+A call of a function outside of the object file, for example of `__assertfail`, ends what is proved: the functions are
+equal up to a thread that makes such a call, and their conditions for it are equal.  The analysis follows no such call.
+
 What is ordered: everything that writes memory or orders accesses to it, with the exchanges that synchronise; and the
 exchanges between lanes with whatever changes which lanes execute together.  A load is a function of its address and of
 the number of ordered accesses before it.  This assumes that memory is free of races, as the analysis does, and that
 code of ptxas waits for its own asynchronous results.
 
 Interpreted are only: copies, constants, and, in fp32 and 16 bits, addends and factors that commute, and the sign of a
-product, which is that of the exact result.  Results of this arithmetic do not carry the sign or the payload of a NaN;
-those of fp64 may.
+product, which is that of the exact result; in fp32 also a fused product by 1 or -1, which is exact; and the opcodes of
+32-bit integer sums and shifts to the left.  Results of this floating-point arithmetic do not carry the sign or the
+payload of a NaN; those of fp64 may.
 
 What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
 register that an operand names must be one that nvdisasm counts as read or written.
@@ -40,6 +44,10 @@ from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction
 Term: TypeAlias = int
 _Place: TypeAlias = tuple[int, str]
 """A function (0 or 1) and the name of a register."""
+_Factor: TypeAlias = tuple[object, object, object]
+"""Whether the magnitude of an operand is taken, its value, and the parts of it that count."""
+_Addend: TypeAlias = tuple[bool, object, object, object]
+"""Whether an operand is negated, and its `_Factor`."""
 
 _ARITHMETIC = frozenset({
     "BMSK", "BREV", "DADD", "DFMA", "DMUL", "DSETP", "F2F", "F2FP", "F2I", "FADD", "FCHK", "FFMA", "FLO", "FMNMX",
@@ -52,11 +60,11 @@ _ARITHMETIC = frozenset({
 """Opcodes whose results depend on the registers, the constants and the thread only."""
 
 _LOADS = frozenset({"LD", "LDG", "LDL", "LDS", "LDSM"})
-_EXCHANGES = frozenset({"ELECT", "MATCH", "MOVM", "REDUX", "SHFL", "VOTE", "VOTEU"})
-"""Opcodes whose results depend on other lanes."""
+_EXCHANGES = frozenset({"BREAK", "ELECT", "MATCH", "MOVM", "REDUX", "SHFL", "VOTE", "VOTEU"})
+"""Opcodes whose results depend on other lanes, or that change which lanes wait for each other."""
 
 _ORDERED = frozenset({
-    "ATOM", "ATOMG", "ATOMS", "BAR", "CCTL", "CCTLL", "DEPBAR", "ERRBAR", "FENCE", "HGMMA", "IGMMA", "LDGDEPBAR",
+    "ATOM", "ATOMG", "ATOMS", "BAR", "BPT", "CCTL", "CCTLL", "DEPBAR", "ERRBAR", "FENCE", "HGMMA", "IGMMA", "LDGDEPBAR",
     "LDGSTS", "MEMBAR", "RED", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
     "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
     "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC",
@@ -76,6 +84,10 @@ _SIMPLE = re.compile(
     r"([-!~]?)(\|?)(UR\d+|R\d+|UP\d+|P\d+|RZ|URZ|PT|UPT|c\[0x[0-9a-f]+\]\[0x[0-9a-f]+\])(\|?)((?:\.\w+)*)"
 )
 _BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]$")
+_INDEXED_BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[(U?R(?:\d+|Z))(?:\+0x([0-9a-f]+))?\]$")
+_BANK_SIZE = 1 << 16
+_IMPORTS_BANK = 4
+"""The constant bank that holds the addresses of functions outside of the object file."""
 _INTEGER = re.compile(r"(-?)0x([0-9a-f]+)$")
 _FLOAT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|[QS]NAN)$")
 _LABEL = re.compile(r"`\((.*)\)$")
@@ -84,17 +96,21 @@ _SINGLE = frozenset({"FADD", "FMUL", "FFMA", "FSETP", "FSEL", "FMNMX"})
 
 _NARROW = frozenset({
     "FADD", "FCHK", "FFMA", "FMNMX", "FMUL", "FSEL", "FSET", "FSETP", "F2FP", "HADD2", "HFMA2", "HMNMX2", "HMUL2",
-    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT", "SEL",
-    "SGXT", "SHF", "SHFL", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT", "USHF",
-    "VIADD", "VIMNMX",
+    "HSETP2", "I2FP", "IABS", "IADD3", "IMAD", "ISETP", "LDS", "LEA", "LOP3", "MOV", "MUFU", "PLOP3", "POPC", "PRMT",
+    "SEL", "SGXT", "SHF", "SHFL", "STS", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3", "UMOV", "UPRMT", "USEL", "USGXT",
+    "USHF", "VIADD", "VIMNMX",
 })  # fmt: skip
-_WIDE = frozenset({"64", "F64", "HI", "S64", "U64", "WIDE"})
+_WIDE = frozenset({"128", "64", "F64", "HI", "S64", "U64", "WIDE"})
 """Each operand of `_NARROW` without a modifier of `_WIDE` is one register."""
 
 _SUMS = frozenset({"FADD", "HADD2"})
 _PRODUCTS = frozenset({"FMUL", "HMUL2"})
 _FUSED = frozenset({"FFMA", "HFMA2"})
+_INTEGER_SUMS = {"IADD3": 4, "UIADD3": 4, "VIADD": 3, "IMAD.IADD": 4}
+"""The forms of 32-bit integer sums, and how many operands each has if it reads and writes no carry."""
+_SHIFTS = frozenset({"IMAD.SHL.U32", "SHF.L.U32", "USHF.L.U32"})
 _SIGN = 1 << 31
+_ONE = 0x3F800000
 _COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
 """Opcodes whose result is not an unchanged operand."""
 
@@ -282,7 +298,7 @@ class _Proof:
         effects = []
         squares: list[tuple[MachineInstruction, Term]] = []
         for side in (0, 1):
-            step = _Steps(self.terms, state, side, index, self.functions[side].labels, self.starts[side])
+            step = _Steps(self.terms, state, side, index, self.functions[side], self.starts[side])
             for line in self.blocks[side][index].instructions:
                 step.execute(line)
             effects.append([*step.memory, self.terms.make("end of memory"), *step.exchanges])
@@ -303,11 +319,11 @@ class _Steps:
         state: dict[_Place, Term],
         side: int,
         block: int,
-        labels: Mapping[str, int],
+        function: MachineFunction,
         starts: Mapping[int, int],
     ) -> None:
         self.terms, self.state, self.side, self.block = terms, state, side, block
-        self.labels, self.starts = labels, starts
+        self.labels, self.imports, self.starts = function.labels, function.imports, starts
         self.memory: list[Term] = []
         self.exchanges: list[Term] = []
         self.squares: list[tuple[MachineInstruction, Term]] = []
@@ -316,6 +332,12 @@ class _Steps:
         """Execute one instruction.  Raises _NotUnderstood."""
         opcode = line.opcode
         if opcode in _IGNORED:
+            return
+        if _calls_import(line):
+            self.memory.append(self._import(line))
+            return
+        if opcode == "LEPC":
+            self._write(line, self.terms.make("address", self.side, line.address))
             return
         term = self._term(line)
         if opcode in _ARITHMETIC:
@@ -350,6 +372,16 @@ class _Steps:
             place = (self.side, name)
             self.state[place] = new if guard is None else self.terms.make("if", guard, new, self.state[place])
 
+    def _import(self, line: MachineInstruction) -> Term:
+        """Return the term of a call of a function outside of the object file."""
+        low = line.operands[0]
+        if line.reads.issuperset((low, _later(low, 1))) and line.guard is None:
+            for offset in self.imports:
+                words = [self.terms.bank(_IMPORTS_BANK, offset + at) for at in (0, 4)]
+                if words == [self.state[self.side, low], self.state[self.side, _later(low, 1)]]:
+                    return self.terms.make("import", offset)
+        raise _NotUnderstood(line.text)
+
     def _guard(self, line: MachineInstruction) -> Term | None:
         if line.guard is None:
             return None
@@ -360,9 +392,9 @@ class _Steps:
     def _term(self, line: MachineInstruction) -> Term:
         """Return the term of an instruction: its text without registers, and what it reads."""
         guard = self._guard(line) if line.opcode not in _ARITHMETIC else None
-        arithmetic = None if line.moved else self._signed(line)
+        arithmetic = None if line.moved else self._signed(line) or self._integers(line)
         if arithmetic is not None:
-            return self.terms.make(line.mnemonic, *arithmetic)
+            return self.terms.make(*arithmetic)
         covered: set[str] = set()
         operands = [self._operand(line, place, text, covered) for place, text in enumerate(line.operands)]
         packed = line.opcode not in _SINGLE and any(map(_FLOAT.match, line.operands))
@@ -437,16 +469,26 @@ class _Steps:
             found = self._copied(operands[1])
         elif line.mnemonic in ("IMAD.MOV.U32", "IMAD.U32") and len(operands) == 4 and operands[1:3] == ("RZ", "RZ"):
             found = self._copied(operands[3])
-        elif line.mnemonic in ("LDC", "ULDC", "LDC.64", "ULDC.64") and (bank := _BANK.match(operands[1])):
+        elif line.mnemonic in ("LDC", "ULDC", "LDC.64", "ULDC.64"):
+            if (place := self._place_in_bank(line, operands[1])) is None:
+                return None
             count = 2 if line.mnemonic.endswith("64") else 1
-            number, at = int(bank[1], 16), int(bank[2], 16)
-            return {_later(name, i): self.terms.bank(number, at + 4 * i) for i in range(count)}
+            return {_later(name, i): self.terms.bank(place[0], place[1] + 4 * i) for i in range(count)}
         elif line.mnemonic in ("CS2R", "CS2R.32") and operands[1] == "SRZ":
             return {_later(name, i): self.terms.constant(0) for i in range(1 + (line.mnemonic == "CS2R"))}
         elif line.opcode == "HFMA2" and operands[1:3] == ("-RZ", "RZ") and len(operands) == 5:
             found = _packed_literal(line)
             return None if found is None else {name: self.terms.constant(found)}
         return None if found is None else {name: found}
+
+    def _place_in_bank(self, line: MachineInstruction, text: str) -> tuple[int, int] | None:
+        """Return the constant bank and the offset in bytes that an operand names, None if they are not known."""
+        if (bank := _BANK.match(text)) is not None:
+            return int(bank[1], 16), int(bank[2], 16)
+        if (indexed := _INDEXED_BANK.match(text)) is None or not line.reads.issuperset(_names(text)):
+            return None
+        offset = self.terms.constants.get(self._value(indexed[2]), _BANK_SIZE) + int(indexed[3] or "0", 16)
+        return (int(indexed[1], 16), offset) if offset < _BANK_SIZE else None
 
     def _copied(self, text: str) -> Term | None:
         if (number := _INTEGER.match(text)) is not None:
@@ -456,25 +498,75 @@ class _Steps:
         return None
 
     def _signed(self, line: MachineInstruction) -> tuple[object, ...] | None:
-        """Return what a sum or a product computes, with the order of its operands and the place of signs made one."""
+        """Return what a sum or a product computes, with the order of its operands and the place of signs made one.
+
+        A sum with a product by 1 or -1, which is exact, is that of the other factor.
+        """
         opcode, operands = line.opcode, line.operands
         if opcode in _SUMS and len(operands) == 3:
-            return ("sum", *sorted([self._addend(line, each) for each in operands[1:]], key=repr))
+            return self._sum(line.mnemonic, *(self._addend(line, each) for each in operands[1:]))
         if opcode in _PRODUCTS and len(operands) == 3:
-            return self._product(line)
+            return (line.mnemonic, *self._product(line))
         if opcode in _FUSED and len(operands) == 4:
-            return (*self._product(line), self._addend(line, operands[3]))
+            product, addend = self._product(line), self._addend(line, operands[3])
+            factors = product[2:]
+            one = ("", self.terms.constant(_ONE), "")
+            if opcode == "FFMA" and one in factors:
+                other = factors[1 - factors.index(one)]
+                return self._sum(line.mnemonic.replace("FFMA", "FADD"), (product[1], *other), addend)
+            return (line.mnemonic, *product, addend)
         return None
 
-    def _product(self, line: MachineInstruction) -> tuple[object, ...]:
+    @staticmethod
+    def _sum(mnemonic: str, *addends: _Addend) -> tuple[object, ...]:
+        return (mnemonic, "sum", *sorted(addends, key=repr))
+
+    def _product(self, line: MachineInstruction) -> tuple[str, bool, _Factor, _Factor]:
         first, second = (self._addend(line, each) for each in line.operands[1:3])
         negative = first[0] ^ second[0]
         if first[2] == second[2] and isinstance(first[2], Term):
             self.squares.append((line, first[2]))
-        return ("product", negative, *sorted([first[1:], second[1:]], key=repr))
+        left, right = sorted([first[1:], second[1:]], key=repr)
+        return "product", negative, left, right
 
-    def _addend(self, line: MachineInstruction, text: str) -> tuple[bool, object, object, object]:
-        """Return the sign of an operand, whether its magnitude is taken, its value, and the parts of it that count."""
+    def _integers(self, line: MachineInstruction) -> tuple[object, ...] | None:
+        """Return what an integer sum, or a shift to the left by a constant, computes, whichever opcode it has."""
+        operands, mnemonic = line.operands[1:], line.mnemonic
+        if not line.reads.issuperset(each for text in operands for each in _names(text)):
+            return None
+        found = [self._signed_integer(text) for text in operands]
+        if len(line.operands) == _INTEGER_SUMS.get(mnemonic):
+            if mnemonic == "IMAD.IADD" and (operands[1] != "0x1" or found.pop(1) is None):
+                return None
+            constant, values = 0, []
+            for each in found:
+                if each is None:
+                    return None
+                negative, value = each
+                if (number := self.terms.constants.get(value)) is None:
+                    values.append(each)
+                else:
+                    constant += -number if negative else number
+            return ("integer sum", constant & 0xFFFFFFFF, *sorted(values))
+        if mnemonic in _SHIFTS and len(operands) == 3 and operands[2] in ("RZ", "URZ"):
+            literal = _INTEGER.match(operands[1])
+            if literal is None or literal[1] or found[0] is None or found[0][0]:
+                return None
+            amount = int(literal[2], 16)
+            factor = amount if mnemonic == "IMAD.SHL.U32" else 1 << amount if amount < 32 else 0
+            return ("integer shift", found[0][1], factor) if factor else None
+        return None
+
+    def _signed_integer(self, text: str) -> tuple[bool, Term] | None:
+        """Return whether an operand of an integer sum is negated, and its value, None for another form of operand."""
+        if (number := _INTEGER.match(text)) is not None:
+            return False, self._integer(number)
+        match = _SIMPLE.fullmatch(text)
+        if match is None or match[1] not in ("", "-") or match[2] or match[5]:
+            return None
+        return match[1] == "-", self._value(match[3])
+
+    def _addend(self, line: MachineInstruction, text: str) -> _Addend:
         if _FLOAT.match(text):
             bits = line.bits >> 32 & 0xFFFFFFFF
             if line.opcode not in _SINGLE:
@@ -492,7 +584,7 @@ class _Steps:
                 return self._magnitude(bits ^ _SIGN if sign else bits)
         return sign == "-", absolute, value, suffix
 
-    def _magnitude(self, bits: int) -> tuple[bool, object, object, object]:
+    def _magnitude(self, bits: int) -> _Addend:
         if (bits & 0x7FFFFFFF) > 0x7F800000:
             return False, "", self.terms.constant(bits), ""
         return bits >= _SIGN, "", self.terms.constant(bits & 0x7FFFFFFF), ""
@@ -555,9 +647,14 @@ def _block_starts(function: MachineFunction) -> dict[int, int]:
     return {address: index for index, address in enumerate(sorted(starts)) if address < end}
 
 
+def _calls_import(line: MachineInstruction) -> bool:
+    """Return whether an instruction calls a function by an address in registers."""
+    return line.mnemonic.startswith("CALL.ABS") and re.fullmatch(r"R\d+", ",".join(line.operands)) is not None
+
+
 def _return_sites(function: MachineFunction, starts: Mapping[int, int]) -> list[tuple[int, int]]:
     """Return the address and the block after each call: a callee returns to an address that it is given."""
-    after = [line.address + 16 for line in function.instructions if line.opcode == "CALL"]
+    after = [line.address + 16 for line in function.instructions if line.opcode == "CALL" and not _calls_import(line)]
     return [(each, starts.get(each, -1)) for each in after]
 
 
@@ -570,7 +667,7 @@ def _target(line: MachineInstruction, function: MachineFunction) -> int | None:
 
 def _blocks(function: MachineFunction, starts: Mapping[int, int]) -> list[_Block]:
     lines, addresses = function.instructions, [*starts, 16 * len(function.instructions)]
-    calls = [line.address + 16 for line in lines if line.opcode == "CALL"]
+    calls = [address for address, _ in _return_sites(function, starts)]
     joins = [_target(line, function) for line in lines if line.opcode == "BSSY"]
     found = []
     for begin, end in pairwise(addresses):
@@ -583,6 +680,8 @@ def _blocks(function: MachineFunction, starts: Mapping[int, int]) -> list[_Block
                 following = following[1:]
         elif last.opcode == "BSYNC":
             following += joins
+        elif _calls_import(last):
+            following = []
         elif last.opcode == "CALL":
             following = [_target(last, function)] + ([end] if last.guard is not None else [])
         elif last.opcode == "RET":

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 _SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
 _IGNORED_RELOCATIONS = ("debug", "eh_frame")
 _CODE = ".text."
+_BANK_4 = (".rel.nv.constant4", ".rela.nv.constant4")
+_ADDRESS = 2
+"""The type of a relocation by a 64-bit address."""
+_REGISTER_COUNT = 0x2F
+_MOST_REGISTERS = 254
 
 
 class NotAnObjectFile(ValueError):
@@ -21,13 +26,15 @@ class Section:
     """A section that determines what the GPU executes.
 
     `content` is its bytes, or "" for relocations and for memory without initial contents.  `size` is in bytes.
-    `relocations` holds, for each offset, the type, the symbol and the addend, if the section is a table of them.
+    `relocations` holds, for each offset, the type, the symbol and the addend, if the section is a table of them;
+    `imports` are the offsets of those that are the 64-bit address of a function which the file only declares.
     """
 
     name: str
     size: int
     content: bytes
     relocations: tuple[tuple[int, str], ...] = ()
+    imports: frozenset[int] = frozenset()
 
     @property
     def identity(self) -> bytes:
@@ -38,10 +45,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Function:
-    """The machine code of one function, and the relocations of its instructions by the offset of the instruction."""
+    """The machine code of one function, and the relocations of its instructions by the offset of the instruction.
+
+    `imports` are the offsets in constant bank 4 of the addresses of functions that the file only declares.
+    """
 
     code: bytes
     relocations: Mapping[int, tuple[str, ...]]
+    imports: frozenset[int] = frozenset()
 
 
 def code_digest(data: bytes) -> str:
@@ -69,10 +80,11 @@ def split_code(data: bytes) -> tuple[list[bytes], dict[str, Function]]:
             found = moved.setdefault(section.name.partition(_CODE)[2], {})
             for offset, rest in section.relocations:
                 found[offset & ~15] = (*found.get(offset & ~15, ()), f"{offset & 15},{rest}")
+    imports = frozenset[int]().union(*(each.imports for each in sections if each.name in _BANK_4))
+    names = [section.name.removeprefix(_CODE) for section in sections if section.name.startswith(_CODE)]
+    contents = [section.content for section in sections if section.name.startswith(_CODE)]
     code = {
-        section.name.removeprefix(_CODE): Function(section.content, moved.get(section.name.removeprefix(_CODE), {}))
-        for section in sections
-        if section.name.startswith(_CODE)
+        name: Function(content, moved.get(name, {}), imports) for name, content in zip(names, contents, strict=True)
     }
     return sorted(section.identity for section in sections if _CODE not in section.name), code
 
@@ -99,14 +111,46 @@ def with_older_header(data: bytes) -> bytes | None:
     return data[:7] + b"\x33\x07" + data[9:0x14] + b"\x80\0\0\0" + data[0x18:0x30] + flags + data[0x34:]
 
 
-def _sections(data: bytes) -> Iterator[Section]:
+def with_fewer_registers(data: bytes) -> bytes | None:
+    """Return an object file that states 254 registers for each function that has 255, None if none has.
+
+    Disassemblers of CUDA 12 print no live ranges for 255.  The code is the same.
+    """
+    changed = bytearray(data)
+    try:
+        headers, names = _headers(data)
+        for header in headers:
+            if _string(data, headers[names], header[0]) != ".nv.info":
+                continue
+            at, end = header[4], header[4] + header[5]
+            while at + 4 <= end:
+                form, attribute, size = struct.unpack_from("<BBH", data, at)
+                if (form, attribute, size) == (4, _REGISTER_COUNT, 8):
+                    count = struct.unpack_from("<I", data, at + 8)[0]
+                    struct.pack_into("<I", changed, at + 8, min(count, _MOST_REGISTERS))
+                at += 4 + (size if form == 4 else 0)
+    except (struct.error, IndexError, ValueError):
+        return None
+    return None if changed == data else bytes(changed)
+
+
+def _headers(data: bytes) -> tuple[list[tuple[int, ...]], int]:
+    """Return the section headers, and which of them is that of the names."""
     start = struct.unpack_from("<Q", data, 0x28)[0]
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
+    return [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)], names
+
+
+def _string(data: bytes, table: tuple[int, ...], offset: int) -> str:
+    begin = table[4] + offset
+    return data[begin : data.index(b"\0", begin)].decode()
+
+
+def _sections(data: bytes) -> Iterator[Section]:
+    headers, names = _headers(data)
 
     def string(table: int, offset: int) -> str:
-        begin = headers[table][4] + offset
-        return data[begin : data.index(b"\0", begin)].decode()
+        return _string(data, headers[table], offset)
 
     for header in headers:
         name = string(names, header[0])
@@ -119,11 +163,14 @@ def _sections(data: bytes) -> Iterator[Section]:
         symbols = headers[header[6]]
         step = 24 if header[1] == 4 else 16
         found = []
+        imports: set[int] = set()
         for at in range(0, len(content) - step + 1, step):
             offset, info = struct.unpack_from("<QQ", content, at)
             addend = struct.unpack_from("<q", content, at + 16)[0] if step == 24 else 0
             entry = struct.unpack_from("<IBBHQQ", data, symbols[4] + 24 * (info >> 32))
-            section = string(names, headers[entry[3]][0]) if entry[3] < count else str(entry[3])
+            section = string(names, headers[entry[3]][0]) if entry[3] < len(headers) else str(entry[3])
             symbol = string(symbols[6], entry[0]) or f"{section}+{entry[4]}"
+            if entry[1] & 15 == 2 and not entry[3] and info & 0xFFFFFFFF == _ADDRESS and not addend:
+                imports.add(offset)
             found.append((offset, f"{info & 0xFFFFFFFF},{symbol},{addend}"))
-        yield Section(name, header[5], b"", tuple(found))
+        yield Section(name, header[5], b"", tuple(found), frozenset(imports))

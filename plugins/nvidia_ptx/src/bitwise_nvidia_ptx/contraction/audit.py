@@ -168,8 +168,8 @@ def audit(
 
     `module` was parsed from `text`; `opcodes` is the table of its architecture.  `ptxas` is located for `arch` if it is
     not given and needed.  `cubin` is the kernel's own object file, if available.  `runs` bounds the number of
-    assemblies.  Raises PtxasNotFound if there are candidates and no assembler, and ValueError if there are candidates
-    and neither `arch` nor `ptxas` is given, or if `text` is not that of the module.
+    assemblies in the search for equal bytes.  Raises PtxasNotFound if there are candidates and no assembler, and
+    ValueError if there are candidates and neither `arch` nor `ptxas` is given, or if `text` is not that of the module.
     """
     begin = time.perf_counter()
     program = Program(module, opcodes)
@@ -287,6 +287,15 @@ class _Search:
         ):
             if equal:
                 return attempt
+        for attempt in _likeliest(self.stated):
+            if self._is_new(attempt):
+                self.count += 1
+                try:
+                    key = (attempt.assembled.text, attempt.fuse)
+                    if next(self.ptxas.equal_dataflow(self.original, [key])):
+                        return attempt
+                except AssemblyFailed as error:
+                    self.interrupted |= isinstance(error, AssemblyInterrupted)
         return None
 
 
@@ -316,6 +325,17 @@ def attempts(
             for products in (True, False):
                 if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded)) is not None:
                     yield Attempt(assembled, True, returned, guess)
+
+
+def _likeliest(stated: Rewriting) -> Iterator[Attempt]:
+    """Yield the rewriting with the likeliest fusions and each expansion of its divisions."""
+    program, text = stated.program, stated.original
+    if has_reserved_names(program):
+        return
+    for guess in fusion_guesses(program, text)[:1]:
+        returned = rewrite(program, text, guess)
+        for division in _DIVISIONS:
+            yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
 
 
 def _sparse_rewriting(
