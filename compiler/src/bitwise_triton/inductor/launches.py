@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from bitwise_core.execution.tensor_contents import TensorContents
 
 
+_NUMBERS = (int, float, bool)
+
+
 def launched_kernel(autotuner: Any, result: Any, arguments: Sequence[Any]) -> CompiledKernel:
     """Return the kernel of one configuration with the launch that these arguments of the autotuner give it.
 
@@ -72,4 +75,5 @@ def _runtime(signature: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
 
 def scalars_of(arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Return the arguments that are numbers, by place: a choice holds for launches with the same ones."""
-    return tuple((place, each) for place, each in enumerate(arguments) if isinstance(each, int | float | bool))
+    # By the exact type first: this runs at every launch.
+    return tuple([each for each in enumerate(arguments) if type(each[1]) in _NUMBERS or isinstance(each[1], _NUMBERS)])

@@ -163,9 +163,11 @@ class _Tuned:
     """The launchers of a kernel; the verdicts and the choice for each combination of numbers among its arguments.
 
     For combinations in `by_tensors`, the choice depends on the contents of the tensors as well, which its key has then.
+    `current` are the numbers for which the autotuner holds its choice, None while it does not hold one for good.
     """
 
     launchers: list[Any]
+    current: tuple[Any, ...] | None = None
     selections: dict[tuple[Any, ...], LaunchSelection] = field(default_factory=dict)
     chosen: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     by_tensors: set[tuple[Any, ...]] = field(default_factory=set)
@@ -202,6 +204,9 @@ def hooked_autotuner(autotuner: type[Any], compile_result: type[Any], rules: Rul
         if len(tuned.launchers) == 1 and not self.inductor_meta.get("coordinate_descent_tuning", False):
             return run(self, *arguments, **keywords)
         numbers = key = scalars_of(arguments)
+        if tuned.current == numbers:
+            return run(self, *arguments, **keywords)
+        tuned.current = None
         if numbers in tuned.by_tensors:
             reference = _result_of(self, tuned.launchers[0])
             key = numbers, digests_of(launch_tensors(self, reference, arguments, rules.tensors, rules.tensor_bytes))
@@ -214,6 +219,8 @@ def hooked_autotuner(autotuner: type[Any], compile_result: type[Any], rules: Rul
                 tuned.by_tensors.add(numbers)
                 key = numbers, selection.digests
             (tuned.chosen[key],) = self.launchers
+        if numbers not in tuned.by_tensors:
+            tuned.current = numbers
         return result
 
     def new_bench(self: Any, launcher: Any, *arguments: Any, **keywords: Any) -> Any:
