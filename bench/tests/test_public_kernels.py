@@ -124,7 +124,15 @@ def test_every_source_has_drivers_and_every_case_is_planned() -> None:
 
 
 def entry(*kernels: dict[str, Any], launch: str = "liger/norms/00_x") -> dict[str, Any]:
-    base = {"unknown": None, "undetermined": False, "seconds": 1.0, "hashes": [["a"]], "moved": [], "error": None}
+    base = {
+        "unknown": None,
+        "undetermined": False,
+        "places": [],
+        "seconds": 1.0,
+        "hashes": [["a"]],
+        "moved": [],
+        "error": None,
+    }
     rows = [{"file": f"{place:02}.ptx", **base, **kernel} for place, kernel in enumerate(kernels)]
     return {"launch": launch, "kernel": "x", "tuned": False, "kernels": rows}
 

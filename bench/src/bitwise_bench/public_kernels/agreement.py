@@ -22,7 +22,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
     `ratio` is None where nothing ran.  `functions` are the byte classes, divided where a search found an input on which
     two kernels differ; None where nothing was searched.  `mixed` has a pair of kernels of each class with different
-    bytes.  Of the kernels whose bytes `moved`, the reading has `named` those that it calls not determined, and `missed`
+    bytes.  Of the kernels whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed`
     those with a class.
     """
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
@@ -42,7 +42,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
                 continue
             if kernel["moved"]:
                 counts["moved"] += 1
-                counts["named"] += kernel["undetermined"]
+                counts["named"] += bool(kernel["undetermined"] or kernel["places"])
                 if kernel["unknown"] is None:
                     counts["missed"] += 1
                     missed.append(path)

@@ -118,6 +118,7 @@ def read_launch(
                 "class": class_of[file],
                 "unknown": found.unknown.get(file),
                 "undetermined": result.nondeterministic,
+                "places": sorted({each.kind for each in result.places}),
                 "seconds": round(result.seconds, 3),
                 "hashes": entry.get("hashes") or None,
                 "moved": entry.get("moved") or [],
