@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from rich.table import Table
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.determinism import Determinism, DeterminismReport
 from bitwise_core.checker.determinism import determinism as determinism_of
-from bitwise_core.checker.executors import dask_executor
 from bitwise_core.checker.kernel_files import (
     InputError,
     extensions,
@@ -25,7 +23,7 @@ from bitwise_core.checker.kernel_files import (
 )
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.cli.common import UNKNOWN, print_json
-from bitwise_core.cli.partition_command import ReaderSettings, progress
+from bitwise_core.cli.partition_command import ReaderSettings, answered
 from bitwise_core.plugins import registry
 
 NONDETERMINISTIC = 1
@@ -47,20 +45,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     if without:
         options = replace(options, every_launch=True)
     arch, resolved = resolve_targets(sources, plugins, target)
-    remote = nullcontext() if readers.scheduler is None else dask_executor(readers.scheduler)
-    with remote as executor, progress("analysing kernels") as advance:
-        found = determinism_of(
-            resolved,
-            arch.name,
-            options,
-            workers=readers.workers,
-            executor=executor,
-            cache=readers.cache,
-            progress=advance,
-        )
-    malformed = [result.unknown or result.name for result in found.results if result.malformed]
-    if malformed:
-        raise InputError(*malformed)
+    found = answered(determinism_of, resolved, arch.name, options, readers)
     if as_json:
         print_json({**found.as_json(), "target": ", ".join(targets_of(resolved, arch))})
     else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bitwise_core import report
-from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.executors import dask_executor
 from bitwise_core.checker.kernel_files import InputError, extensions, read_folder, resolve_targets, targets_of
 from bitwise_core.checker.partition import Partition
@@ -34,20 +35,26 @@ class ReaderSettings:
     cache: ReadingCache | None = None
 
 
-def run(
-    path: Path, target: str | None, options: Options, readers: ReaderSettings, as_json: bool, html: Path | None
-) -> None:
-    """Partition a folder and print the classes.  Raises InputError."""
-    plugins = registry.default()
-    folder = read_folder(path, extensions(plugins.arches.values()))
-    if not folder.has_manifest:
-        options = replace(options, every_launch=True)
-    arch, sources = resolve_targets(folder.sources, plugins, target)
+class Answers(Protocol):
+    """What a question about kernels returns: its figures, with the results of the analyses."""
+
+    @property
+    def results(self) -> Sequence[AnalysisResult]:
+        """The result of each kernel."""
+
+
+Found = TypeVar("Found", bound=Answers)
+
+
+def answered(
+    question: Callable[..., Found], sources: Sequence[Source], target: str, options: Options, readers: ReaderSettings
+) -> Found:
+    """Ask `partition` or `determinism` about kernels, with a progress bar.  Raises InputError for a malformed one."""
     remote = nullcontext() if readers.scheduler is None else dask_executor(readers.scheduler)
     with remote as executor, progress("analysing kernels") as advance:
-        found = partition_of(
+        found = question(
             sources,
-            arch.name,
+            target,
             options,
             workers=readers.workers,
             executor=executor,
@@ -57,6 +64,19 @@ def run(
     malformed = [result.unknown or result.name for result in found.results if result.malformed]
     if malformed:
         raise InputError(*malformed)
+    return found
+
+
+def run(
+    path: Path, target: str | None, options: Options, readers: ReaderSettings, as_json: bool, html: Path | None
+) -> None:
+    """Partition a folder and print the classes.  Raises InputError."""
+    plugins = registry.default()
+    folder = read_folder(path, extensions(plugins.arches.values()))
+    if not folder.has_manifest:
+        options = replace(options, every_launch=True)
+    arch, sources = resolve_targets(folder.sources, plugins, target)
+    found = answered(partition_of, sources, arch.name, options, readers)
     if html is not None:
         title = path.resolve().name
         section = report.section(found, sources, arch, options, title, folder.configurations)
