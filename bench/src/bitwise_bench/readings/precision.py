@@ -1,6 +1,7 @@
 """Precision of the verdicts over the whole corpus, against recorded bytes, and the time that they take.
 
     python -m bitwise_bench.readings.precision --out records/reading-sm90.json
+    python -m bitwise_bench.readings.precision --target gfx942 --out records/reading-gfx942.json
 
 Every kernel is compiled and analysed for its launch, with and without the assumption that all values are finite, and
 for every launch.  Times are wall-clock seconds of one process on one core.
@@ -26,12 +27,18 @@ from bitwise_bench.corpus.cases import DEFAULT_TARGET, Argument, Array, Case, Sc
 from bitwise_bench.draws.inputs import NOT_FINITE
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare
-from bitwise_bench.recorded_bytes import Records, load_records
+from bitwise_bench.recorded_bytes import RecordError, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, analyse
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.plugins import registry
+
+RECORDED_BYTES: Mapping[str, Path] = {
+    "sm_90": Path("records/bytes-sm90-h100-triton-3.6.0.json"),
+    "gfx942": Path("records/bytes-gfx942-simulated-triton-3.6.0.json"),
+}
+"""The recorded bytes of the corpus for each architecture."""
 
 MODES: Mapping[str, Options] = {
     "launch": Options(),
@@ -222,12 +229,25 @@ def _plain(agreement: Agreement) -> dict[str, Any]:
     return {**asdict(agreement), "mixed": [list(pair) for pair in agreement.mixed], "ratio": round(agreement.ratio, 3)}
 
 
+def records_of(target: str, path: Path | None = None) -> Records:
+    """Return the bytes of a file, or of the file that is kept for the target.
+
+    Raises RecordError where there is no such file, or where it holds the bytes of another architecture.
+    """
+    path = path or RECORDED_BYTES.get(target)
+    if path is None:
+        raise RecordError(f"no bytes are recorded for {target}; give a file with --records")
+    records = load_records(path)
+    recorded = records.environment.get("architecture")
+    if recorded != target:
+        raise RecordError(f"{path} holds the bytes of {recorded}, not of {target}; give another file with --records")
+    return records
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; the exit status is 1 where a class of the concrete analysis has two byte patterns."""
     parser = command_parser("readings.precision", __doc__)
-    parser.add_argument(
-        "--records", type=Path, default=Path("records/bytes-sm90-h100-triton-3.6.0.json"), help="the recorded bytes"
-    )
+    parser.add_argument("--records", type=Path, help="the recorded bytes (default: those in records/ of the target)")
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
@@ -237,6 +257,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cache hit has no compile time
     target = chosen.target
+    try:
+        records = records_of(target, chosen.records)
+    except RecordError as error:
+        parser.error(str(error))
     names = [case.id for case in catalogue.cases(target) if not chosen.families or case.family in chosen.families]
     start = time.monotonic()
     results: list[dict[str, Any]] = []
@@ -251,7 +275,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
         jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
         gemms = list(pool.map(measure_gemm, jobs))
-    records = load_records(chosen.records)
     summary = summarise(results, gemms, records, modes_of(target), target)
     for mode, agreement in summary["modes"].items():
         print(
