@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 REASONS_SM90: Mapping[str, str] = MappingProxyType(
     {
-        "function": "log1p of a loaded value reads the bits of a NaN that no document specifies; it drops the result there",
+        "function": "log1p of a loaded value computes with the bits of a NaN that no document specifies, and drops the "
+        "result",
         "rms_norm": "different: with contracted squares, ties propagate from products that underflow; "
         "no recorded input shows it",
         "narrow_outputs": "mostly different in fp32; rounding to 8 and 16 bits hides it on the recorded inputs",
