@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     results: list[dict[str, Any]] = []
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for result in pool.map(measure_named, [(target, name) for name in names], chunksize=4):
+        for result in pool.map(measure_named, [(target, name) for name in names]):
             results.append(result)
             if len(results) % 100 == 0:
                 print(
