@@ -95,9 +95,9 @@ def summary(record: dict[str, Any]) -> str:
             )
             steps = ", ".join(f"{1000 * run['step seconds']:.3f}" for run in runs)
             lines.append(
-                f"{model}, {mode}: {_digests(record, model, mode)} byte patterns in {len(runs)} processes; a step takes "
-                f"{1000 * times[mode]:.3f} ms ({steps}), "
-                f"host {1000 * host:.3f} ms, kernels {1000 * gpu:.3f} ms; tuned in {tuning:.0f} s, proofs {proof:.0f} s"
+                f"{model}, {mode}: {_digests(record, model, mode)} byte patterns in {len(runs)} processes; "
+                f"a step takes {1000 * times[mode]:.3f} ms ({steps}), host {1000 * host:.3f} ms, "
+                f"kernels {1000 * gpu:.3f} ms; tuned in {tuning:.0f} s, proofs {proof:.0f} s"
             )
             lines += [
                 f"    {1e6 * one['seconds']:8.1f} us in {one['launches']:g} launches: {one['kernel'][:110]}"
@@ -105,7 +105,7 @@ def summary(record: dict[str, Any]) -> str:
             ]
         if {"free", "same bits"} <= times.keys():
             lines.append(f"{model}: same bits takes {times['same bits'] / times['free']:.3f} of the free time")
-    lines += [f"not finished: {each['model']}, {each['mode']}" for each in record["unfinished"]]
+    lines += [f"{each['model']}, {each['mode']} has no result: {each['reason']}" for each in record["unfinished"]]
     return "\n".join(lines)
 
 
@@ -114,10 +114,7 @@ def _digests(record: dict[str, Any], model: str, mode: str) -> int:
 
 
 def _side_by_side(jobs: Sequence[_Job], end: float) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Run each job in a process of its own, all at once.  Returns the results, and the jobs that had none at `end`.
-
-    Raises RuntimeError if a process fails.
-    """
+    """Run each job in a process of its own, all at once.  Returns the results, and the jobs without one at `end`."""
     with tempfile.TemporaryDirectory() as folder:
         meeting = Path(folder, "meeting")
         meeting.mkdir()
@@ -137,21 +134,22 @@ def _side_by_side(jobs: Sequence[_Job], end: float) -> tuple[list[dict[str, Any]
                 one = subprocess.Popen([*command, job.model, job.mode], env=environment, stdout=output, stderr=errors)
                 processes.append(one)
         while any(each.poll() is None for each in processes):
-            if any(each.poll() for each in processes) or time.time() > end:
+            if time.time() > end:
                 for each in processes:
                     each.kill()
+            for number, each in enumerate(processes):
+                if each.poll():  # nobody waits for a process that failed
+                    (meeting / f"tuned-{number}-failed").touch()
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         found, missing = [], []
         for number, (job, process) in enumerate(zip(jobs, processes, strict=True)):
             named = {"model": job.model, "mode": job.mode}
-            if process.returncode > 0:
-                errors_text = Path(folder, str(number), "errors").read_text()
-                raise RuntimeError(f"{job.model}, {job.mode}: {errors_text.strip()[-3000:]}")
             if process.returncode == 0:
                 output_text = Path(folder, str(number), "output").read_text()
                 found.append({**named, **json.loads(output_text.strip().splitlines()[-1])})
-            else:
-                missing.append(named)
+                continue
+            errors_text = Path(folder, str(number), "errors").read_text().strip()
+            missing.append({**named, "reason": errors_text[-3000:] if process.returncode > 0 else "no time was left"})
     return found, missing
 
 

@@ -31,8 +31,12 @@ def static_launcher() -> Settled | None:
                 return launcher
             static = StaticTritonCompileResult(kernel, result.config, result.compile_meta, autotuner.inductor_meta)
             found = static.make_launcher()
-            faster = getattr(autotuner, "_build_fast_launcher", None)
-            return (faster(found) if faster is not None else None) or found
+            build = getattr(autotuner, "_build_fast_launcher", None)
+            faster = build(found) if build is not None else None
+            if faster is None:
+                return found
+            faster.bitwise_kept = found  # its kernel is unloaded with it
+            return faster
         except (AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
             # Another version of torch: its own launcher is as right, and slower.
             logger.info("%s keeps its launcher: %s: %s", autotuner.fn.__name__, type(error).__name__, error)
