@@ -17,6 +17,7 @@ tuning whose products are calls of the library, and "same bits triton" is `same_
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -97,7 +98,7 @@ def summary(record: dict[str, Any]) -> str:
             lines.append(
                 f"{model}, {mode}: {_digests(record, model, mode)} byte patterns in {len(runs)} processes; "
                 f"a step takes {1000 * times[mode]:.3f} ms ({steps}), host {1000 * host:.3f} ms, "
-                f"kernels {1000 * gpu:.3f} ms; tuned in {tuning:.0f} s, proofs {proof:.0f} s"
+                f"kernels {1000 * gpu:.3f} ms; launchers {runs[0]['launchers']}; tuned in {tuning:.0f} s, proofs {proof:.0f} s"
             )
             lines += [
                 f"    {1e6 * one['seconds']:8.1f} us in {one['launches']:g} launches: {one['kernel'][:110]}"
@@ -215,6 +216,7 @@ def _measured(job: _Job) -> dict[str, Any]:
     with _alone():
         return {
             "digest": digest,
+            "launchers": _launchers(),
             **_times(torch, step),
             "tuning seconds": tuning,
             "proof seconds": sum(each.seconds for each in reports),
@@ -227,6 +229,17 @@ def _measured(job: _Job) -> dict[str, Any]:
                 for one in each.dropped
             ],
         }
+
+
+def _launchers() -> dict[str, int]:
+    """Return how many tuned kernels there are, how many are launched directly, and how many statically."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    tuned = [each for each in gc.get_objects() if type(each) is CachingAutotuner and len(each.launchers) == 1]
+    direct = [vars(each)["_bitwise_tuned"].direct.launchers.values() for each in tuned if "run" in vars(each)]
+    final = [*(one for launchers in direct for one in launchers), *(each.launchers[0] for each in tuned)]
+    static = sum(getattr(each, "_is_static", False) for each in final)
+    return {"kernels": len(tuned), "direct": len(direct), "static": static}
 
 
 def _times(torch: Any, step: Callable[[], None]) -> dict[str, Any]:

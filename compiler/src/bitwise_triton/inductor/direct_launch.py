@@ -63,7 +63,7 @@ def is_plain(autotuner: Any, launcher: Any) -> bool:
         return False
     if getattr(autotuner, "dump_launch_tensors", False) or getattr(launcher, "store_cubin", False):
         return False
-    return not any(kind.startswith(_FLOATING) for kind in autotuner.triton_meta["signature"].values())
+    return not any(str(kind).startswith(_FLOATING) for kind in autotuner.triton_meta["signature"].values())
 
 
 def watcher(run: Callable[..., Any]) -> Callable[[], Any]:

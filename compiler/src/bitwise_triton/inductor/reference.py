@@ -88,8 +88,8 @@ def _reduction(autotuner: Any) -> Reduction | None:
         return None
     name = str(getattr(hint, "name", hint))
     contiguous = {"INNER": 1.0, "OUTER": 0.0, "OUTER_TINY": 0.0}.get(name, 0.5)
-    signature: Mapping[str, str] = autotuner.triton_meta["signature"]
-    widths = [_bytes_of(kind) for kind in signature.values() if kind.startswith("*")]
+    kinds = map(str, autotuner.triton_meta["signature"].values())
+    widths = [_bytes_of(kind) for kind in kinds if kind.startswith("*")]
     return Reduction(
         outer=prod(size for prefix, size in sizes.items() if not prefix.startswith("r")),
         reduced=prod(size for prefix, size in sizes.items() if prefix.startswith("r")),
