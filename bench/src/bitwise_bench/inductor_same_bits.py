@@ -98,7 +98,8 @@ def summary(record: dict[str, Any]) -> str:
             lines.append(
                 f"{model}, {mode}: {_digests(record, model, mode)} byte patterns in {len(runs)} processes; "
                 f"a step takes {1000 * times[mode]:.3f} ms ({steps}), host {1000 * host:.3f} ms, "
-                f"kernels {1000 * gpu:.3f} ms; launchers {runs[0]['launchers']}; tuned in {tuning:.0f} s, proofs {proof:.0f} s"
+                f"kernels {1000 * gpu:.3f} ms; {runs[0]['launchers']}; "
+                f"tuned in {tuning:.0f} s, proofs {proof:.0f} s"
             )
             lines += [
                 f"    {1e6 * one['seconds']:8.1f} us in {one['launches']:g} launches: {one['kernel'][:110]}"
