@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,9 +20,11 @@ from triton.compiler.compiler import ASTSource  # noqa: E402
 
 from bitwise_triton.errors import CaptureError  # noqa: E402
 from bitwise_triton.inductor import KernelReport, same_bits  # noqa: E402
-from bitwise_triton.inductor.same_bits import hooked_autotuner  # noqa: E402
+from bitwise_triton.inductor.launches import numbers_of  # noqa: E402
 from bitwise_triton.inductor.selection import Rules  # noqa: E402
+from bitwise_triton.inductor.static_launcher import static_launcher  # noqa: E402
 from bitwise_triton.inductor.templates import restricted  # noqa: E402
+from bitwise_triton.inductor.tuning import hooked_autotuner  # noqa: E402
 
 TARGET = GPUTarget("cuda", 90, 32)
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "columns": "i32", "BLOCK": "constexpr"}
@@ -84,6 +87,8 @@ class Autotuner:
     tuned: dict[str, Any] = field(default_factory=dict)
     reset_to_zero_arg_names: tuple[str, ...] = ()
 
+    runs = 0
+
     def __post_init__(self) -> None:
         self.fn = row_sum
         self.triton_meta = {"signature": SIGNATURE}
@@ -104,6 +109,7 @@ class Autotuner:
         return {each: self.bench(each, *arguments) for each in self.launchers}
 
     def run(self, *arguments: Any, stream: int) -> None:
+        self.runs += 1
         if len(self.launchers) > 1:
             timings = self.benchmark_all_configs(*arguments)
             self.launchers = [min(timings, key=lambda each: timings[each])]
@@ -150,6 +156,135 @@ def test_each_launch_with_other_numbers_is_tuned_by_itself(reports: list[KernelR
     tuner.run(*tensors, 1, stream=0)
     assert launched == [2, 1, 2]
     assert [len(each.kept) for each in reports] == [1, 0]
+
+
+def test_a_chosen_configuration_is_launched_without_the_autotuner(reports: list[KernelReport]) -> None:
+    tuner = Autotuner({1: 3.0, 2: 1.0})
+    tensors = Tensor(1 << 40), Tensor(1 << 41)
+    for columns in (1, 200):
+        tuner.run(*tensors, columns, stream=0)
+    assert (tuner.runs, launched) == (2, [2, 1])
+    for columns in (1, 200, 200, 1):
+        tuner.run(*tensors, columns, stream=0)
+    assert (tuner.runs, launched[2:]) == (2, [2, 1, 1, 2])
+    assert len(reports) == 2
+
+
+def test_a_single_configuration_is_launched_without_the_autotuner(reports: list[KernelReport]) -> None:
+    tuner = Autotuner({4: 1.0})
+    for columns in (1, 200, 7):
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), columns, stream=0)
+    assert (tuner.runs, launched, reports) == (1, [4, 4, 4], [])
+
+
+@pytest.mark.parametrize("attribute", ["_plugins", "triton_interpret", "dump_launch_params", "dump_launch_tensors"])
+def test_an_autotuner_that_does_more_than_launch_stays(attribute: str, reports: list[KernelReport]) -> None:
+    tuner = Autotuner({1: 3.0, 2: 1.0})
+    setattr(tuner, attribute, True)
+    for _ in range(3):
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
+    assert (tuner.runs, launched, len(reports)) == (3, [2, 2, 2], 1)
+
+
+def test_a_profiler_sees_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched.clear()
+    profiler = SimpleNamespace(_is_profiler_enabled=False)
+    monkeypatch.setitem(Autotuner.run.__globals__, "autograd_profiler", profiler)
+    with hooked_autotuner(Autotuner, Result, Rules()):
+        tuner = Autotuner({1: 3.0, 2: 1.0})
+        arguments = Tensor(1 << 40), Tensor(1 << 41), 1
+        tuner.run(*arguments, stream=0)
+        for profiler._is_profiler_enabled in (True, False, True):
+            tuner.run(*arguments, stream=0)
+    assert (tuner.runs, launched) == (3, [2, 2, 2, 2])
+
+
+def test_outside_other_numbers_keep_the_reference() -> None:
+    launched.clear()
+    with hooked_autotuner(Autotuner, Result, Rules()):
+        tuner = Autotuner({1: 3.0, 2: 1.0})
+        tensors = Tensor(1 << 40), Tensor(1 << 41)
+        tuner.run(*tensors, 1, stream=0)
+    # With 2 warps, rows of 200 have other bits.
+    for columns in (1, 200, 1):
+        tuner.run(*tensors, columns, stream=0)
+    assert launched == [2, 2, 1, 2]
+
+
+def test_numbers_of_other_bits_are_other_numbers() -> None:
+    values = 0, False, 0.0, -0.0, 1, True, 1.0, 2.0**-1074, float("inf"), float("nan")
+    assert len({numbers_of([None, value]) for value in values}) == len(values)
+    assert numbers_of([float("nan")]) == numbers_of([float("nan")])
+
+
+class Searching(Autotuner):
+    """An autotuner that looks for other configurations, and remembers their times whatever the numbers are."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.inductor_meta = {"coordinate_descent_tuning": True}
+        self.coordesc_tuner = SimpleNamespace(cached_benchmark_results={})
+        self.found = Result(triton.Config({"BLOCK": 256}, num_warps=4))
+
+    def coordinate_descent_tuning(self, launcher: Any, *arguments: Any) -> Any:
+        other, times = self.found.make_launcher(), self.coordesc_tuner.cached_benchmark_results
+        if 4 not in times:
+            times[4] = self.bench(other, *arguments)
+        return other if times[4] < self.times[launcher.config.num_warps] else launcher
+
+    def run(self, *arguments: Any, stream: int) -> None:
+        before, self.launchers = self.launchers, [self.choice(*arguments)]
+        if self.inductor_meta["coordinate_descent_tuning"]:
+            self.launchers = [self.coordinate_descent_tuning(self.launchers[0], *arguments)]
+        if len(before) > 1:
+            self.compile_results = [self.launchers[0].bitwise_result]  # the others are thrown away
+        self.launchers[0](*arguments, stream=stream)
+
+    def choice(self, *arguments: Any) -> Any:
+        timings = self.benchmark_all_configs(*arguments)
+        return min(timings, key=lambda each: timings[each])
+
+
+def test_a_time_of_other_numbers_decides_nothing() -> None:
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Searching, Result, Rules(report=found.append)):
+        tuner = Searching({1: 3.0, 2: 2.0, 4: 1.0})
+        tensors = Tensor(1 << 40), Tensor(1 << 41)
+        # A configuration that may be chosen for rows of one element, and not for others.
+        for columns in (1, 200, 1, 200):
+            tuner.run(*tensors, columns, stream=0)
+    assert launched == [4, 1, 4, 1]
+
+
+def test_a_search_cannot_return_what_is_not_proved() -> None:
+    launched.clear()
+    with hooked_autotuner(Searching, Result, Rules()):
+        tuner = Searching({1: 3.0, 2: 2.0})
+        other = tuner.found.make_launcher()
+        tuner.precompile()
+        tuner.coordesc_tuner.cached_benchmark_results[4] = 0.5
+        first = tuner.launchers[0]
+        assert tuner.coordinate_descent_tuning(first, Tensor(1 << 40), Tensor(1 << 41), 200) is first
+        found = tuner.coordinate_descent_tuning(first, Tensor(1 << 40), Tensor(1 << 41), 1)
+        assert found.config is other.config
+
+
+def test_the_settled_launcher_takes_the_place_of_the_tuned_one() -> None:
+    launched.clear()
+    settled: list[tuple[int, Any]] = []
+
+    def exchange(autotuner: Any, result: Any, launcher: Any) -> Any:
+        assert result.config is launcher.config
+        settled.append((launcher.config.num_warps, result))
+        return lambda *arguments, stream: launched.append(-launcher.config.num_warps)
+
+    with hooked_autotuner(Autotuner, Result, Rules(), exchange):
+        tuner = Autotuner({1: 3.0, 2: 1.0})
+        for columns in (1, 1, 200, 200):
+            tuner.run(Tensor(1 << 40), Tensor(1 << 41), columns, stream=0)
+    assert launched == [2, -2, 1, -1]
+    assert [warps for warps, _ in settled] == [2, 1]
 
 
 def test_a_configuration_that_is_proposed_later_is_judged(reports: list[KernelReport]) -> None:
@@ -221,7 +356,8 @@ def test_a_choice_may_hold_for_the_tensors_of_a_launch(tensors: bool, reset: tup
 class Library:
     """A call of a library."""
 
-    name = description = "aten::mm"
+    def __init__(self, name: str = "mm") -> None:
+        self.name = self.description = name
 
 
 class Template:
@@ -253,6 +389,13 @@ def test_the_library_is_in_a_class_of_its_own(inductor: None) -> None:
     assert restricted([templates[0], library], "library", Rules()) == [library]
 
 
+def test_of_two_calls_with_a_bias_the_one_with_one_row_of_it_is_taken(inductor: None) -> None:
+    plain, row = Library("addmm"), Library("bias_addmm")
+    assert restricted([plain, row, Template("mm_1")], "library", Rules()) == [row]
+    assert restricted([row, plain], "library", Rules()) == [row]
+    assert restricted([plain, Library("other")], "library", Rules()) == [plain]
+
+
 def test_templates_without_a_proof_leave_the_first(inductor: None) -> None:
     library, templates = Library(), [Template("mm_1"), Template("mm_2")]
     found: list[KernelReport] = []
@@ -263,3 +406,40 @@ def test_templates_without_a_proof_leave_the_first(inductor: None) -> None:
 def test_a_wrong_argument_is_named() -> None:
     with pytest.raises(ValueError, match="'library' or 'triton'"):
         same_bits(templates="aten")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_only_the_tuned_machine_code_is_launched_statically(
+    same: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, inductor: None
+) -> None:
+    cubin = tmp_path / "row_sum.cubin"
+    cubin.write_bytes(b"machine code")
+
+    class StaticResult:
+        def __init__(self, kernel: Any, *others: object) -> None:
+            self.kernel = kernel
+
+        @staticmethod
+        def can_statically_launch(kernel: Any, *others: object) -> Any:
+            return SimpleNamespace(cubin_path=str(cubin)) if config.use_static_cuda_launcher else None
+
+        def make_launcher(self) -> Any:
+            return lambda *arguments, stream: None
+
+    config: Any = ModuleType("torch._inductor.config")
+    config.use_static_cuda_launcher = True
+    config.patch = lambda **settings: nullcontext()
+    heuristics: Any = ModuleType("torch._inductor.runtime.triton_heuristics")
+    heuristics.StaticTritonCompileResult = StaticResult
+    for module in (config, ModuleType("torch._inductor.runtime"), heuristics):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(sys.modules["torch._inductor"], "config", config, raising=False)
+    exchange = static_launcher()
+    assert exchange is not None
+    code = b"machine code" if same else b"other machine code"
+    result = SimpleNamespace(kernel=SimpleNamespace(asm={"cubin": code}), config=None, compile_meta={})
+    tuner = SimpleNamespace(inductor_meta={}, triton_meta={}, heuristic_type=None, fn=row_sum)
+    launcher = Result(triton.Config({"BLOCK": 256}, num_warps=1)).make_launcher()
+    assert (exchange(tuner, result, launcher) is launcher) is not same
+    config.use_static_cuda_launcher = False
+    assert static_launcher() is None

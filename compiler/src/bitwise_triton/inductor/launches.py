@@ -25,6 +25,8 @@ def launched_kernel(autotuner: Any, result: Any, arguments: Sequence[Any]) -> Co
 
     Raises CaptureError for a kernel or an argument that the manifest cannot describe.
     """
+    if getattr(result.kernel, "asm", None) is None:
+        raise CaptureError("The kernel was compiled before same_bits was entered, and is machine code only.")
     configuration = result.config
     function = _function(autotuner, result)
     named, grid = _named_arguments(autotuner, result, arguments)
@@ -73,7 +75,10 @@ def _runtime(signature: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
     return {name: kind for name, kind in signature.items() if name in values and kind != "constexpr"}
 
 
-def scalars_of(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the arguments that are numbers, by place: a choice holds for launches with the same ones."""
-    # By the exact type first: this runs at every launch.
-    return tuple([each for each in enumerate(arguments) if type(each[1]) in _NUMBERS or isinstance(each[1], _NUMBERS)])
+def numbers_of(arguments: Sequence[Any]) -> tuple[tuple[int, str, str], ...]:
+    """Return the place, type and exact value of each argument that is a number: a choice holds for the same ones."""
+    return tuple(
+        (place, type(each).__name__, float(each).hex() if isinstance(each, float) else repr(each))
+        for place, each in enumerate(arguments)
+        if isinstance(each, _NUMBERS)
+    )

@@ -7,23 +7,24 @@
         print(report)
 
 TorchInductor times the configurations of each kernel and keeps the fastest, so that the bits of a model depend on the
-run.  Inside `same_bits` it times only configurations that are proved to return the bits of the first one.
+run.  Inside `same_bits` it times only configurations that are proved to return the bits of one reference, which is the
+same in every process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator, ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.inductor.launches import launch_tensors, scalars_of
-from bitwise_triton.inductor.selection import KernelReport, LaunchSelection, Rules, digests_of
+from bitwise_triton.inductor.selection import KernelReport, Rules
+from bitwise_triton.inductor.static_launcher import static_launcher
 from bitwise_triton.inductor.templates import Templates, preprocessing
+from bitwise_triton.inductor.tuning import Settled, hooked_autotuner
 from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors
 
-CACHE_TAG = "bitwise same bits 1"
+CACHE_TAG = "bitwise same bits 2"
 """Compiled graphs and tuned configurations are cached under this tag: those of other runs are not read."""
 
 _SETTINGS: dict[str, Any] = {
@@ -36,8 +37,11 @@ _SETTINGS: dict[str, Any] = {
     "benchmark_epilogue_fusion": False,
     "benchmark_combo_kernel": False,
     "triton.multi_kernel": 0,
+    "triton.mix_order_reduction_autotune_split_size": False,
     "pipeline_max_autotune_gemm": False,
-    # Its compile results hold machine code only.
+    # A product that may be padded is, without a comparison by time.
+    "force_shape_pad": True,
+    # Its compile results hold machine code only.  What is chosen is launched through it all the same.
     "use_static_cuda_launcher": False,
 }
 _UNFUSED = {"epilogue_fusion": False, "prologue_fusion": False}
@@ -58,11 +62,12 @@ def same_bits(
     Compile and run the model inside of it, the first backward pass included: graphs are compiled and kernels tuned when
     they run first.  `enable()` does this for the rest of the process.
 
-    Each kernel keeps the bits of its first configuration.  `templates`: products, convolutions and attention keep those
-    of the library's call where Inductor offers one ("library"), or those of the first Triton template ("triton"), which
-    then is not fused with other operations.  `assume` names conditions that a proof may use ("finite").  `every_launch`
-    requires proofs for every launch; by default each launch with other numbers among its arguments is tuned by itself.
-    `report` receives a `KernelReport` for each tuning; entering returns the list of all.
+    Each kernel keeps the bits of the configuration that `reference_of` predicts to be the fastest.  `templates`:
+    products, convolutions and attention keep the bits of a library's call where Inductor offers one ("library"), or
+    those of the first Triton template ("triton"), which then is not fused with other operations.  `assume` names
+    conditions that a proof may use ("finite").  `every_launch` requires proofs for every launch; by default each launch
+    with other numbers among its arguments is tuned by itself.  `report` receives a `KernelReport` for each tuning;
+    entering returns the list of all.
 
     Where a proof fails because control flow or addresses depend on data, it is tried with the tensors of integers and
     booleans of the launch, of up to `tensor_bytes` bytes each.  Such a choice holds for their contents: later launches
@@ -94,8 +99,9 @@ class SameBits(ContextDecorator):
         if self._stack is not None:
             raise RuntimeError("same_bits is active already; make another one to nest them")
         with ExitStack() as stack:
+            settled = static_launcher()  # as the user configured it
             stack.enter_context(_configured(self._templates))
-            stack.enter_context(_hooked(self._templates, self._rules))
+            stack.enter_context(_hooked(self._templates, self._rules, settled))
             self._stack = stack.pop_all()
         return self.reports
 
@@ -142,7 +148,7 @@ def _has(config: Any, name: str) -> bool:
 
 
 @contextmanager
-def _hooked(templates: Templates, rules: Rules) -> Iterator[None]:
+def _hooked(templates: Templates, rules: Rules, settled: Settled | None) -> Iterator[None]:
     from torch._inductor import select_algorithm
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, TritonCompileResult
 
@@ -150,114 +156,9 @@ def _hooked(templates: Templates, rules: Rules) -> Iterator[None]:
     selector_hooks = getattr(select_algorithm, "add_preprocessing_fn", None)
     if selector_hooks is None:
         raise CaptureError("This version of torch cannot restrict the choices of templates; use torch 2.9 or later.")
-    with hooked_autotuner(CachingAutotuner, TritonCompileResult, rules):
+    with hooked_autotuner(CachingAutotuner, TritonCompileResult, rules, settled):
         selector_hooks(hook)
         try:
             yield
         finally:
             select_algorithm.get_algorithm_selector_cache().preprocessing_fns.remove(hook)
-
-
-@dataclass
-class _Tuned:
-    """The launchers of a kernel; the verdicts and the choice for each combination of numbers among its arguments.
-
-    For combinations in `by_tensors`, the choice depends on the contents of the tensors as well, which its key has then.
-    `current` are the numbers for which the autotuner holds its choice, None while it does not hold one for good.
-    """
-
-    launchers: list[Any]
-    current: tuple[Any, ...] | None = None
-    selections: dict[tuple[Any, ...], LaunchSelection] = field(default_factory=dict)
-    chosen: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    by_tensors: set[tuple[Any, ...]] = field(default_factory=set)
-
-
-@contextmanager
-def hooked_autotuner(autotuner: type[Any], compile_result: type[Any], rules: Rules) -> Iterator[None]:
-    """Restrict what instances of Inductor's autotuner choose from.  Raises CaptureError for an unknown version."""
-    names = ("run", "bench", "benchmark_all_configs", "_interpret_args_grid", "precompile")
-    missing = [name for name in names if not hasattr(autotuner, name)]
-    if missing or not hasattr(compile_result, "make_launcher"):
-        raise CaptureError(f"This version of torch has another autotuner: it lacks {', '.join(missing)}.")
-    run, bench, bench_all = autotuner.run, autotuner.bench, autotuner.benchmark_all_configs
-    make_launcher = compile_result.make_launcher
-
-    def tuned_of(self: Any) -> _Tuned:
-        found: _Tuned | None = self.__dict__.get("_bitwise_tuned")
-        if found is None:
-            if not self.launchers:
-                self.precompile()
-            found = self._bitwise_tuned = _Tuned(list(self.launchers))
-        return found
-
-    def selection_of(self: Any, arguments: tuple[Any, ...]) -> LaunchSelection:
-        tuned = tuned_of(self)
-        key = scalars_of(arguments)
-        if key not in tuned.selections:
-            reference = _result_of(self, tuned.launchers[0])
-            tuned.selections[key] = LaunchSelection(self, arguments, reference, rules)
-        return tuned.selections[key]
-
-    def new_run(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        tuned = tuned_of(self)
-        if len(tuned.launchers) == 1 and not self.inductor_meta.get("coordinate_descent_tuning", False):
-            return run(self, *arguments, **keywords)
-        numbers = key = scalars_of(arguments)
-        if tuned.current == numbers:
-            return run(self, *arguments, **keywords)
-        tuned.current = None
-        if numbers in tuned.by_tensors:
-            reference = _result_of(self, tuned.launchers[0])
-            key = numbers, digests_of(launch_tensors(self, reference, arguments, rules.tensors, rules.tensor_bytes))
-        known = tuned.chosen.get(key)
-        self.launchers = list(tuned.launchers) if known is None else [known]
-        result = run(self, *arguments, **keywords)
-        if known is None:
-            selection = tuned.selections.pop(numbers, None)  # it holds the tensors of this launch
-            if selection is not None and selection.digests is not None:
-                tuned.by_tensors.add(numbers)
-                key = numbers, selection.digests
-            (tuned.chosen[key],) = self.launchers
-        if numbers not in tuned.by_tensors:
-            tuned.current = numbers
-        return result
-
-    def new_bench(self: Any, launcher: Any, *arguments: Any, **keywords: Any) -> Any:
-        allowed = selection_of(self, arguments).allows(_result_of(self, launcher))
-        return bench(self, launcher, *arguments, **keywords) if allowed else float("inf")
-
-    def new_bench_all(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        selection_of(self, arguments).judge([_result_of(self, each) for each in self.launchers])
-        return bench_all(self, *arguments, **keywords)
-
-    def new_make_launcher(self: Any) -> Any:
-        launcher = make_launcher(self)
-        launcher.bitwise_result = self
-        return launcher
-
-    changed: list[tuple[type[Any], str, Callable[..., Any]]] = [
-        (autotuner, "run", new_run),
-        (autotuner, "bench", new_bench),
-        (autotuner, "benchmark_all_configs", new_bench_all),
-        (compile_result, "make_launcher", new_make_launcher),
-    ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changed]
-    try:
-        for owner, name, function in changed:
-            setattr(owner, name, function)
-        yield
-    finally:
-        for owner, name, function in before:
-            setattr(owner, name, function)
-
-
-def _result_of(autotuner: Any, launcher: Any) -> Any:
-    """Return the compile result of a launcher."""
-    found = getattr(launcher, "bitwise_result", None)
-    if found is not None:
-        return found
-    for each in autotuner.compile_results:
-        if each.config is launcher.config:
-            return each
-    raise CaptureError("A kernel was tuned by a launcher that Inductor does not list.")

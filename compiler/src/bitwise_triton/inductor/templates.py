@@ -13,19 +13,22 @@ from bitwise_triton.inductor.selection import Rules, compared, publish
 
 Templates = Literal["library", "triton"]
 
+_BIAS_OF_ONE_ROW = "bias_addmm"
+
 
 def restricted(choices: Sequence[Any], templates: Templates, rules: Rules) -> list[Any]:
     """Return the choices that return the bits of the reference.
 
-    The reference is the first call of a library where there is one and `templates` is "library", and otherwise the
-    first Triton template.  A call of a library is in a class of its own.
+    The reference is a call of a library where there is one and `templates` is "library", and otherwise the first Triton
+    template.  A call of a library is in a class of its own.  With a bias that is the same in all rows, it is the call
+    that gets one row of it: the library adds it to the product, where the other call first writes it to every row.
     """
     from torch._inductor.select_algorithm import ExternKernelCaller, TritonTemplateCaller
 
     found = list(choices)
     library = [each for each in found if isinstance(each, ExternKernelCaller)]
     if library and templates == "library":
-        return library[:1]
+        return [next((each for each in library if each.name == _BIAS_OF_ONE_ROW), library[0])]
     kernels = [each for each in found if isinstance(each, TritonTemplateCaller)]
     return _class_of_first(kernels, rules) if kernels else found[:1]
 

@@ -1,0 +1,194 @@
+"""The hooks in Inductor's autotuner: what its instances choose from, and what they do once they have chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.inductor.direct_launch import DirectLaunch, is_plain, watcher
+from bitwise_triton.inductor.launches import launch_tensors, numbers_of
+from bitwise_triton.inductor.reference import reference_of
+from bitwise_triton.inductor.selection import LaunchSelection, Rules, digests_of
+
+_HOOKED = ("run", "bench", "benchmark_all_configs", "_interpret_args_grid", "precompile")
+_SEARCHES = ("coordinate_descent_tuning", "_combo_sequential_autotune")
+"""Methods of the autotuner that take a launcher and the arguments, and return a launcher that may be another."""
+
+
+Settled: TypeAlias = Callable[[Any, Any, Any], Any]
+"""Takes an autotuner, the result that it chose and its launcher.  Returns a launcher of the same machine code."""
+
+
+@dataclass
+class _Tuned:
+    """The launchers of a kernel, the reference first; the verdicts and the choice for each combination of numbers.
+
+    For combinations in `by_tensors`, the choice depends on the contents of the tensors as well, which its key has then.
+    `results` are the autotuner's compile results, which some versions of it throw away with the first choice.
+    """
+
+    launchers: list[Any]
+    results: list[Any]
+    direct: DirectLaunch
+    selections: dict[Any, LaunchSelection] = field(default_factory=dict)
+    chosen: dict[Any, Any] = field(default_factory=dict)
+    by_tensors: set[Any] = field(default_factory=set)
+
+
+@contextmanager
+def hooked_autotuner(
+    autotuner: type[Any], compile_result: type[Any], rules: Rules, settled: Settled | None = None
+) -> Iterator[None]:
+    """Restrict what instances of Inductor's autotuner choose from.  Raises CaptureError for an unknown version."""
+    missing = [name for name in _HOOKED if not hasattr(autotuner, name)]
+    if missing or not hasattr(compile_result, "make_launcher"):
+        raise CaptureError(f"This version of torch has another autotuner: it lacks {', '.join(missing)}.")
+    run, bench, bench_all = autotuner.run, autotuner.bench, autotuner.benchmark_all_configs
+    make_launcher = compile_result.make_launcher
+    watched = watcher(run)
+
+    def tuned_of(self: Any) -> _Tuned:
+        found: _Tuned | None = self.__dict__.get("_bitwise_tuned")
+        if found is None:
+            if not self.launchers:
+                self.precompile()
+            for each in self.launchers:
+                each.bitwise_result = _result_of(self, each)
+            reference = reference_of(self, self.launchers)
+            launchers = [reference, *(each for each in self.launchers if each is not reference)]
+            direct = DirectLaunch(lambda *arguments, **keywords: otherwise(self, *arguments, **keywords), watched)
+            found = self._bitwise_tuned = _Tuned(launchers, list(self.compile_results), direct)
+        return found
+
+    def selection_of(self: Any, arguments: tuple[Any, ...]) -> LaunchSelection:
+        tuned = tuned_of(self)
+        key = numbers_of(arguments)
+        if key not in tuned.selections:
+            reference = _result_of(self, tuned.launchers[0])
+            tuned.selections[key] = LaunchSelection(self, arguments, reference, rules)
+        return tuned.selections[key]
+
+    def otherwise(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        current = type(self).run
+        if getattr(current, "bitwise_hook", False):
+            return current(self, *arguments, **keywords)
+        # Outside of same_bits, tuning for other numbers is free.  The reference is what every process has.
+        tuned = tuned_of(self)
+        return untuned_run(self, tuned.chosen.get(numbers_of(arguments), tuned.launchers[0]), arguments, keywords)
+
+    def untuned_run(self: Any, launcher: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        before = self.inductor_meta
+        self.inductor_meta = {**before, "coordinate_descent_tuning": False, "combo_tuning_groups": None}
+        try:
+            _offer(self, [launcher])
+            return run(self, *arguments, **keywords)
+        finally:
+            self.inductor_meta = before
+
+    def new_run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        tuned = tuned_of(self)
+        if len(tuned.launchers) == 1 and not _is_searched(self):
+            step_out(self, tuned, (), tuned.launchers[0], keywords)
+            return untuned_run(self, tuned.launchers[0], arguments, keywords)
+        numbers = numbers_of(arguments)
+        key: Any = numbers
+        if numbers in tuned.by_tensors:
+            reference = _result_of(self, tuned.launchers[0])
+            key = numbers, digests_of(launch_tensors(self, reference, arguments, rules.tensors, rules.tensor_bytes))
+        known = tuned.chosen.get(key)
+        if known is not None:
+            return untuned_run(self, known, arguments, keywords)
+        _offer(self, tuned.launchers)
+        self.compile_results = list(tuned.results)
+        _forget_times(self)
+        result = run(self, *arguments, **keywords)
+        selection = tuned.selections.pop(numbers, None)  # it holds the tensors of this launch
+        if selection is not None and selection.digests is not None:
+            tuned.by_tensors.add(numbers)
+            key = numbers, selection.digests
+        (tuned.chosen[key],) = self.launchers
+        if numbers not in tuned.by_tensors:
+            step_out(self, tuned, arguments, self.launchers[0], keywords)
+        return result
+
+    def step_out(self: Any, tuned: _Tuned, arguments: tuple[Any, ...], launcher: Any, keywords: dict[str, Any]) -> None:
+        if type(self).run is not new_run or set(keywords) != {"stream"} or not is_plain(self, launcher):
+            return
+        final = launcher if settled is None else settled(self, _result_of(self, launcher), launcher)
+        direct = tuned.direct.add(arguments, final)
+        if direct is not None:
+            self.run = direct
+
+    def new_bench(self: Any, launcher: Any, *arguments: Any, **keywords: Any) -> Any:
+        allowed = selection_of(self, arguments).allows(_result_of(self, launcher))
+        return bench(self, launcher, *arguments, **keywords) if allowed else float("inf")
+
+    def new_bench_all(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        selection = selection_of(self, arguments)
+        selection.judge([_result_of(self, each) for each in self.launchers])
+        times = bench_all(self, *arguments, **keywords)
+        # Of configurations that cannot be timed, one that may be chosen: the reference is the first.
+        return {each: time for each, time in times.items() if selection.allows(_result_of(self, each))}
+
+    def searched(search: Callable[..., Any]) -> Callable[..., Any]:
+        def new_search(self: Any, launcher: Any, *arguments: Any, **keywords: Any) -> Any:
+            found = search(self, launcher, *arguments, **keywords)
+            allowed = selection_of(self, arguments).allows(_result_of(self, found))
+            return found if allowed else launcher
+
+        return new_search
+
+    def new_make_launcher(self: Any) -> Any:
+        launcher = make_launcher(self)
+        launcher.bitwise_result = self
+        return launcher
+
+    new_run.bitwise_hook = True  # type: ignore[attr-defined]
+    changed: list[tuple[type[Any], str, Callable[..., Any]]] = [
+        (autotuner, "run", new_run),
+        (autotuner, "bench", new_bench),
+        (autotuner, "benchmark_all_configs", new_bench_all),
+        *((autotuner, name, searched(getattr(autotuner, name))) for name in _SEARCHES if hasattr(autotuner, name)),
+        (compile_result, "make_launcher", new_make_launcher),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changed]
+    try:
+        for owner, name, function in changed:
+            setattr(owner, name, function)
+        yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
+
+
+def _is_searched(autotuner: Any) -> bool:
+    """Return whether Inductor looks for configurations besides the listed ones."""
+    return any(autotuner.inductor_meta.get(name) for name in ("coordinate_descent_tuning", "combo_tuning_groups"))
+
+
+def _offer(autotuner: Any, launchers: list[Any]) -> None:
+    """Let the autotuner choose from these launchers."""
+    autotuner.launchers = list(launchers)
+    if getattr(autotuner, "_cached_launcher", None) is not None:
+        autotuner._cached_launcher = None
+
+
+def _forget_times(autotuner: Any) -> None:
+    """Remove the times of configurations that were measured for other numbers: the proofs were for those, too."""
+    tuner = getattr(autotuner, "coordesc_tuner", None)
+    if tuner is not None:
+        tuner.cached_benchmark_results.clear()
+
+
+def _result_of(autotuner: Any, launcher: Any) -> Any:
+    """Return the compile result of a launcher."""
+    found = getattr(launcher, "bitwise_result", None)
+    if found is not None:
+        return found
+    for each in autotuner.compile_results:
+        if each.config is launcher.config:
+            return each
+    raise CaptureError("A kernel was tuned by a launcher that Inductor does not list.")
