@@ -24,7 +24,7 @@ from bitwise_bench.published_corpus.catalogue import TARGETS, Group, cases_of, c
 from bitwise_bench.published_corpus.record import record_of
 from bitwise_bench.published_corpus.shards import append, read_shard, repair, shard_path
 
-BATCH = 24
+BATCH = 48
 """Configurations that a process measures in turn: neighbours in a grid share stages of compilation and texts."""
 
 FLUSH_SECONDS = 5.0

@@ -120,6 +120,12 @@ def cases_of(group: Group, target: str) -> tuple[Case, ...]:
 
 
 @cache
+def size_of(group: Group, target: str) -> int:
+    """Return the number of configurations of a group."""
+    return len(cases_of(group, target))
+
+
+@cache
 def _groups_by_name(target: str) -> Mapping[str, Group]:
     return {group.name: group for group in groups(target)}
 

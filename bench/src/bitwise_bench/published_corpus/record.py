@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.public_kernels.agreement import shortened
-from bitwise_bench.published_corpus.catalogue import Group, cases_of, groups
+from bitwise_bench.published_corpus.catalogue import Group, cases_of, groups, size_of
 from bitwise_bench.published_corpus.published import ROWS, SOURCE, TOTAL
 from bitwise_bench.published_corpus.shards import read_shard, shard_path
 from bitwise_bench.readings.byte_agreement import KernelResult, compare
@@ -35,13 +35,13 @@ def record_of(folder: Path, target: str) -> dict[str, Any]:
             continue
         mine = [group for group in entries if group.main and group.row == row.name]
         figures = _figures([each for group in mine for each in entries[group]])
-        planned = sum(len(cases_of(group, target)) for group in mine)
+        planned = sum(size_of(group, target) for group in mine)
         of_row = {"dtype": row.dtype, "kernels": len(mine), "planned": planned, **figures}
         rows[row.name] = {**of_row, "published": asdict(row.of_target[target])}
     by_group = []
     for group, results in entries.items():
         about = {"kernel": group.kernel, "dtype": group.dtype, "row": group.row}
-        by_group.append({**about, "planned": len(cases_of(group, target)), **_figures(results)})
+        by_group.append({**about, "planned": size_of(group, target), **_figures(results)})
     everything = [each for mine in entries.values() for each in mine]
     return {
         "environment": json.loads(environment.read_text()) if environment.exists() else {},
