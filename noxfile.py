@@ -266,6 +266,22 @@ def gpu_gfx942(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-rs", "plugins/amd_gfx942/tests/test_conformance.py", *session.posargs)
 
 
+@nox.session(name="published_corpus", venv_params=["--system-site-packages"])
+def published_corpus_session(session: nox.Session) -> None:
+    """Compile, read and, on an sm_90 GPU, run the corpus in the published counts; `-- --rows table --seconds 540`.
+
+    A run continues where the previous run of its folder ended.  Without a GPU: `-- --no-gpu`, also with
+    `--target gfx942`.
+    """
+    install_workspace(session)
+    if "--no-gpu" in session.posargs:
+        install_triton(session)
+    else:
+        need_gpu_packages(session)
+    folder = [] if "--records" in session.posargs else ["--records", "published-corpus"]
+    session.run("python", "-m", "bitwise_bench.published_corpus", *folder, *session.posargs)
+
+
 @nox.session(name="bench-reductions", venv_params=["--system-site-packages"])
 def bench_reductions(session: nox.Session) -> None:
     """Measure the cost of pinned orders on a GPU, with torch and Triton of the interpreter that runs nox."""

@@ -291,6 +291,54 @@ def public_kernels(record: Mapping[str, Any]) -> str:
     )
 
 
+def published_corpus(record: Mapping[str, Any]) -> str:
+    """Return the rows of the published table: own figures, and the published ones in brackets."""
+    rows = []
+    for name, each in [*record["rows"].items(), ("whole corpus", record["total"])]:
+        row = each["published"] if "dtype" in each else {}
+        whole = f"{name}, {each.get('kernels')} kernels, {each.get('formats')} formats"
+        ratio = row["classes"] / row["byte_classes"] if row else None
+        merges = each["wrong merges"]
+        rows.append(
+            [
+                f"`{name}`, {each['dtype']}" if row else whole,
+                _of_planned(each),
+                _beside(each["classes"], row.get("classes")),
+                _beside(each["byte classes"], row.get("byte_classes")),
+                _beside(_two_digits(each["ratio"]), _two_digits(ratio)),
+                "-" if merges is None else len(merges),
+                each["unknown"],
+                f"{1000 * each['seconds']['compile']['median']:.0f} / {1000 * each['seconds']['read']['median']:.0f}",
+            ]
+        )
+    head = (
+        *("kernel", "configurations", "classes", "byte classes", "ratio", "classes with several byte patterns"),
+        *("Unknown", "compiled / read, median ms"),
+    )
+    environment = record["environment"]
+    gpu = environment.get("gpu")
+    against = f"against the bytes of {gpu}" if gpu else "not run on a GPU"
+    return _markdown(head, rows) + (
+        f"\n\nTriton {environment.get('triton', '?')} for {record['target']}, {against}. In brackets: "
+        f"{record['source']}. Classes are of the configurations that are not Unknown; the ratio is of those that ran "
+        "with the same bytes in every repetition."
+    )
+
+
+def _of_planned(figures: Mapping[str, Any]) -> str:
+    done, planned = figures["done"], figures["planned"]
+    return f"{planned:,}" if done == planned else f"{done:,} of {planned:,}"
+
+
+def _beside(own: object, published: object) -> str:
+    shown = "-" if own is None else str(own)
+    return shown if published is None else f"{shown} ({published})"
+
+
+def _two_digits(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.2f}"
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "precision": ("reading-sm90.json", precision),
