@@ -278,7 +278,7 @@ def published_corpus_session(session: nox.Session) -> None:
         install_triton(session)
     else:
         need_gpu_packages(session)
-    folder = [] if "--records" in session.posargs else ["--records", "published-corpus"]
+    folder = [] if "--records" in session.posargs else ["--records", "records/published-corpus"]
     session.run("python", "-m", "bitwise_bench.published_corpus", *folder, *session.posargs)
 
 

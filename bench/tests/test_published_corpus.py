@@ -14,10 +14,18 @@ from bitwise_bench.compilation.capture import compile_case
 from bitwise_bench.compilation.remembered_stages import remembered_stages
 from bitwise_bench.published_corpus import catalogue
 from bitwise_bench.published_corpus.__main__ import main
-from bitwise_bench.published_corpus.catalogue import case_named, cases_of, chosen_groups, groups, size_of
+from bitwise_bench.published_corpus.catalogue import (
+    case_named,
+    cases_of,
+    chosen_groups,
+    definition_of,
+    groups,
+    size_of,
+    sources_of,
+)
 from bitwise_bench.published_corpus.published import FORMATS, KERNELS, ROWS, TOTAL
 from bitwise_bench.published_corpus.record import record_of
-from bitwise_bench.published_corpus.shards import append, read_shard, repair, shard_path
+from bitwise_bench.published_corpus.shards import append, keep_only, read_shard, repair, shard_path, valid_entries
 from bitwise_bench.readme_tables import published_corpus
 
 
@@ -118,7 +126,9 @@ def _entry(name: str, signature: str | None, bytes_: str | None = None, **furthe
 
 def _split_entries(*found: tuple[str | None, str | None]) -> list[dict[str, Any]]:
     group = next(group for group in groups("sm_90") if group.kernel == "inductor_splitk_gemm" and group.main)
-    return [_entry(case.id, *each) for case, each in zip(cases_of(group, "sm_90"), found, strict=False)]
+    definition = definition_of(group, "sm_90")
+    cases = cases_of(group, "sm_90")
+    return [_entry(case.id, *each, definition=definition) for case, each in zip(cases, found, strict=False)]
 
 
 def _split_record(folder: Path, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -169,6 +179,38 @@ def test_a_torn_shard_is_continued(tmp_path: Path) -> None:
         append(torn, parts[2])
         assert torn.read_bytes() == content
     assert read_shard(tmp_path / "none.jsonl.xz") == {}
+
+
+def test_an_incomplete_group_of_another_reader_is_measured_again() -> None:
+    def entries(*names: str, definition: str = "d", reader: str = "r") -> dict[str, dict[str, Any]]:
+        return {name: {"id": name, "definition": definition, "reader": reader} for name in names}
+
+    complete, part = entries("a", "b"), entries("a")
+    assert valid_entries(complete, ["a", "b"], "d", "another") == complete
+    assert valid_entries(part, ["a", "b"], "d", "r") == part
+    assert valid_entries(part, ["a", "b"], "d", "another") == {}
+    assert valid_entries(complete, ["a", "b"], "another", "r") == {}
+    mixed = {**entries("a"), **entries("b", reader="another")}
+    assert valid_entries(mixed, ["a", "b"], "d", "r") == entries("a")
+    assert valid_entries({"a": {"id": "a"}}, ["a", "b"], "d", "r") == {}
+
+
+def test_entries_are_removed_from_a_shard(tmp_path: Path) -> None:
+    path = tmp_path / "shard.jsonl.xz"
+    keep_only(path, {})
+    append(path, [_entry("a", "1"), _entry("b", "2")])
+    keep_only(path, {"b": _entry("b", "2")})
+    assert list(read_shard(path)) == ["b"]
+    keep_only(path, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_definition_of_a_group_is_its_own_and_contains_what_its_kernel_calls() -> None:
+    found = {group.name: definition_of(group, "sm_90") for group in groups("sm_90")}
+    assert len(set(found.values())) == len(found)
+    functions = [cases_of(group, "sm_90")[0].function for group in groups("sm_90")]
+    assert all(function.src in sources_of(function) for function in functions)
+    assert any(len(sources_of(function)) > 1 for function in functions)
 
 
 def _without_seconds(folder: Path) -> dict[str, list[dict[str, Any]]]:

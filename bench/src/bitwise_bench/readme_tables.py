@@ -347,6 +347,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "overpartition-gfx942": ("reading-gfx942.json", overpartition),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
+        "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
+        "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),

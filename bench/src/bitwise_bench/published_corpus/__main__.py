@@ -2,7 +2,8 @@
 
     python -m bitwise_bench.published_corpus --target sm_90 --rows table --records published-corpus --seconds 540
 
-A run continues where the previous run of its folder ended, and stops after `--seconds`.  `--out` writes the record.
+A run continues where the previous run of its folder ended, and stops after `--seconds`.  Groups whose kernels changed,
+and incomplete groups that were read by other code, are measured again.  `--out` writes the record.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import secrets
 import sys
 import tempfile
 import time
@@ -20,9 +22,10 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.published_corpus.catalogue import TARGETS, Group, cases_of, chosen_groups
+from bitwise_bench.published_corpus.catalogue import TARGETS, Group, cases_of, chosen_groups, definition_of
 from bitwise_bench.published_corpus.record import record_of
-from bitwise_bench.published_corpus.shards import append, read_shard, repair, shard_path
+from bitwise_bench.published_corpus.shards import append, keep_only, read_shard, repair, shard_path, valid_entries
+from bitwise_core.checker.readings import environment
 
 BATCH = 48
 """Configurations that a process measures in turn: neighbours in a grid share stages of compilation and texts."""
@@ -75,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _environment(gpu: bool) -> dict[str, str]:
     if gpu:
-        from bitwise_bench.gpu.launching import environment
+        from bitwise_bench.gpu import launching
 
-        return {**analysis_environment(), **environment()}
+        return {**analysis_environment(), **launching.environment()}
     return {**analysis_environment(), "machine": platform.machine()}
 
 
@@ -86,15 +89,19 @@ def _names(group: Group, target: str, sample: int | None) -> list[str]:
     return names if sample is None else names[:: max(1, len(names) // sample)][:sample]
 
 
-def _batches(groups: Sequence[Group], chosen: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
-    """Yield what is not done yet."""
+def _batches(groups: Sequence[Group], chosen: argparse.Namespace, folder: Path, reader: str) -> Iterator[list[str]]:
+    """Yield what is not done yet.  Results that are measured again are removed."""
     for group in groups:
         path = shard_path(folder, group)
         repair(path)
-        done = {
-            name for name, entry in read_shard(path).items() if "bytes" in entry or "error" in entry or chosen.no_gpu
+        stored, whole = read_shard(path), {case.id for case in cases_of(group, chosen.target)}
+        measured = {
+            name: entry for name, entry in stored.items() if "bytes" in entry or "error" in entry or chosen.no_gpu
         }
-        names = [name for name in _names(group, chosen.target, chosen.sample) if name not in done]
+        valid = valid_entries(measured, whole, definition_of(group, chosen.target), reader)
+        if len(valid) < len(stored):
+            keep_only(path, valid)
+        names = [name for name in _names(group, chosen.target, chosen.sample) if name not in valid]
         yield from (names[first : first + BATCH] for first in range(0, len(names), BATCH))
 
 
@@ -104,7 +111,8 @@ def _measure_all(groups: Sequence[Group], chosen: argparse.Namespace, folder: Pa
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread in each worker process
     by_name = {group.name: group for group in groups}
-    batches = list(_batches(groups, chosen, folder))
+    reader = (environment() or secrets.token_hex(6))[:12]  # of unknown code, no result is kept for another run
+    batches = list(_batches(groups, chosen, folder, reader))
     total = sum(map(len, batches))
     start = flushed = time.monotonic()
     waiting: dict[Group, list[dict[str, Any]]] = {}
@@ -133,6 +141,7 @@ def _measure_all(groups: Sequence[Group], chosen: argparse.Namespace, folder: Pa
 
     with tempfile.TemporaryDirectory(prefix="bitwise-corpus-") as cache:
         settings = {"target": chosen.target, "gpu": not chosen.no_gpu, "deadline": deadline, "cache": cache}
+        settings["reader"] = reader
         run_all(measure, batches, settings, processes=chosen.workers, seconds=LIMIT, report=report)
     flush()
     print(f"{done} of {total} configurations in {time.monotonic() - start:.0f} s", flush=True)

@@ -6,10 +6,12 @@ The modules of `published_corpus.kernels` import Triton; the functions here impo
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from bitwise_bench.corpus.cases import Case, CaseError
 from bitwise_bench.published_corpus.grids import Extent, Kernel
@@ -123,6 +125,31 @@ def cases_of(group: Group, target: str) -> tuple[Case, ...]:
 def size_of(group: Group, target: str) -> int:
     """Return the number of configurations of a group."""
     return len(cases_of(group, target))
+
+
+@cache
+def definition_of(group: Group, target: str) -> str:
+    """Return a digest of the sources, constants, options and launches of a group's configurations."""
+    parts = [
+        (case.id, str(case.arguments), case.grid, sorted(case.constants.items(), key=str), sorted(case.options.items()))
+        for case in cases_of(group, target)
+    ]
+    functions = {case.function.__name__: case.function for case in cases_of(group, target)}
+    sources = [sources_of(functions[name]) for name in sorted(functions)]
+    return hashlib.sha256(repr((parts, sources)).encode()).hexdigest()[:12]
+
+
+def sources_of(function: Any) -> tuple[str, ...]:
+    """Return the sources of a Triton function and of those that it calls by name, directly or not."""
+    found = {function.__name__: function}
+    pending = [function]
+    while pending:
+        caller = pending.pop()
+        named = [caller.fn.__globals__.get(name) for name in sorted(caller.fn.__code__.co_names)]
+        called = [each for each in named if isinstance(each, type(function)) and each.__name__ not in found]
+        found |= {each.__name__: each for each in called}
+        pending += called
+    return tuple(found[name].src for name in sorted(found))
 
 
 @cache

@@ -16,6 +16,9 @@ WARPS = (1, 2, 4, 8)
 SHARED_BYTES = 227 * 1024
 """Shared memory of a block on sm_90."""
 
+SUM = "fp32"
+"""The type in which sums and rows are stored, as they are added: a difference in the last bit shows in the bytes."""
+
 WIDEST = 4
 """Bytes of an element of the widest format: every format has the same grid."""
 

@@ -16,7 +16,7 @@ from bitwise_bench.compilation.capture import compile_case
 from bitwise_bench.compilation.remembered_stages import Compilation, remembered_stages
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import Case
-from bitwise_bench.published_corpus.catalogue import case_named, cases_of, group_of
+from bitwise_bench.published_corpus.catalogue import case_named, cases_of, definition_of, group_of
 from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, buffer_numbers
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
@@ -70,8 +70,9 @@ def _session(target: str, group: str) -> Session:
 def measure(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Compile, read and, with `settings["gpu"]`, run the configuration with an id.
 
-    `settings` also has the `target`, the `deadline` (after it, the answer is LATE) and the folder of the compiler's
-    `cache`.  What this process read or ran from an equal text and launch is not done again; its seconds are 0.
+    `settings` also has the `target`, the `deadline` (after it, the answer is LATE), the folder of the compiler's
+    `cache`, and the digest of the `reader`.  What this process read or ran from an equal text and launch is not done
+    again; its seconds are 0.
     """
     if time.time() > settings["deadline"]:
         return dict(LATE)
@@ -84,7 +85,14 @@ def measure(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         launch = json.dumps(kernel.manifest_entry, sort_keys=True)
         digest = normalised_digest(kernel.assembly)
         binary = hashlib.sha256(compilation.binary()).hexdigest()[:16]
-        entry: dict[str, Any] = {"id": name, "text": digest[:16], "binary": binary}
+        definition = definition_of(group_of(name, settings["target"]), settings["target"])
+        entry: dict[str, Any] = {
+            "id": name,
+            "definition": definition,
+            "reader": settings["reader"],
+            "text": digest[:16],
+            "binary": binary,
+        }
         found, known = _READINGS.recalled((name.rsplit("/", 1)[0], digest, launch), lambda: _read(case, kernel))
         entry |= _plain(found)
         seconds["read"] = 0.0 if known else round(found.seconds, 4)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.public_kernels.agreement import shortened
-from bitwise_bench.published_corpus.catalogue import Group, cases_of, groups, size_of
+from bitwise_bench.published_corpus.catalogue import Group, cases_of, definition_of, groups, size_of
 from bitwise_bench.published_corpus.published import ROWS, SOURCE, TOTAL
 from bitwise_bench.published_corpus.shards import read_shard, shard_path
 from bitwise_bench.readings.byte_agreement import KernelResult, compare
@@ -61,9 +61,13 @@ def record_of(folder: Path, target: str) -> dict[str, Any]:
 
 
 def _entries(folder: Path, group: Group, target: str) -> list[Mapping[str, Any]]:
-    """Return the entries of a group in the order of its grid; entries of other configurations are ignored."""
+    """Return the entries of a group in the order of its grid; those of other configurations or kernels are ignored."""
     stored = read_shard(shard_path(folder, group))
-    return [stored[case.id] for case in cases_of(group, target) if case.id in stored] if stored else []
+    if not stored:
+        return []
+    definition = definition_of(group, target)
+    found = [stored[case.id] for case in cases_of(group, target) if case.id in stored]
+    return [each for each in found if each.get("definition") == definition]
 
 
 def _figures(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,31 @@ def read_shard(path: Path) -> dict[str, dict[str, Any]]:
     """Return the entries of the complete parts by the id of their configuration; none where there is no file."""
     entries, _ = _complete(path)
     return {entry["id"]: entry for entry in entries}
+
+
+def valid_entries(
+    entries: Mapping[str, Mapping[str, Any]], names: Collection[str], definition: str, reader: str
+) -> dict[str, Mapping[str, Any]]:
+    """Return the entries of a group that are not measured again.
+
+    Those of another definition of its kernels are.  Classes of two readers cannot be compared, so an incomplete group
+    of another reader is measured from its start.
+    """
+    found = {name: each for name, each in entries.items() if each.get("definition") == definition}
+    complete = found.keys() >= set(names) and len({each.get("reader") for each in found.values()}) == 1
+    return found if complete else {name: each for name, each in found.items() if each.get("reader") == reader}
+
+
+def keep_only(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Replace the file of a group by these entries, in one part."""
+    if path.exists():
+        replaced = path.with_suffix(".new")
+        replaced.unlink(missing_ok=True)
+        if entries:
+            append(replaced, entries.values())
+            replaced.replace(path)
+        else:
+            path.unlink()
 
 
 def append(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from bitwise_bench.corpus.kernels.inductor_like import (
     fused_sum_persistent,
     outer_sum_loop,
 )
-from bitwise_bench.published_corpus.grids import Extent, Kernel, stored
+from bitwise_bench.published_corpus.grids import SUM, Extent, Kernel, stored
 from bitwise_bench.published_corpus.kernels.reductions import reduction
 
 ROWS, COLUMNS = 8, 1000
@@ -64,7 +64,7 @@ def parts_product(
 def _sum_loop(dtype: str, target: str, extent: Extent) -> Iterator[Case]:
     arguments = [
         given("source", dtype, ROWS * LOOPED),
-        result("out", stored(dtype), ROWS),
+        result("out", SUM, ROWS),
         *numbers(xnumel=ROWS, rnumel=LOOPED),
     ]
     for block, warps in product((256, 512, 1024, 2048, 4096), (1, 2, 4, 8)):
@@ -87,20 +87,20 @@ def _sums(dtype: str) -> list[Argument]:
     return [
         given("left", dtype, ROWS * COLUMNS),
         given("right", dtype, COLUMNS),
-        result("out", stored(dtype), ROWS),
+        result("out", SUM, ROWS),
         *numbers(xnumel=ROWS, rnumel=COLUMNS),
     ]
 
 
 def _outer(dtype: str) -> list[Argument]:
-    return [given("source", dtype, 200 * 64), result("out", stored(dtype), 64), *numbers(xnumel=64, rnumel=200)]
+    return [given("source", dtype, 200 * 64), result("out", SUM, 64), *numbers(xnumel=64, rnumel=200)]
 
 
 def _biased(dtype: str) -> list[Argument]:
     return [
         given("source", dtype, ROWS * COLUMNS),
         given("bias", dtype, COLUMNS),
-        result("out", stored(dtype), ROWS * COLUMNS),
+        result("out", SUM, ROWS * COLUMNS),
         *numbers(xnumel=ROWS, rnumel=COLUMNS),
     ]
 
@@ -116,7 +116,7 @@ def _gated(dtype: str) -> list[Argument]:
     return [
         given("source", dtype, SIZE),
         given("gate", dtype, SIZE),
-        result("target", stored(dtype), SIZE),
+        result("target", SUM, SIZE),
         *numbers(size=SIZE),
     ]
 

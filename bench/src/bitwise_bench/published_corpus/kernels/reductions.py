@@ -19,7 +19,7 @@ from bitwise_bench.corpus.kernels.tile_reductions import (
     row_sum_two_level,
     square_sum_all,
 )
-from bitwise_bench.published_corpus.grids import WARPS, Extent, Kernel, stored, tuned
+from bitwise_bench.published_corpus.grids import SUM, WARPS, Extent, Kernel, tuned
 
 ROWS, COLUMNS = 8, 1000
 """The matrix whose rows are summed."""
@@ -98,14 +98,14 @@ def reduction(
 
 
 def _rows(dtype: str) -> list[Argument]:
-    return [given("source", dtype, ROWS * COLUMNS), result("target", stored(dtype), ROWS), *numbers(columns=COLUMNS)]
+    return [given("source", dtype, ROWS * COLUMNS), result("target", SUM, ROWS), *numbers(columns=COLUMNS)]
 
 
 def _many_rows(dtype: str) -> list[Argument]:
     rows, columns = 4 * ROWS, 500
     return [
         given("source", dtype, rows * columns),
-        result("target", stored(dtype), rows),
+        result("target", SUM, rows),
         *numbers(rows=rows, columns=columns),
     ]
 
@@ -117,25 +117,25 @@ def _spans(dtype: str) -> list[Argument]:
 def _columns(dtype: str) -> list[Argument]:
     return [
         given("source", dtype, TALL * WIDE),
-        result("target", stored(dtype), WIDE),
+        result("target", SUM, WIDE),
         *numbers(rows=TALL, columns=WIDE),
     ]
 
 
 def _planes(dtype: str) -> list[Argument]:
-    return [given("source", dtype, PLANES * PLANE), result("target", stored(dtype), PLANES)]
+    return [given("source", dtype, PLANES * PLANE), result("target", SUM, PLANES)]
 
 
 def _pairs(dtype: str) -> list[Argument]:
     left, right = given("left", dtype, ROWS * COLUMNS), given("right", dtype, ROWS * COLUMNS)
-    return [left, right, result("target", stored(dtype), ROWS), *numbers(columns=COLUMNS)]
+    return [left, right, result("target", SUM, ROWS), *numbers(columns=COLUMNS)]
 
 
 def _box(axis: int) -> Callable[[str], list[Argument]]:
     left = BOX[0] * BOX[1] * BOX[2] // BOX[axis]
     return lambda dtype: [
         given("source", dtype, BOX[0] * BOX[1] * BOX[2]),
-        result("target", stored(dtype), left),
+        result("target", SUM, left),
     ]
 
 

@@ -23,7 +23,7 @@ from bitwise_bench.corpus.kernels.softmaxes import (
     softmax_online,
     softmax_row,
 )
-from bitwise_bench.published_corpus.grids import Kernel, stored
+from bitwise_bench.published_corpus.grids import SUM, Kernel
 from bitwise_bench.published_corpus.kernels.reductions import reduction
 
 ROWS, COLUMNS = 8, 1000
@@ -57,7 +57,7 @@ def unit_row(source, target, columns, epsilon, BLOCK: tl.constexpr):
 def _rows(dtype: str) -> list[Argument]:
     return [
         given("source", dtype, ROWS * COLUMNS),
-        result("target", stored(dtype), ROWS * COLUMNS),
+        result("target", SUM, ROWS * COLUMNS),
         *numbers(columns=COLUMNS),
     ]
 
@@ -79,27 +79,27 @@ def _pairs(dtype: str) -> list[Argument]:
     return [
         given("output", dtype, ROWS * COLUMNS),
         given("gradient", dtype, ROWS * COLUMNS),
-        result("target", stored(dtype), ROWS * COLUMNS),
+        result("target", SUM, ROWS * COLUMNS),
         *numbers(columns=COLUMNS),
     ]
 
 
 def _scalars(dtype: str) -> list[Argument]:
-    return [given("source", dtype, ROWS * COLUMNS), result("target", stored(dtype), ROWS), *numbers(columns=COLUMNS)]
+    return [given("source", dtype, ROWS * COLUMNS), result("target", SUM, ROWS), *numbers(columns=COLUMNS)]
 
 
 def _labels(dtype: str) -> list[Argument]:
     return [
         given("logits", dtype, ROWS * COLUMNS),
         index("labels", "i32", ROWS, COLUMNS),
-        result("loss", stored(dtype), ROWS),
-        result("gradient", stored(dtype), ROWS * COLUMNS),
+        result("loss", SUM, ROWS),
+        result("gradient", SUM, ROWS * COLUMNS),
         *numbers(columns=COLUMNS),
     ]
 
 
 def _moments(dtype: str) -> list[Argument]:
-    outputs = [result("means", stored(dtype), ROWS), result("variances", stored(dtype), ROWS)]
+    outputs = [result("means", SUM, ROWS), result("variances", SUM, ROWS)]
     return [given("source", dtype, ROWS * COLUMNS), *outputs, *numbers(columns=COLUMNS)]
 
 
@@ -124,8 +124,8 @@ def _weight_gradient(dtype: str) -> list[Argument]:
         given("gradient", dtype, TALL * WIDE),
         given("source", dtype, TALL * WIDE),
         *_statistics(TALL),
-        result("weight_parts", stored(dtype), PARTS * WIDE),
-        result("bias_parts", stored(dtype), PARTS * WIDE),
+        result("weight_parts", SUM, PARTS * WIDE),
+        result("bias_parts", SUM, PARTS * WIDE),
         *numbers(rows=TALL, columns=WIDE, share=TALL // PARTS),
     ]
 
@@ -133,7 +133,7 @@ def _weight_gradient(dtype: str) -> list[Argument]:
 def _tile(dtype: str) -> list[Argument]:
     return [
         given("source", dtype, TALL * WIDE),
-        result("target", stored(dtype), TALL * WIDE),
+        result("target", SUM, TALL * WIDE),
         *numbers(rows=TALL, columns=WIDE),
     ]
 
