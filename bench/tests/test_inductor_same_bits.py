@@ -72,6 +72,15 @@ def test_a_process_without_a_result_stops_no_other(monkeypatch: pytest.MonkeyPat
     assert reasons == {"fails": "out of memory", "hangs": "no time was left", "stops": "lost the GPU"}
 
 
+def test_without_time_processes_keep_what_they_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(inductor_same_bits, "_SECONDS_OF_A_TURN", 1000)
+    found, missing = measured(monkeypatch, tmp_path / "log", ["free", "same bits"], 40.0)
+    assert missing == []
+    assert [each["step seconds"] for each in found] == [[], []]
+    assert not (tmp_path / "log").exists()
+    assert "host-bound" not in summary({"runs": found, "unfinished": missing})
+
+
 def run(mode: str, digest: str, steps: list[float], host: float = 0.1) -> dict[str, Any]:
     return {**TUNED, "model": "mlp", "mode": mode, "digest": digest, "step seconds": steps,
             "host seconds": [host] * len(steps), "GPU seconds": [2.0], "graph seconds": []}  # fmt: skip

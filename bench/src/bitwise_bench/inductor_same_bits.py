@@ -47,7 +47,9 @@ _STEPS, _BURST, _PROFILED, _REPLAYS = 40, 10, 5, 50
 _TOP = 10
 _HOST_BOUND = 0.9
 """The part of a step's time from which on issuing it decides its time."""
-_SECONDS_TO_MEASURE = 50
+_SECONDS_TO_MEASURE = 40
+_SECONDS_OF_A_TURN = 4
+"""With less time left, no process is asked to measure: it keeps what it has measured."""
 _TIMES = ("step seconds", "host seconds", "pipelined step seconds", "GPU seconds", "graph seconds")
 _COMPARED = ("step seconds", "GPU seconds", "graph seconds")
 
@@ -115,11 +117,8 @@ def summary(record: dict[str, Any]) -> str:
                 medians = [statistics.median(run[name]) for run in runs if run[name]]
                 if medians:
                     lines.append(f"    {name}: {', '.join(f'{1000 * each:.3f}' for each in medians)} ms")
-            step, host = (
-                statistics.median(time for run in runs for time in run[name])
-                for name in ("step seconds", "host seconds")
-            )
-            if host >= _HOST_BOUND * step:
+            steps, hosts = ([time for run in runs for time in run[name]] for name in ("step seconds", "host seconds"))
+            if steps and statistics.median(hosts) >= _HOST_BOUND * statistics.median(steps):
                 lines.append("    steps are host-bound")
             lines += [f"    no graph: {run['graph error']}" for run in runs if run["graph error"]]
             lines += [
@@ -211,7 +210,10 @@ def _side_by_side(jobs: Sequence[_Job], rounds: int, end: float) -> tuple[list[d
         for question in _QUESTIONS:
             for _ in range(rounds):
                 for each in in_turns:
-                    if each.result is not None and (found := each.ask(question, end)) is not None:
+                    if each.result is None or time.time() > end - _SECONDS_OF_A_TURN:
+                        continue
+                    found = each.ask(question, end)
+                    if found is not None:
                         _add(each.result, found)
         found_all = [{**each.named, **each.result} for each in processes if each.result is not None]
         missing = [{**each.named, "reason": each.reason()} for each in processes if each.result is None]
