@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from threading import Lock
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -95,6 +96,10 @@ class Autotuner:
         self.inductor_meta: dict[str, object] = {}
         self.compile_results = [Result(triton.Config({"BLOCK": 256}, num_warps=warps)) for warps in self.times]
         self.launchers: list[Any] = []
+        self.lock = Lock()
+
+    def _precompile_config(self, config: Any) -> Result:
+        return Result(config)
 
     def precompile(self) -> None:
         self.launchers = [each.make_launcher() for each in self.compile_results]
@@ -285,6 +290,29 @@ def test_the_settled_launcher_takes_the_place_of_the_tuned_one() -> None:
             tuner.run(Tensor(1 << 40), Tensor(1 << 41), columns, stream=0)
     assert launched == [2, -2, 1, -1]
     assert [warps for warps, _ in settled] == [2, 1]
+
+
+def test_the_reference_may_be_a_configuration_that_inductor_does_not_list() -> None:
+    launched.clear()
+    found: list[KernelReport] = []
+    asked: list[Any] = []
+
+    def untuned(tuner: Any) -> Any:
+        asked.append(tuner)
+        return triton.Config({"BLOCK": 256}, num_warps=4)
+
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append), untuned=untuned):
+        tuner, single = Autotuner({1: 3.0, 2: 1.0}), Autotuner({1: 3.0})
+        tuner.times[4] = 5.0
+        tensors = Tensor(1 << 40), Tensor(1 << 41)
+        for columns in (200, 1, 200):
+            tuner.run(*tensors, columns, stream=0)
+        single.run(*tensors, 200, stream=0)
+    # Rows of 200 have other bits with 1 or 2 warps; of one element, all are equal.
+    assert launched == [4, 2, 4, 1]
+    assert [each.reference for each in found] == ["BLOCK=256, num_warps=4, num_ctas=1, num_stages=3"] * 2
+    assert [len(each.kept) for each in found] == [0, 2]
+    assert asked == [tuner]
 
 
 def test_a_configuration_that_is_proposed_later_is_judged(reports: list[KernelReport]) -> None:

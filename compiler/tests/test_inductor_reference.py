@@ -2,74 +2,139 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import permutations
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bitwise_triton.inductor.reference import Reduction, Tile, predicted, reference_of
+from bitwise_triton.inductor.reference import reference_of, untuned
 
-BF16 = {"in_ptr0": "*bf16", "out_ptr0": "*bf16", "xnumel": "i32"}
+triton = pytest.importorskip("triton")
+from triton.runtime.errors import OutOfResources  # noqa: E402
 
-
-def launcher(warps: int, registers: int | None = None, spills: int | None = None, **blocks: int) -> Any:
-    config = SimpleNamespace(kwargs=blocks, num_warps=warps)
-    return SimpleNamespace(config=config, n_regs=registers, n_spills=spills)
-
-
-def kernel(hint: str | None, sizes: Any, signature: dict[str, str] = BF16) -> Any:
-    meta = {} if hint is None else {"reduction_hint": SimpleNamespace(name=hint)}
-    return SimpleNamespace(inductor_meta=meta, size_hints=sizes, triton_meta={"signature": signature})
+NARROW, OUTER, TILED = (
+    triton.Config({"XBLOCK": columns, "R0_BLOCK": rows}, num_warps=warps, num_stages=1)
+    for columns, rows, warps in ((2, 128, 2), (64, 8, 4), (64, 64, 16))
+)
 
 
-CONTIGUOUS, TILED = launcher(2, XBLOCK=2, R0_BLOCK=128), launcher(16, XBLOCK=64, R0_BLOCK=64)
-NARROW, LONG = launcher(8, XBLOCK=64, R0_BLOCK=4), launcher(8, XBLOCK=1, R0_BLOCK=2048)
+def launcher(configuration: Any) -> Any:
+    return SimpleNamespace(config=configuration)
+
+
+class Kernel:
+    """An autotuner of a reduction.  `asked` is what Inductor's functions were called with."""
+
+    def __init__(self, kind: str | None = "REDUCTION", sizes: Any = None, **meta: Any) -> None:
+        self.heuristic_type = SimpleNamespace(name=kind)
+        self.size_hints = {"x": 131072, "r0_": 128} if sizes is None else sizes
+        self.inductor_meta = {"reduction_hint": "OUTER", "max_autotune": True, **meta}
+        self.triton_meta = {"signature": {"x": "*bf16"}, "device": 0}
+        self.device_props = SimpleNamespace(major=9)
+        self.filename = "kernel.py"
+        self.fn = SimpleNamespace(fn=None, __name__="reduction")
+        self.lock = Lock()
+        self.compiled: list[Any] = []
+
+    def _reload_kernel(self) -> Any:
+        return SimpleNamespace(fn=SimpleNamespace(fn=len, __name__="reduction"))
+
+    def _precompile_config(self, configuration: Any) -> Any:
+        assert self.lock.locked()
+        self.compiled.append(configuration)
+        return SimpleNamespace(make_launcher=lambda: launcher(configuration))
+
+
+def heuristics(*found: Any, asked: list[Any]) -> Any:
+    """Stand-ins of Inductor's functions, which return these configurations."""
+
+    def named(name: str) -> Callable[..., Any]:
+        def heuristic(**arguments: Any) -> Callable[[Any], Any]:
+            asked.append((name, arguments))
+            arguments["size_hints"]["x"] = 1  # as Inductor does for some kernels
+            arguments["inductor_meta"].pop("reduction_hint")
+            arguments["triton_meta"].clear()
+
+            def decorator(function: Any) -> Any:
+                assert function.fn is len
+                return SimpleNamespace(configs=list(found))
+
+            return decorator
+
+        return heuristic
+
+    names = "reduction", "persistent_reduction", "cooperative_reduction"
+    return SimpleNamespace(**{name: named(name) for name in names})
 
 
 @pytest.mark.parametrize(
-    ("hint", "sizes", "expected"),
+    ("kind", "grid", "expected"),
     [
-        # Columns of a matrix: a warp must read neighbours of one row.
-        ("OUTER", {"x": 98304, "r0_": 128}, TILED),
-        # Long rows: one row a block fills the GPU, and reads whole lines.
-        ("INNER", {"x": 4096, "r0_": 32768}, LONG),
+        ("REDUCTION", "Grid1D", "reduction"),
+        ("PERSISTENT_REDUCTION", "Grid1D", "persistent_reduction"),
+        ("REDUCTION", "CooperativeReductionGrid", "cooperative_reduction"),
+        ("PERSISTENT_REDUCTION", "CooperativeReductionGrid", "cooperative_reduction"),
     ],
 )
-def test_the_direction_of_the_memory_decides(hint: str, sizes: dict[str, int], expected: Any) -> None:
-    for order in permutations([CONTIGUOUS, TILED, NARROW, LONG]):
-        assert reference_of(kernel(hint, sizes), order) is expected
+def test_inductor_is_asked_without_autotuning(kind: str, grid: str, expected: str) -> None:
+    asked: list[Any] = []
+    kernel = Kernel(kind, grid_type=grid)
+    before = dict(kernel.size_hints), dict(kernel.inductor_meta), dict(kernel.triton_meta)
+    assert untuned(heuristics(OUTER, asked=asked))(kernel) is OUTER
+    ((name, arguments),) = asked
+    assert name == expected
+    meta = arguments["inductor_meta"]
+    assert not meta["max_autotune"]
+    assert meta["deterministic"]
+    assert meta["force_disable_caches"]
+    assert arguments["reduction_hint"] == "OUTER"
+    assert (kernel.size_hints, kernel.inductor_meta, kernel.triton_meta) == before
 
 
-def test_configurations_that_spill_come_last() -> None:
-    good, spilled = launcher(2, 32, 0, XBLOCK=2, R0_BLOCK=128), launcher(16, 255, 40, XBLOCK=64, R0_BLOCK=64)
-    outer = kernel("OUTER", {"x": 98304, "r0_": 128})
-    assert reference_of(outer, [spilled, good]) is good
-    assert reference_of(outer, [spilled]) is spilled
+@pytest.mark.parametrize("kernel", [Kernel("POINTWISE"), Kernel(None), Kernel(sizes=[4096, 128]), Kernel("SPLIT_SCAN")])
+def test_inductor_has_no_rule_for_other_kernels(kernel: Kernel) -> None:
+    asked: list[Any] = []
+    assert untuned(heuristics(OUTER, asked=asked))(kernel) is None
+    assert asked == []
 
 
-def test_the_first_of_equal_ones_is_taken() -> None:
-    one, same = launcher(4, XBLOCK=8), launcher(4, XBLOCK=8)
-    for order in ([one, same], [same, one]):
-        assert reference_of(kernel("INNER", {"x": 65536, "r0_": 512}), order) is order[0]
+def test_another_version_of_inductor_is_not_asked() -> None:
+    assert untuned(SimpleNamespace())(Kernel()) is None
+    assert untuned(SimpleNamespace(reduction=lambda numel: None))(Kernel()) is None
+    assert untuned(heuristics(asked=[]))(Kernel()) is None
 
 
-@pytest.mark.parametrize("of", [kernel(None, {"x": 4096}), kernel("INNER", None), kernel("INNER", [4096, 128])])
-def test_other_kernels_keep_their_first_configuration(of: Any) -> None:
-    assert reference_of(of, [NARROW, TILED]) is NARROW
+def test_the_order_of_the_launchers_does_not_matter() -> None:
+    kernel, same = Kernel(), triton.Config({"R0_BLOCK": 8, "XBLOCK": 64}, num_warps=4, num_stages=1)
+    for order in permutations(map(launcher, (NARROW, OUTER, TILED))):
+        assert reference_of(kernel, order, same).config is OUTER
+    assert kernel.compiled == []
 
 
-def test_registers_limit_the_blocks_of_a_processor() -> None:
-    reduction = Reduction(outer=65536, reduced=512, element_bytes=2, contiguous=1.0)
-    few, many = (predicted(reduction, Tile(8, 512, 4, registers)) for registers in (32, 255))
-    assert few < many
-    assert predicted(reduction, Tile(8, 512, 4, 0)) == few
+@pytest.mark.parametrize("change", [{"num_warps": 8}, {"num_stages": 2}, {"num_ctas": 2}])
+def test_a_configuration_that_is_not_listed_is_compiled(change: dict[str, int]) -> None:
+    wanted = triton.Config(OUTER.kwargs, **{"num_warps": 4, "num_stages": 1, **change})
+    kernel, listed = Kernel(), [launcher(NARROW), launcher(OUTER)]
+    found = reference_of(kernel, listed, wanted)
+    assert found.config is wanted
+    assert found not in listed
+    assert kernel.compiled == [wanted]
 
 
-@pytest.mark.parametrize("warps", [1, 4, 32])
-@pytest.mark.parametrize("columns", [1, 64])
-@pytest.mark.parametrize("kind", ["*fp8e4nv", "*i1", "*fp64"])
-def test_every_configuration_has_a_time(kind: str, columns: int, warps: int) -> None:
-    of = kernel("DEFAULT", {"x": 1, "r0_": 1}, {"x": kind, "n": "i32"})
-    one = launcher(warps, 255, XBLOCK=columns)
-    assert reference_of(of, [one]) is one
+def test_one_that_cannot_be_launched_is_not_the_reference() -> None:
+    kernel, first = Kernel(), launcher(NARROW)
+
+    def refused(configuration: Any) -> Any:
+        raise OutOfResources(300_000, 232_448, "shared memory")
+
+    kernel._precompile_config = refused  # type: ignore[method-assign]
+    assert reference_of(kernel, [first, launcher(TILED)], OUTER) is first
+    assert not kernel.lock.locked()
+
+
+def test_without_a_rule_it_is_the_first_one() -> None:
+    listed = [launcher(TILED), launcher(OUTER)]
+    assert reference_of(Kernel(), listed, None) is listed[0]

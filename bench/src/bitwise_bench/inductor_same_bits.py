@@ -3,12 +3,17 @@
     python -m bitwise_bench.inductor_same_bits --record records/inductor-same-bits.json
 
 A GPU is needed.  Each model is compiled, tuned and trained for one step in processes of their own with empty caches.
-They tune side by side; when all have tuned, each measures its steps alone.  The record holds the digests of outputs and
-gradients, what the proofs kept and dropped, and where the time of a step goes:
+They tune side by side.  When all have tuned they measure in turns, one process at a time, round after round, so that
+what slows the machine for a while slows every mode.  The record holds the digests of outputs and gradients, what the
+proofs kept and dropped, the configurations that were chosen, and for each round:
 
 - step seconds: the median of steps that are waited for;
-- host seconds: the time in which a step is issued, without waiting;
-- GPU seconds: the sum of the kernels' times, and the kernels that take the most of it.
+- host seconds: the time in which a step is issued, without waiting.  A step that takes hardly longer is host-bound: its
+  time says nothing about kernels;
+- GPU seconds: the sum of the kernels' times;
+- graph seconds: a step as a CUDA graph, launch by launch the same, which no host slows.
+
+A ratio between two modes is the median over the rounds, each with the times of that round.
 
 Of the modes, "free" and "same bits" are compared.  The others say where a difference comes from: "free library" is free
 tuning whose products are calls of the library, and "same bits triton" is `same_bits(templates="triton")`.
@@ -16,39 +21,44 @@ tuning whose products are calls of the library, and "same bits triton" is `same_
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import hashlib
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 
 MODELS = ("transformer block", "mlp")
 MODES = ("free", "same bits", "free library", "same bits triton")
-_STEPS, _BURST, _PROFILED = 200, 10, 5
+_STEPS, _BURST, _PROFILED, _REPLAYS = 40, 10, 5, 50
+"""Steps of a round: those waited for, those of each of four bursts, those profiled, and those as a graph."""
 _TOP = 10
-_MEETING = "BITWISE_BENCH_MEETING"
-"""The variable with the number of processes, the time until which they wait for each other, and a folder."""
-_SECONDS_BETWEEN_LOOKS = 0.2
-_SECONDS_TO_MEASURE = 60
+_HOST_BOUND = 0.9
+"""The part of a step's time from which on issuing it decides its time."""
+_SECONDS_TO_MEASURE = 40
+_SECONDS_OF_A_TURN = 4
+"""With less time left, no process is asked to measure: it keeps what it has measured."""
+_TIMES = ("step seconds", "host seconds", "pipelined step seconds", "GPU seconds", "graph seconds")
+_COMPARED = ("step seconds", "GPU seconds", "graph seconds")
 
 
 @dataclass(frozen=True)
 class _Job:
     model: str
     mode: str
+    template_configurations: int | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,20 +70,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=2, help="processes for each model and mode (default 2)")
     parser.add_argument("--free-repeats", type=int, help="processes of the free modes instead")
     parser.add_argument("--seconds", type=float, default=900.0, help="end after this time, with what is measured then")
-    parser.add_argument("--one", nargs=2, metavar=("MODEL", "MODE"), help="measure in this process and print JSON")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each process to measure (default 5)")
+    parser.add_argument(
+        "--template-configurations", type=int, metavar="N", help="configurations of a product's template (default all)"
+    )
+    parser.add_argument("--one", nargs=2, metavar=("MODEL", "MODE"), help="measure in this process, as asked on stdin")
     chosen = parser.parse_args(arguments)
     if chosen.one:
-        print(json.dumps(_measured(_Job(*chosen.one))))
+        model, mode = chosen.one
+        _serve(_Job(model, mode, chosen.template_configurations))
         return 0
     free = chosen.repeats if chosen.free_repeats is None else chosen.free_repeats
     jobs = [
-        _Job(model, mode)
+        _Job(model, mode, chosen.template_configurations)
         for mode in chosen.modes
         for model in chosen.models
         for _ in range(free if mode.startswith("free") else chosen.repeats)
     ]
-    found, missing = _side_by_side(jobs, time.time() + chosen.seconds)
+    found, missing = _side_by_side(jobs, chosen.rounds, time.time() + chosen.seconds)
     record = {"environment": {**analysis_environment(), **_gpu()}, "runs": found, "unfinished": missing}
+    record["template configurations"] = chosen.template_configurations
     if chosen.record is not None:
         chosen.record.write_text(json.dumps(record, indent=1) + "\n")
     print(summary(record))
@@ -81,78 +97,154 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def summary(record: dict[str, Any]) -> str:
-    """Return digests, times and the most expensive kernels by model, as text."""
+    """Return digests, times, ratios and the most expensive kernels by model, as text."""
     lines = []
     for model in MODELS:
-        times = {}
-        for mode in MODES:
-            runs = [run for run in record["runs"] if (run["model"], run["mode"]) == (model, mode)]
-            if not runs:
-                continue
-            times[mode] = statistics.median(run["step seconds"] for run in runs)
-            host, gpu, tuning, proof = (
-                statistics.median(run[name] for run in runs)
-                for name in ("host seconds", "GPU seconds", "tuning seconds", "proof seconds")
+        by_mode: dict[str, list[dict[str, Any]]] = {}
+        for run in record["runs"]:
+            if run["model"] == model:
+                by_mode.setdefault(run["mode"], []).append(run)
+        for mode in filter(by_mode.__contains__, MODES):
+            runs = by_mode[mode]
+            tuning, proof = (
+                statistics.median(run[name] for run in runs) for name in ("tuning seconds", "proof seconds")
             )
-            steps = ", ".join(f"{1000 * run['step seconds']:.3f}" for run in runs)
             lines.append(
                 f"{model}, {mode}: {_digests(record, model, mode)} byte patterns in {len(runs)} processes; "
-                f"a step takes {1000 * times[mode]:.3f} ms ({steps}), host {1000 * host:.3f} ms, "
-                f"kernels {1000 * gpu:.3f} ms; {runs[0]['launchers']}; "
-                f"tuned in {tuning:.0f} s, proofs {proof:.0f} s"
+                f"{runs[0]['launchers']}; tuned in {tuning:.0f} s, proofs {proof:.0f} s"
             )
+            for name in _TIMES:
+                medians = [statistics.median(run[name]) for run in runs if run[name]]
+                if medians:
+                    lines.append(f"    {name}: {', '.join(f'{1000 * each:.3f}' for each in medians)} ms")
+            steps, hosts = ([time for run in runs for time in run[name]] for name in ("step seconds", "host seconds"))
+            if steps and statistics.median(hosts) >= _HOST_BOUND * statistics.median(steps):
+                lines.append("    steps are host-bound")
+            lines += [f"    no graph: {run['graph error']}" for run in runs if run["graph error"]]
             lines += [
                 f"    {1e6 * one['seconds']:8.1f} us in {one['launches']:g} launches: {one['kernel'][:110]}"
                 for one in runs[0]["kernels"][:_TOP]
             ]
-        if {"free", "same bits"} <= times.keys():
-            lines.append(f"{model}: same bits takes {times['same bits'] / times['free']:.3f} of the free time")
+        if {"free", "same bits"} <= by_mode.keys():
+            for name in _COMPARED:
+                ratios = rounds_ratio(by_mode["same bits"], by_mode["free"], name)
+                if ratios:
+                    lines.append(
+                        f"{model}: same bits takes {statistics.median(ratios):.3f} of the free {name} "
+                        f"({min(ratios):.3f} to {max(ratios):.3f} in {len(ratios)} rounds)"
+                    )
     lines += [f"{each['model']}, {each['mode']} has no result: {each['reason']}" for each in record["unfinished"]]
     return "\n".join(lines)
+
+
+def rounds_ratio(runs: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]], name: str) -> list[float]:
+    """Return for each round that all have measured the median time of the runs by that of the others."""
+    rounds = min(len(run[name]) for run in (*runs, *others))
+    return [
+        statistics.median(run[name][place] for run in runs) / statistics.median(run[name][place] for run in others)
+        for place in range(rounds)
+    ]
 
 
 def _digests(record: dict[str, Any], model: str, mode: str) -> int:
     return len({run["digest"] for run in record["runs"] if (run["model"], run["mode"]) == (model, mode)})
 
 
-def _side_by_side(jobs: Sequence[_Job], end: float) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Run each job in a process of its own, all at once.  Returns the results, and the jobs without one at `end`."""
-    with tempfile.TemporaryDirectory() as folder:
-        meeting = Path(folder, "meeting")
-        meeting.mkdir()
-        command = [sys.executable, "-m", "bitwise_bench.inductor_same_bits", "--one"]
-        processes = []
-        for number, job in enumerate(jobs):
-            own = Path(folder, str(number))
-            own.mkdir()
-            environment = {
-                **os.environ,
-                "TORCHINDUCTOR_CACHE_DIR": f"{own}/inductor",
-                "TRITON_CACHE_DIR": f"{own}/triton",
-                "TORCHINDUCTOR_COMPILE_THREADS": str(_compilers(job, jobs)),
-                _MEETING: f"{len(jobs)} {end - _SECONDS_TO_MEASURE} {meeting}",
-            }
-            with open(own / "output", "w") as output, open(own / "errors", "w") as errors:
-                one = subprocess.Popen([*command, job.model, job.mode], env=environment, stdout=output, stderr=errors)
-                processes.append(one)
-        while any(each.poll() is None for each in processes):
-            if time.time() > end:
-                for each in processes:
-                    each.kill()
-            for number, each in enumerate(processes):
-                if each.poll():  # nobody waits for a process that failed
-                    (meeting / f"tuned-{number}-failed").touch()
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-        found, missing = [], []
-        for number, (job, process) in enumerate(zip(jobs, processes, strict=True)):
-            named = {"model": job.model, "mode": job.mode}
-            if process.returncode == 0:
-                output_text = Path(folder, str(number), "output").read_text()
-                found.append({**named, **json.loads(output_text.strip().splitlines()[-1])})
-                continue
-            errors_text = Path(folder, str(number), "errors").read_text().strip()
-            missing.append({**named, "reason": errors_text[-3000:] if process.returncode > 0 else "no time was left"})
-    return found, missing
+@dataclass
+class _Process:
+    """A job in a process of its own, which tunes and then measures as often as it is asked to."""
+
+    job: _Job
+    folder: Path
+    process: subprocess.Popen[bytes]
+    result: dict[str, Any] | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        return {"model": self.job.model, "mode": self.job.mode}
+
+    def answer(self, end: float) -> dict[str, Any] | None:
+        """Return the next answer, None for a process that has failed or has none at `end`: it is ended then."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.time()))
+        line = self.process.stdout.readline() if ready else b""
+        if line.endswith(b"\n"):
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        if not ready:
+            self.process.kill()
+        self.process.wait()
+        self.result = None
+        return None
+
+    def ask(self, question: str, end: float) -> dict[str, Any] | None:
+        """Return the answer to a question of `_serve`, None as `answer` does."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # there is no answer then
+            self.process.stdin.write(f"{question}\n".encode())
+        return self.answer(end)
+
+    def reason(self) -> str:
+        """Return why there is no result."""
+        if self.process.returncode is None or self.process.returncode < 0:
+            return "no time was left"
+        return (self.folder / "errors").read_text().strip()[-3000:]
+
+
+def _side_by_side(jobs: Sequence[_Job], rounds: int, end: float) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Tune each job in a process of its own, all at once, and measure them in turns.
+
+    Returns the results, and the jobs without one at `end`.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        # Those that tune for the longest time start first.
+        ordered = sorted(jobs, key=lambda job: not _has_templates(job))
+        processes = [_started(job, jobs, folder / str(number)) for number, job in enumerate(ordered)]
+        for each in processes:
+            stack.enter_context(each.process)
+            stack.callback(each.process.kill)
+        for each in processes:
+            each.result = each.answer(end - _SECONDS_TO_MEASURE)
+        in_turns = sorted(processes, key=lambda each: each.job.model)
+        for question in _QUESTIONS:
+            for _ in range(rounds):
+                for each in in_turns:
+                    if each.result is None or time.time() > end - _SECONDS_OF_A_TURN:
+                        continue
+                    found = each.ask(question, end)
+                    if found is not None:
+                        _add(each.result, found)
+        found_all = [{**each.named, **each.result} for each in processes if each.result is not None]
+        missing = [{**each.named, "reason": each.reason()} for each in processes if each.result is None]
+        return found_all, missing
+
+
+def _started(job: _Job, jobs: Sequence[_Job], folder: Path) -> _Process:
+    folder.mkdir()
+    command = [sys.executable, "-m", "bitwise_bench.inductor_same_bits", "--one", job.model, job.mode]
+    if job.template_configurations is not None:
+        command += ["--template-configurations", str(job.template_configurations)]
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "TORCHINDUCTOR_COMPILE_THREADS": str(_compilers(job, jobs)),
+    }
+    with open(folder / "errors", "wb") as errors:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
+        )
+    return _Process(job, folder, process)
+
+
+def _add(result: dict[str, Any], found: dict[str, Any]) -> None:
+    """Add the times of a round; what else is found replaces what an earlier round found."""
+    for name, value in found.items():
+        if name in _TIMES:
+            result[name].append(value)
+        else:
+            result[name] = value
 
 
 def _compilers(job: _Job, jobs: Sequence[_Job]) -> int:
@@ -166,29 +258,30 @@ def _has_templates(job: _Job) -> bool:
     return job.mode in ("free", "same bits triton")
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Wait until all processes of the meeting have tuned, or its time is over, and until no other one measures."""
-    count, end, folder = os.environ.get(_MEETING, "1 0 ").split(" ", 2)
-    if not folder:
-        yield
-        return
-    Path(folder, f"tuned-{os.getpid()}").touch()
-    while len(list(Path(folder).glob("tuned-*"))) < int(count) and time.time() < float(end):
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-    with open(Path(folder, "measuring"), "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _gpu() -> dict[str, str]:
     import torch
 
     return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
 
 
-def _measured(job: _Job) -> dict[str, Any]:
-    """Compile and tune a model, and return the digest of a step's results and the times of a step."""
+def _serve(job: _Job) -> None:
+    """Tune a model in this process, then answer the questions on stdin, each with one line of JSON on stdout."""
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what libraries print is no answer
+        result, step = _tuned(job)
+        _say(answers, result)
+        graph: list[Any] = []
+        for line in sys.stdin:
+            _say(answers, _QUESTIONS[line.strip()](step, graph))
+
+
+def _say(answers: IO[str], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
+    """Compile and tune a model.  Returns the digest of a step's results with the choices, and the step."""
     import torch
     import torch._inductor.config as inductor_config
 
@@ -197,6 +290,8 @@ def _measured(job: _Job) -> dict[str, Any]:
     torch.manual_seed(7)
     network, batch = _block(torch) if job.model == MODELS[0] else _mlp(torch)
     reports: Any = []
+    if job.template_configurations is not None:
+        inductor_config.test_configs.max_mm_configs = job.template_configurations
     if job.mode == "free library":
         inductor_config.max_autotune_gemm_backends = "ATEN"
     elif job.mode != "free":
@@ -214,54 +309,78 @@ def _measured(job: _Job) -> dict[str, Any]:
     def step() -> None:
         compiled(batch).float().square().mean().backward()
 
-    with _alone():
-        return {
-            "digest": digest,
-            "launchers": _launchers(),
-            **_times(torch, step),
-            "tuning seconds": tuning,
-            "proof seconds": sum(each.seconds for each in reports),
-            "kernels tuned": len(reports),
-            "kept": sum(len(each.kept) for each in reports),
-            "references": sorted({(each.kernel, each.reference) for each in reports}),
-            "dropped": [
-                [each.kernel, one.configuration, one.outcome, one.reason[:200]]
-                for each in reports
-                for one in each.dropped
-            ],
-        }
+    result = {
+        "digest": digest,
+        "launchers": _launchers(),
+        "chosen": _chosen(),
+        "tuning seconds": tuning,
+        "proof seconds": sum(each.seconds for each in reports),
+        "kernels tuned": len(reports),
+        "kept": sum(len(each.kept) for each in reports),
+        "references": sorted({(each.kernel, each.reference) for each in reports}),
+        "dropped": [
+            [each.kernel, one.configuration, one.outcome, one.reason[:200]] for each in reports for one in each.dropped
+        ],
+        "kernels": [],
+        "graph error": "",
+        **{name: [] for name in _TIMES},
+    }
+    return result, step
+
+
+def _autotuners() -> Iterator[Any]:
+    """Yield the autotuners of this process that have chosen."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    return (each for each in gc.get_objects() if type(each) is CachingAutotuner and len(each.launchers) == 1)
+
+
+def _chosen() -> list[tuple[str, str]]:
+    """Return the kernels with the configurations that were chosen for them."""
+    return sorted({(each.fn.__name__, str(each.launchers[0].config)) for each in _autotuners()})
 
 
 def _launchers() -> dict[str, int]:
     """Return how many tuned kernels there are, how many are launched directly, and how many statically."""
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-
-    tuned = [each for each in gc.get_objects() if type(each) is CachingAutotuner and len(each.launchers) == 1]
+    tuned = list(_autotuners())
     direct = [vars(each)["_bitwise_tuned"].direct.launchers.values() for each in tuned if "run" in vars(each)]
     final = [*(one for launchers in direct for one in launchers), *(each.launchers[0] for each in tuned)]
     static = sum(getattr(each, "_is_static", False) for each in final)
     return {"kernels": len(tuned), "direct": len(direct), "static": static}
 
 
-def _times(torch: Any, step: Callable[[], None]) -> dict[str, Any]:
-    """Return the seconds of a step, of issuing it, and of its kernels on the GPU."""
+def _waited(run: Callable[[], Any], count: int) -> tuple[float, float]:
+    """Return the seconds to issue a run, and until it has ended, each the mean of a burst."""
+    import torch
 
-    def waited(count: int) -> tuple[float, float]:
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            step()
-        issued = time.perf_counter() - start
-        torch.cuda.synchronize()
-        return issued / count, (time.perf_counter() - start) / count
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    issued = time.perf_counter() - start
+    torch.cuda.synchronize()
+    return issued / count, (time.perf_counter() - start) / count
 
-    for _ in range(_BURST):
-        step()
-    steps = [waited(1)[1] for _ in range(_STEPS)]
-    bursts = [waited(_BURST) for _ in range(_STEPS // _BURST)]
-    activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
-        waited(_PROFILED)
+
+def _step_times(step: Callable[[], None], _: list[Any]) -> dict[str, Any]:
+    """Return the seconds of a step, and of issuing it."""
+    _waited(step, _BURST)
+    steps = [_waited(step, 1)[1] for _ in range(_STEPS)]
+    bursts = [_waited(step, _BURST) for _ in range(_STEPS // _BURST)]
+    return {
+        "step seconds": statistics.median(steps),
+        "host seconds": statistics.median(issued for issued, _ in bursts),
+        "pipelined step seconds": statistics.median(all_of for _, all_of in bursts),
+    }
+
+
+def _kernel_times(step: Callable[[], None], _: list[Any]) -> dict[str, Any]:
+    """Return the seconds of a step's kernels on the GPU."""
+    import torch
+
+    _waited(step, _BURST)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        _waited(step, _PROFILED)
     kernels = [
         {
             "kernel": each.key,
@@ -272,13 +391,46 @@ def _times(torch: Any, step: Callable[[], None]) -> dict[str, Any]:
         if each.self_device_time_total > 0
     ]
     kernels.sort(key=lambda each: -each["seconds"])
-    return {
-        "step seconds": statistics.median(steps),
-        "host seconds": statistics.median(issued for issued, _ in bursts),
-        "pipelined step seconds": statistics.median(all_of for _, all_of in bursts),
-        "GPU seconds": sum(each["seconds"] for each in kernels),
-        "kernels": kernels,
-    }
+    return {"GPU seconds": sum(each["seconds"] for each in kernels), "kernels": kernels}
+
+
+def _graph_times(step: Callable[[], None], graph: list[Any]) -> dict[str, Any]:
+    """Return the seconds of a step that is replayed as a CUDA graph, which the first call records into `graph`."""
+    import torch
+
+    try:
+        if not graph:
+            graph.append(None)
+            graph[0] = _recorded(torch, step)
+        if graph[0] is None:
+            return {}
+        replay = graph[0].replay
+        _waited(replay, _BURST)
+        return {"graph seconds": _waited(replay, _REPLAYS)[1]}
+    except RuntimeError as error:
+        return {"graph error": str(error)[:300]}
+
+
+def _recorded(torch: Any, step: Callable[[], None]) -> Any:
+    """Return a CUDA graph of a step."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        step()
+    return graph
+
+
+_QUESTIONS: dict[str, Callable[[Callable[[], None], list[Any]], dict[str, Any]]] = {
+    "steps": _step_times,
+    "kernels": _kernel_times,
+    # Last: a process in which recording fails may not launch any more.
+    "graph": _graph_times,
+}
 
 
 def _step(torch: Any, network: Any, compiled: Any, batch: Any) -> str:

@@ -18,13 +18,14 @@ from contextlib import ContextDecorator, ExitStack, contextmanager
 from typing import Any
 
 from bitwise_triton.errors import CaptureError
+from bitwise_triton.inductor.reference import untuned
 from bitwise_triton.inductor.selection import KernelReport, Rules
 from bitwise_triton.inductor.static_launcher import static_launcher
 from bitwise_triton.inductor.templates import Templates, preprocessing
 from bitwise_triton.inductor.tuning import Settled, hooked_autotuner
 from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors
 
-CACHE_TAG = "bitwise same bits 2"
+CACHE_TAG = "bitwise same bits 3"
 """Compiled graphs and tuned configurations are cached under this tag: those of other runs are not read."""
 
 _SETTINGS: dict[str, Any] = {
@@ -62,7 +63,7 @@ def same_bits(
     Compile and run the model inside of it, the first backward pass included: graphs are compiled and kernels tuned when
     they run first.  `enable()` does this for the rest of the process.
 
-    Each kernel keeps the bits of the configuration that `reference_of` predicts to be the fastest.  `templates`:
+    Each kernel keeps the bits of the configuration that Inductor takes when it does not tune.  `templates`:
     products, convolutions and attention keep the bits of a library's call where Inductor offers one ("library"), or
     those of the first Triton template ("triton"), which then is not fused with other operations.  `assume` names
     conditions that a proof may use ("finite").  `every_launch` requires proofs for every launch; by default each launch
@@ -150,13 +151,14 @@ def _has(config: Any, name: str) -> bool:
 @contextmanager
 def _hooked(templates: Templates, rules: Rules, settled: Settled | None) -> Iterator[None]:
     from torch._inductor import select_algorithm
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner, TritonCompileResult
+    from torch._inductor.runtime import triton_heuristics
 
     hook = preprocessing(templates, rules)
     selector_hooks = getattr(select_algorithm, "add_preprocessing_fn", None)
     if selector_hooks is None:
         raise CaptureError("This version of torch cannot restrict the choices of templates; use torch 2.9 or later.")
-    with hooked_autotuner(CachingAutotuner, TritonCompileResult, rules, settled):
+    autotuner, compile_result = triton_heuristics.CachingAutotuner, triton_heuristics.TritonCompileResult
+    with hooked_autotuner(autotuner, compile_result, rules, settled, untuned(triton_heuristics)):
         selector_hooks(hook)
         try:
             yield

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.inductor.direct_launch import DirectLaunch, is_plain, watcher
 from bitwise_triton.inductor.launches import launch_tensors, numbers_of
-from bitwise_triton.inductor.reference import reference_of
+from bitwise_triton.inductor.reference import Untuned, reference_of
 from bitwise_triton.inductor.selection import LaunchSelection, Rules, digests_of
 
 _HOOKED = ("run", "bench", "benchmark_all_configs", "_interpret_args_grid", "precompile")
@@ -40,9 +40,16 @@ class _Tuned:
 
 @contextmanager
 def hooked_autotuner(
-    autotuner: type[Any], compile_result: type[Any], rules: Rules, settled: Settled | None = None
+    autotuner: type[Any],
+    compile_result: type[Any],
+    rules: Rules,
+    settled: Settled | None = None,
+    untuned: Untuned | None = None,
 ) -> Iterator[None]:
-    """Restrict what instances of Inductor's autotuner choose from.  Raises CaptureError for an unknown version."""
+    """Restrict what instances of Inductor's autotuner choose from.  Raises CaptureError for an unknown version.
+
+    The reference of a kernel with a choice is the configuration that `untuned` names, the first one by default.
+    """
     missing = [name for name in _HOOKED if not hasattr(autotuner, name)]
     if missing or not hasattr(compile_result, "make_launcher"):
         raise CaptureError(f"This version of torch has another autotuner: it lacks {', '.join(missing)}.")
@@ -57,10 +64,15 @@ def hooked_autotuner(
                 self.precompile()
             for each in self.launchers:
                 each.bitwise_result = _result_of(self, each)
-            reference = reference_of(self, self.launchers)
+            has_choice = len(self.launchers) > 1 or _is_searched(self)
+            configuration = untuned(self) if untuned is not None and has_choice else None
+            reference = reference_of(self, self.launchers, configuration)
             launchers = [reference, *(each for each in self.launchers if each is not reference)]
+            results = list(self.compile_results)
+            if reference not in self.launchers:
+                results.append(_result_of(self, reference))
             direct = DirectLaunch(lambda *arguments, **keywords: otherwise(self, *arguments, **keywords), watched)
-            found = self._bitwise_tuned = _Tuned(launchers, list(self.compile_results), direct)
+            found = self._bitwise_tuned = _Tuned(launchers, results, direct)
         return found
 
     def selection_of(self: Any, arguments: tuple[Any, ...]) -> LaunchSelection:
