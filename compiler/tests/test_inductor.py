@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from threading import Lock
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -96,10 +95,6 @@ class Autotuner:
         self.inductor_meta: dict[str, object] = {}
         self.compile_results = [Result(triton.Config({"BLOCK": 256}, num_warps=warps)) for warps in self.times]
         self.launchers: list[Any] = []
-        self.lock = Lock()
-
-    def _precompile_config(self, config: Any) -> Result:
-        return Result(config)
 
     def precompile(self) -> None:
         self.launchers = [each.make_launcher() for each in self.compile_results]
@@ -292,7 +287,7 @@ def test_the_settled_launcher_takes_the_place_of_the_tuned_one() -> None:
     assert [warps for warps, _ in settled] == [2, 1]
 
 
-def test_the_reference_may_be_a_configuration_that_inductor_does_not_list() -> None:
+def test_the_reference_is_the_configuration_that_inductor_takes_without_autotuning() -> None:
     launched.clear()
     found: list[KernelReport] = []
     asked: list[Any] = []
@@ -302,8 +297,7 @@ def test_the_reference_may_be_a_configuration_that_inductor_does_not_list() -> N
         return triton.Config({"BLOCK": 256}, num_warps=4)
 
     with hooked_autotuner(Autotuner, Result, Rules(report=found.append), untuned=untuned):
-        tuner, single = Autotuner({1: 3.0, 2: 1.0}), Autotuner({1: 3.0})
-        tuner.times[4] = 5.0
+        tuner, single = Autotuner({1: 3.0, 2: 1.0, 4: 5.0}), Autotuner({1: 3.0})
         tensors = Tensor(1 << 40), Tensor(1 << 41)
         for columns in (200, 1, 200):
             tuner.run(*tensors, columns, stream=0)

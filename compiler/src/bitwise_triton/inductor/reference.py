@@ -60,25 +60,13 @@ def untuned(heuristics: Any) -> Untuned:
     return configuration
 
 
-def reference_of(autotuner: Any, launchers: Sequence[Any], configuration: Any) -> Any:
-    """Return the launcher whose bits the others must return.
-
-    It is the launcher with `configuration`, compiled here if it is not among `launchers`.  Without a configuration, or
-    if a GPU cannot launch it, it is the first one.
-    """
-    if configuration is None:
-        return launchers[0]
-    for each in launchers:
-        if each.config.all_kwargs() == configuration.all_kwargs():
-            return each
-    from triton.runtime.errors import TritonError
-
-    try:
-        with autotuner.lock:
-            return autotuner._precompile_config(configuration).make_launcher()
-    except TritonError as error:
-        logger.info("%s cannot be launched with (%s): %s", autotuner.fn.__name__, configuration, error)
-        return launchers[0]
+def reference_of(launchers: Sequence[Any], configuration: Any) -> Any:
+    """Return the launcher whose bits the others must return: that of `configuration`, the first one if none has it."""
+    if configuration is not None:
+        for each in launchers:
+            if each.config.all_kwargs() == configuration.all_kwargs():
+                return each
+    return launchers[0]
 
 
 def _load_function(autotuner: Any) -> None:

@@ -48,7 +48,7 @@ def hooked_autotuner(
 ) -> Iterator[None]:
     """Restrict what instances of Inductor's autotuner choose from.  Raises CaptureError for an unknown version.
 
-    The reference of a kernel with a choice is the configuration that `untuned` names, the first one by default.
+    The reference of a kernel with a choice is the configuration that `untuned` names, the first one where none has it.
     """
     missing = [name for name in _HOOKED if not hasattr(autotuner, name)]
     if missing or not hasattr(compile_result, "make_launcher"):
@@ -66,13 +66,10 @@ def hooked_autotuner(
                 each.bitwise_result = _result_of(self, each)
             has_choice = len(self.launchers) > 1 or _is_searched(self)
             configuration = untuned(self) if untuned is not None and has_choice else None
-            reference = reference_of(self, self.launchers, configuration)
+            reference = reference_of(self.launchers, configuration)
             launchers = [reference, *(each for each in self.launchers if each is not reference)]
-            results = list(self.compile_results)
-            if reference not in self.launchers:
-                results.append(_result_of(self, reference))
             direct = DirectLaunch(lambda *arguments, **keywords: otherwise(self, *arguments, **keywords), watched)
-            found = self._bitwise_tuned = _Tuned(launchers, results, direct)
+            found = self._bitwise_tuned = _Tuned(launchers, list(self.compile_results), direct)
         return found
 
     def selection_of(self: Any, arguments: tuple[Any, ...]) -> LaunchSelection:
