@@ -266,8 +266,8 @@ def gpu_gfx942(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-rs", "plugins/amd_gfx942/tests/test_conformance.py", *session.posargs)
 
 
-@nox.session(name="published_corpus", venv_params=["--system-site-packages"])
-def published_corpus_session(session: nox.Session) -> None:
+@nox.session(name="published-corpus", venv_params=["--system-site-packages"])
+def published_corpus(session: nox.Session) -> None:
     """Compile, read and, on an sm_90 GPU, run the corpus in the published counts; `-- --rows table --seconds 540`.
 
     A run continues where the previous run of its folder ended.  Without a GPU: `-- --no-gpu`, also with
