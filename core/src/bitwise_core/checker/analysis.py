@@ -31,6 +31,7 @@ from bitwise_core.execution.concrete import (
 )
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.undetermined import Cause, Nondeterministic, Race, Undetermined
@@ -511,10 +512,18 @@ def outputs_of_all_blocks(
         memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=work)
     except WorkLimitExceeded:
         return None
+    except Nondeterministic as error:
+        found = outputs_by_tickets(ready, options.assume, buffers, error.causes)
+        if found is None:
+            raise
+        return found
     try:
         return checked_outputs(memory, scratch)
     except Nondeterministic as error:
-        raise _with_reaching_causes(error, ready, buffers, options) from None
+        found = outputs_by_tickets(ready, options.assume, buffers, error.causes)
+        if found is None:
+            raise _with_reaching_causes(error, ready, buffers, options) from None
+        return found
 
 
 def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:

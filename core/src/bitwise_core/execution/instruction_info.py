@@ -72,6 +72,10 @@ class InstructionInfo:
     `nondeterminism` is the reason why the instruction's effect may depend on the order in which threads run.
     `nondeterministic_result` is the reason why the written registers may, which matters only if they are read.  None
     means that they do not.
+
+    `synchronises`: an atomic operation that releases what its thread has done, and acquires what other threads have
+    released to the same element, in the whole device.  `coherent`: False for a load that may return what memory held
+    before another thread's store, although the store is ordered before it.
     """
 
     reads: frozenset[str]
@@ -80,6 +84,8 @@ class InstructionInfo:
     accumulation: Accumulation | None = None
     nondeterminism: str | None = None
     nondeterministic_result: str | None = None
+    synchronises: bool = False
+    coherent: bool = True
 
     def extended(
         self,
@@ -95,6 +101,8 @@ class InstructionInfo:
             self.accumulation,
             self.nondeterminism,
             self.nondeterministic_result,
+            self.synchronises,
+            self.coherent,
         )
 
 

@@ -14,6 +14,7 @@ from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
+    BlockOrder,
     LoadRaces,
     forward_stores,
     hashes_of_lanes,
@@ -124,6 +125,8 @@ class GlobalMemory:
         self.kernel: Kernel | None = None
         self.undetermined: UndeterminedValues | None = None
         """The undetermined values of the launch; None: a race ends the run."""
+        self.block_order: BlockOrder | None = None
+        """The order between accesses of different blocks; None: there is none."""
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""

@@ -263,7 +263,7 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
     last = np.append(rows.address[1:] != rows.address[:-1], True)
     if not last.all():
         stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
-        clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
+        clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last), memory.block_order)
         if clash.any():
             raise _store_race(memory, rows, clash, _last_row_of_address(last))
     if memory.undetermined is None:

@@ -58,6 +58,8 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
         info,
         nondeterminism="an atomic operation's result depends on the order of threads" if unordered else None,
         nondeterministic_result="an atomic operation gives back a value that depends on the order of threads",
+        # Without a scope, an atomic operation has that of the device.
+        synchronises=returns and "acq_rel" in modifiers and {"cta", "cluster"}.isdisjoint(modifiers),
     )
 
 

@@ -159,6 +159,8 @@ def load_info(instruction: Instruction) -> InstructionInfo:
     root, *modifiers = instruction.opcode.split(".")
     in_cluster = "shared::cluster" in modifiers
     info = DESTINATION_FIRST.info(instruction, Effect.LOAD | Effect.CLUSTER if in_cluster else Effect.LOAD)
+    if root == "ldu" or "nc" in modifiers:
+        info = replace(info, coherent=False)
     if root != "ld" or in_cluster or "shared" in modifiers or {"acquire", "relaxed", "volatile"}.isdisjoint(modifiers):
         return info
     return replace(info, nondeterminism="memory is read that other blocks may be writing")
