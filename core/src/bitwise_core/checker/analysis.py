@@ -36,6 +36,7 @@ from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.undetermined import Cause, Nondeterministic, Race, Undetermined
 from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
+from bitwise_core.execution.turns import outputs_by_turns
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     nan_bits,
@@ -513,17 +514,28 @@ def outputs_of_all_blocks(
     except WorkLimitExceeded:
         return None
     except Nondeterministic as error:
-        found = outputs_by_tickets(ready, options.assume, buffers, error.causes)
+        found = _outputs_of_synchronised_blocks(error, ready, buffers, options)
         if found is None:
             raise
         return found
     try:
         return checked_outputs(memory, scratch)
     except Nondeterministic as error:
-        found = outputs_by_tickets(ready, options.assume, buffers, error.causes)
+        found = _outputs_of_synchronised_blocks(error, ready, buffers, options)
         if found is None:
             raise _with_reaching_causes(error, ready, buffers, options) from None
         return found
+
+
+def _outputs_of_synchronised_blocks(
+    error: Nondeterministic, ready: PreparedLaunch, buffers: Mapping[str, int], options: Options
+) -> dict[int, Output] | None:
+    """The final contents of every buffer if tickets or flags make them the same in every order, else None."""
+    for outputs_by in (outputs_by_tickets, outputs_by_turns):
+        found = outputs_by(ready, options.assume, buffers, error.causes)
+        if found is not None:
+            return found
+    return None
 
 
 def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:

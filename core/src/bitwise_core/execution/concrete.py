@@ -140,12 +140,12 @@ def run_blocks(
     if isinstance(domain, TermDomain):
         domain.set_formats(formats)
 
-    undetermined = UndeterminedValues(ignored)
+    undetermined, polls = UndeterminedValues(ignored), lines_that_synchronise(prepared)
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
         memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
-        memory.undetermined = undetermined
+        memory.undetermined, memory.polls = undetermined, polls
         memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
@@ -155,7 +155,7 @@ def run_blocks(
         return run_until_valid(granule, attempt, undetermined), scratch
     except DataDependent as error:
         stopped = error
-    undetermined.doubted = lines_that_synchronise(prepared)
+    undetermined.doubted = polls
     if undetermined.doubted:
         try:
             run_until_valid(granule, attempt, undetermined)
@@ -176,8 +176,8 @@ def lines_that_synchronise(prepared: PreparedLaunch, *, old_values: bool = False
         instruction.line
         for program in programs
         for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
-        if info.effects.overlaps(Effect.LOAD)
-        and (info.nondeterminism is not None or (old_values and info.nondeterministic_result is not None))
+        if (info.nondeterminism is not None or (old_values and info.nondeterministic_result is not None))
+        and info.effects.overlaps(Effect.LOAD)
     )
 
 

@@ -73,8 +73,8 @@ class InstructionInfo:
     `nondeterministic_result` is the reason why the written registers may, which matters only if they are read.  None
     means that they do not.
 
-    `synchronises`: an atomic operation that releases what its thread has done, and acquires what other threads have
-    released to the same element, in the whole device.  `coherent`: False for a load that may return what memory held
+    `releases` and `acquires`: an access to global memory that releases what its thread has done before, and that acquires
+    what other threads have released to the same element, in the whole device.  `coherent`: False for a load that may return what memory held
     before another thread's store, although the store is ordered before it.
     """
 
@@ -84,7 +84,8 @@ class InstructionInfo:
     accumulation: Accumulation | None = None
     nondeterminism: str | None = None
     nondeterministic_result: str | None = None
-    synchronises: bool = False
+    acquires: bool = False
+    releases: bool = False
     coherent: bool = True
 
     def extended(
@@ -101,7 +102,8 @@ class InstructionInfo:
             self.accumulation,
             self.nondeterminism,
             self.nondeterministic_result,
-            self.synchronises,
+            self.acquires,
+            self.releases,
             self.coherent,
         )
 

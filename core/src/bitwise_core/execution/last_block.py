@@ -11,26 +11,18 @@ the same in every order of arrival.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from bitwise_core.execution.buffers import formats_of_buffers
-from bitwise_core.execution.concrete import (
-    PreparedLaunch,
-    checked_outputs,
-    machine_for,
-    run_machine,
-    run_until_valid,
-)
+from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.executor import MAXIMUM_STEPS
-from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.ticket_memory import Counter, TicketLines, TicketMemory
-from bitwise_core.execution.memory.undetermined import Cause, Kind, UndeterminedValues
+from bitwise_core.execution.memory.undetermined import Cause, Kind
+from bitwise_core.execution.synchronised_launch import SynchronisedLaunch, lines_with_infos, unordered_lines
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_TICKETS = 1024
@@ -39,18 +31,12 @@ MAXIMUM_TICKETS = 1024
 
 def ticket_lines(prepared: PreparedLaunch, causes: Collection[Cause]) -> TicketLines | None:
     """Return the lines of a launch whose result these causes leave undetermined; None if no ticket is among them."""
-    programs = (prepared.program, *prepared.program.functions.values())
-    pairs = [
-        (instruction.line, info)
-        for program in programs
-        for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
-    ]
+    pairs = lines_with_infos(prepared)
     arrivals = {each.line for each in causes if each.kind is Kind.ARRIVAL}
-    tickets = frozenset(line for line, info in pairs if info.synchronises) & arrivals
+    tickets = frozenset(line for line, info in pairs if info.acquires and info.releases) & arrivals
     if not tickets or prepared.blocks_interact:
         return None
-    unordered = frozenset(line for line, info in pairs if not info.coherent or info.effects.overlaps(Effect.ASYNCHRONOUS))
-    return TicketLines(tickets, unordered)
+    return TicketLines(tickets, unordered_lines(pairs))
 
 
 def outputs_by_tickets(
@@ -64,53 +50,30 @@ def outputs_by_tickets(
     if lines is None:
         return None
     try:
-        return _outputs_of_all_shifts(_Launch(prepared, assume, buffers, lines))
+        return _outputs_of_all_shifts(SynchronisedLaunch(prepared, assume, buffers), lines)
     except Unsupported:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    prepared: PreparedLaunch
-    assume: frozenset[str]
-    buffers: Mapping[str, int]
-    lines: TicketLines
-
-    def run(self, order: Array, expected: Mapping[int, Counter] | None) -> tuple[TicketMemory, frozenset[int]]:
-        """Run the blocks in an order.  Return global memory and the compiler's scratch buffers.  Raises Unsupported."""
-        prepared, buffers, domain = self.prepared, self.buffers, TermDomain(self.assume)
-        formats = formats_of_buffers(prepared.launch, buffers)
-        domain.set_formats(formats)
-        undetermined = UndeterminedValues()
-        scratch: frozenset[int] = frozenset()
-
-        def attempt(granule: int, watched: frozenset[int]) -> TicketMemory:
-            nonlocal scratch
-            given = GivenContents(prepared.launch, buffers)
-            memory = TicketMemory(domain, given, blocks=prepared.launch.blocks, lines=self.lines, expected=expected)
-            memory.undetermined = undetermined
-            memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
-            budget = [MAXIMUM_STEPS]
-            for batch in prepared.batches(order):
-                memory.machine = machine_for(prepared, memory, buffers, batch, granule)
-                run_machine(prepared, memory.machine, budget)
-                scratch = frozenset(memory.machine.extra.get("scratch", ()))
-            return memory
-
-        return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch
-
-
-def _outputs_of_all_shifts(launch: _Launch) -> dict[int, Output] | None:
+def _outputs_of_all_shifts(launch: SynchronisedLaunch, lines: TicketLines) -> dict[int, Output] | None:
     """Run the launch once for each shift of the tickets.  Return the outputs if all agree.  Raises Unsupported."""
     every = np.arange(launch.prepared.launch.blocks)
-    first = launch.run(every, None)[0].counters()
+    blocks = every.size
+
+    def run(order: Array, expected: Mapping[int, Counter] | None) -> tuple[TicketMemory, frozenset[int]]:
+        def memory(domain: TermDomain, given: GivenContents) -> TicketMemory:
+            return TicketMemory(domain, given, blocks=blocks, lines=lines, expected=expected)
+
+        return launch.run(memory, launch.prepared.batches(order))
+
+    first = run(every, None)[0].counters()
     most = max((len(counter.blocks) for counter in first.values()), default=0)
     if not 1 <= most <= MAXIMUM_TICKETS:
         return None
     found: dict[int, Output] | None = None
     stored: set[tuple[int, int]] = set()
     for shift in range(most):
-        memory, scratch = launch.run(_order(every, first, shift), first)
+        memory, scratch = run(_order(every, first, shift), first)
         if not _is_shift(memory.counters(), first, shift):
             return None
         outputs = checked_outputs(memory, scratch)

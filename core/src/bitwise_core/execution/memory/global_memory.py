@@ -45,6 +45,9 @@ from bitwise_core.numerics import FloatFormat, Operation
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
 
+MAXIMUM_POLLS = 512
+"""How often reads by which threads may wait are executed at most while nothing is stored."""
+
 
 Change: TypeAlias = Callable[[Value], Value]
 """The content of an element after an atomic operation, as a function of the content before it."""
@@ -127,9 +130,14 @@ class GlobalMemory:
         """The undetermined values of the launch; None: a race ends the run."""
         self.block_order: BlockOrder | None = None
         """The order between accesses of different blocks; None: there is none."""
+        self.polls: frozenset[int] = frozenset()
+        """The lines of reads by which threads may wait for others."""
+        self._polled = 0
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
+        if line in self.polls:
+            self._count_poll(line)
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
@@ -189,6 +197,13 @@ class GlobalMemory:
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
         return forward_stores(value, stores, load, active, self.domain.recorder)
+
+    def _count_poll(self, line: int) -> None:
+        """A read by which threads may wait is executed.  Raises Undetermined if nothing else happens any more."""
+        self._polled += 1
+        if self._polled > MAXIMUM_POLLS:
+            cause = Cause(Kind.ARRIVAL, WAITS, line)
+            raise Undetermined("threads wait for memory that others write after them in this order", line, (cause,))
 
     def note_race(self, cause: Cause) -> bool:
         """Record a race.  Return whether it leaves a value undetermined.  Raises Race where a race ends the run."""
@@ -301,6 +316,7 @@ class GlobalMemory:
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Store the value at each active lane's address."""
+        self._polled = 0
         if isinstance(value, PackedVector) and value.whole is not None:
             inside = value.whole if mask is None else value.whole & mask
             rest = ~value.whole if mask is None else ~value.whole & mask
@@ -426,7 +442,11 @@ class GlobalMemory:
         new = change(old)
         contended = _contended(self.in_own_launch(address), old, new, mask, thread)
         if contended is None:
+            polled = self._polled
             self.store(address, new, mask, thread, epoch, line)
+            if _are_equal_numbers(old, new, mask):
+                self._polled = polled
+                self._count_poll(line)
             return old
         shape = (contended.shape[0], contended.shape[1])
         where, who = np.broadcast_to(self.in_own_launch(address), shape), np.broadcast_to(thread, shape)
@@ -438,6 +458,13 @@ class GlobalMemory:
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
         return old
+
+
+def _are_equal_numbers(left: Value, right: Value, mask: Array | None) -> bool:
+    """Return whether both values are known to be the same in all active lanes."""
+    one, other = as_symbolic_vector(left), as_symbolic_vector(right)
+    same = np.asarray(L.constant_mask(one)) & np.asarray(L.constant_mask(other)) & (one.words[0] == other.words[0])
+    return bool((same if mask is None else same | ~mask).all())
 
 
 def _contended(address: Array, old: Value, new: Value, mask: Array | None, thread: Array) -> Array | None:

@@ -200,7 +200,7 @@ class _Rows:
                 races.append(LoadRaces(np.unique(place[chosen]), cause))
         ordered = np.flatnonzero(~unordered)
         final = taken[place[ordered]]
-        late = StoredElements(self.address, self.thread, epoch, hashes).after(row[ordered], final)
+        late = StoredElements(self.address, self.thread, epoch, hashes).after(row[ordered], final, order)
         if late.any():
             first, last = self._line(row[ordered][late][0]), self._line(final[late][0])
             cause = Cause(Kind.GLOBAL, STORE_RACE, first, last)

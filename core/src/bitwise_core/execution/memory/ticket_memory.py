@@ -7,7 +7,7 @@ of the run.  Only the block with the last ticket of a counter may store after it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +66,7 @@ class TicketMemory(GlobalMemory):
         self._old_values: dict[int, Value] = {}
         self._counter = np.zeros(blocks, dtype=np.uint64)
         self._last, self._taken = np.zeros(blocks, dtype=bool), np.zeros(blocks, dtype=bool)
-        self._epoch, self._thread = (np.full(blocks, -1, dtype=np.int64) for _ in range(2))
+        self._epoch = np.full(blocks, -1, dtype=np.int64)
         counters = sorted((expected or {}).items())
         self._cells = np.array([address for address, _ in counters], dtype=np.uint64)
         self._ends = self._cells + np.array([each.bits // 8 for _, each in counters], dtype=np.uint64)
@@ -105,11 +105,11 @@ class TicketMemory(GlobalMemory):
         super().store(address, value, mask, thread, epoch, line)
 
     def forward(
-        self, value: Value, stores: list[Access], load: Access, active: Array
-    ) -> tuple[Value, list[LoadRaces]]:  # type: ignore[override]
+        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+    ) -> tuple[Value, Sequence[LoadRaces]]:
         """See `GlobalMemory.forward`."""
-        order = None if self.expected is None or load.line in self.lines.unordered else self._ordered_before_load
-        return forward_stores(value, stores, load, active, self.domain.recorder, order=order)  # type: ignore[return-value]
+        order = None if load.line in self.lines.unordered else self.block_order
+        return forward_stores(value, stores, load, active, self.domain.recorder, order=order)
 
     def atomic(
         self,
@@ -189,7 +189,7 @@ class TicketMemory(GlobalMemory):
 
     def _note(self, block: int, place: int, thread: int, epoch: int, count: int, line: int) -> None:
         self._taken[block], self._counter[block] = True, place
-        self._epoch[block], self._thread[block] = epoch, thread
+        self._epoch[block] = epoch
         if self.expected is None or place not in self.expected or count != len(self.expected[place].blocks):
             return
         self._last[block] = True
@@ -243,20 +243,11 @@ class TicketMemory(GlobalMemory):
             raise Unsupported("a block stores after it has taken a ticket that is not the last", line)
 
     def _ordered(self, thread: Array, epoch: Array, later_thread: Array, later_epoch: Array) -> Array:
-        """See `BlockOrder`: the ticket of the first block follows its access, and the second took the last ticket."""
-        block, later = thread >> THREAD_SHIFT, later_thread >> THREAD_SHIFT
-        return self._released(block, later) & (epoch < self._epoch[block]) & (later_epoch > self._epoch[later])
+        """See `BlockOrder`: a barrier and the ticket of the first block follow its access.
 
-    def _ordered_before_load(self, thread: Array, epoch: Array, later_thread: Array, later_epoch: Array) -> Array:
-        """The same for stores before a load that is executed at this moment.
-
-        No block but the last stores after its ticket, so a store of the ticket's thread precedes the ticket.
+        The last ticket of the counter and a barrier precede the access of the second block.
         """
         block, later = thread >> THREAD_SHIFT, later_thread >> THREAD_SHIFT
-        released = (epoch < self._epoch[block]) | (thread == self._thread[block])
-        acquired = (later_epoch > self._epoch[later]) | (later_thread == self._thread[later])
-        return self._released(block, later) & released & acquired
-
-    def _released(self, block: Array, later: Array) -> Array:
         found: Array = self._taken[block] & self._last[later] & (block != later)
-        return found & (self._counter[block] == self._counter[later])
+        found &= self._counter[block] == self._counter[later]
+        return found & (epoch < self._epoch[block]) & (later_epoch > self._epoch[later])
