@@ -22,6 +22,7 @@ from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.late_races import contest_late_races
+from bitwise_core.execution.memory.ordered_atomics import note_ordered_atomics
 from bitwise_core.execution.memory.outputs import Output, outputs
 from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
@@ -213,6 +214,8 @@ def run_until_valid(
         if undetermined is None:
             return memory
         contest_late_races(memory, undetermined)
+        if memory.atomics:
+            note_ordered_atomics(memory, undetermined)
         if not undetermined.grown:
             return memory
     raise Unsupported("which reads race with writes is not settled after several attempts")

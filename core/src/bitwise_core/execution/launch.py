@@ -24,6 +24,20 @@ from bitwise_core.execution.tensor_contents import FLOATS, TensorContents, float
 POINTER_SHIFT = 40
 """Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
 
+BUFFER_REACH = 1 << POINTER_SHIFT - 1
+"""How many bytes below and above its start belong to a buffer: a pointer may point into a tensor, not at its start."""
+
+
+def buffer_at(address: int) -> int:
+    """Return the number of the buffer at an address; 0 for an address outside every buffer."""
+    return address + BUFFER_REACH >> POINTER_SHIFT
+
+
+def offset_at(address: int) -> int:
+    """Return the number of bytes from the start of its buffer to an address; negative below it."""
+    return address - (buffer_at(address) << POINTER_SHIFT)
+
+
 _WIDTHS = {
     "i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8,
     "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8,

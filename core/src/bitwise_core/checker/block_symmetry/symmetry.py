@@ -45,7 +45,7 @@ from bitwise_core.checker.block_symmetry.grid import Column, Limits, NotSymmetri
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch, checked_outputs, run_blocks
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.memory.global_memory import is_order_independent
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.undetermined import OTHER_BLOCK, Cause, Kind, Nondeterministic, race
@@ -125,11 +125,11 @@ def _buffer(found: AddressPass, access: GlobalAccess) -> int:
     low, high = int(lane_offsets.min()), int(lane_offsets.max())
     least, most = (0, 0) if access.column is None else _signed_bounds(found, access.column)
     first, last = low + least, high + most + access.bits // 8 - 1
-    if first < 1 << POINTER_SHIFT and first >= 0 and last < 1 << POINTER_SHIFT:
+    if first >= 0 and buffer_at(last) == 0:
         raise Unsupported("memory outside every buffer of the launch is accessed", access.line)
-    if first < 0 or last >= 1 << 63 or first >> POINTER_SHIFT != last >> POINTER_SHIFT:
+    if first < 0 or last >= 1 << 63 or buffer_at(first) != buffer_at(last):
         raise NotSymmetric("one access addresses several buffers", access.line)
-    return first >> POINTER_SHIFT
+    return buffer_at(first)
 
 
 def _signed_bounds(found: AddressPass, column: Column) -> tuple[int, int]:

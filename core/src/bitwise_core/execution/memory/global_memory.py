@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, buffer_at
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -38,9 +38,11 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
-from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FloatFormat, Operation
+
+_REACH, _SHIFT = np.uint64(BUFFER_REACH), np.uint64(POINTER_SHIFT)
 
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
@@ -130,6 +132,10 @@ class GlobalMemory:
         """The undetermined values of the launch; None: a race ends the run."""
         self.block_order: BlockOrder | None = None
         """The order between accesses of different blocks; None: there is none."""
+        self._old_values: dict[int, list[Value]] = {}
+        """By line, what ordered atomic operations of the current instruction found."""
+        self.executions: dict[int, int] = {}
+        """How often instructions of some lines have been executed, where that distinguishes their results."""
         self.polls: frozenset[int] = frozenset()
         """The lines of reads by which threads may wait for others."""
         self._polled = 0
@@ -212,7 +218,10 @@ class GlobalMemory:
         return self.undetermined.note(by_arrival(cause, self.undetermined.updates))
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
-        """Return what an atomic operation returns, which depends on the order of threads."""
+        """Return what an atomic operation returns, which depends on the order of threads unless operations are ordered."""
+        known = self._old_values.pop(line, [])
+        if len(known) == 1 and width(known[0]) == bits:
+            return known[0]
         found = undetermined(bits, shape, self.domain.recorder)
         if self.undetermined is None or self.undetermined.note(Cause(Kind.ARRIVAL, OLD_VALUE, line)):
             return found
@@ -255,7 +264,7 @@ class GlobalMemory:
 
     def buffer_of(self, address: Array) -> Array:
         """Return the number of the buffer at each address."""
-        return address >> np.uint64(POINTER_SHIFT)
+        return address + _REACH >> _SHIFT
 
     def gather(
         self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
@@ -364,7 +373,7 @@ class GlobalMemory:
         """Return the buffer to which a parameter points, None for a parameter that is no pointer."""
         if not isinstance(pointer, np.ndarray) or pointer.size != 1:
             return None
-        return int(pointer.flat[0]) >> POINTER_SHIFT or None
+        return buffer_at(int(pointer.flat[0])) or None
 
     def contribute(
         self,
@@ -417,6 +426,7 @@ class GlobalMemory:
         line: int,
     ) -> None:
         """Combine `value` with the content of each active lane's address by an operation."""
+        mask = self._without_lanes_in_turn(operation, address, value, mask, thread, epoch, line)
         before = {buffer: len(events) for buffer, events in self.stores.items()}
         self.store(address, value, mask, thread, epoch, line)
         for buffer in list(self.stores):
@@ -427,6 +437,30 @@ class GlobalMemory:
                 del events[before.get(buffer, 0) :]
                 if not events:
                     del self.stores[buffer]
+
+    def _without_lanes_in_turn(
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> Array | None:
+        """Execute the lanes whose operations are ordered as loads and stores.  Return the mask of the others."""
+        if self.undetermined is None or not self.undetermined.in_turn.size:
+            return mask
+        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        lanes = active & np.isin(np.broadcast_to(address, shape), self.undetermined.in_turn)
+        if not lanes.any():
+            return mask
+        act = self.domain.floating if operation.is_float else self.domain.integer
+        old = self.update(lambda before: act(operation, [before, value]), address, width(value), lanes, thread, epoch, line)
+        if not (active & ~lanes).any():
+            self._old_values.setdefault(line, []).append(old)
+        return active & ~lanes
 
     def update(
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int

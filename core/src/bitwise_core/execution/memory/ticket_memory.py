@@ -63,7 +63,7 @@ class TicketMemory(GlobalMemory):
         """By address of the counter: for each ticket its block, and the contents before and after it."""
         self._bits: dict[int, int] = {}
         self._stored_by_last: set[tuple[int, int]] = set()
-        self._old_values: dict[int, Value] = {}
+        self._found_values: dict[int, Value] = {}
         self._counter = np.zeros(blocks, dtype=np.uint64)
         self._last, self._taken = np.zeros(blocks, dtype=bool), np.zeros(blocks, dtype=bool)
         self._epoch = np.full(blocks, -1, dtype=np.int64)
@@ -126,13 +126,13 @@ class TicketMemory(GlobalMemory):
             self._check_last(mask, thread, line, atomic=True)
             super().atomic(operation, address, value, mask, thread, epoch, line)
             return
-        if operation.is_float or line in self._old_values:
+        if operation.is_float or line in self._found_values:
             raise Unsupported("an atomic operation takes no ticket", line)
 
         def change(old: Value) -> Value:
             return self.domain.integer(operation, [old, value])
 
-        self._old_values[line] = self._take(change, address, width(value), mask, thread, epoch, line)
+        self._found_values[line] = self._take(change, address, width(value), mask, thread, epoch, line)
 
     def update(
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
@@ -145,7 +145,7 @@ class TicketMemory(GlobalMemory):
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """See `GlobalMemory.old_value`: the number of the ticket."""
-        found = self._old_values.pop(line, None)
+        found = self._found_values.pop(line, None)
         return super().old_value(bits, shape, line) if found is None else found
 
     def contribute(self, *arguments: object, **keywords: object) -> None:

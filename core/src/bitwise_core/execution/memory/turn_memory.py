@@ -123,7 +123,7 @@ class TurnMemory(GlobalMemory):
         self._waiting: _Waiting | None = None
         self._passed: tuple[int, int, int, int] | None = None
         """The line, cell, thread and number of writes of the last read that went on."""
-        self._old_values: dict[int, Value] = {}
+        self._found_values: dict[int, Value] = {}
         self._inside_atomic = False
         expected = sorted((cells or {}).items())
         self._starts = np.array([place for place, _ in expected], dtype=np.uint64)
@@ -193,13 +193,13 @@ class TurnMemory(GlobalMemory):
             super().atomic(operation, address, value, mask, thread, epoch, line)
             self._inside_atomic = False
             return
-        if line in self._old_values:
+        if line in self._found_values:
             raise Unsupported("an atomic operation on several elements does not synchronise", line)
 
         def change(old: Value) -> Value:
             return self.domain.integer(operation, [old, value])
 
-        self._old_values[line] = self._synchronise(change, address, width(value), mask, thread, epoch, line)
+        self._found_values[line] = self._synchronise(change, address, width(value), mask, thread, epoch, line)
 
     def update(
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
@@ -214,7 +214,7 @@ class TurnMemory(GlobalMemory):
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """See `GlobalMemory.old_value`: the content that the access found."""
-        found = self._old_values.pop(line, None)
+        found = self._found_values.pop(line, None)
         return super().old_value(bits, shape, line) if found is None else found
 
     def contribute(self, *arguments: object, **keywords: object) -> None:

@@ -102,7 +102,7 @@ STORE_RACE = "two threads store different values at one address (a race)"
 OLD_VALUE = "an atomic operation returns a value that depends on the order of threads"
 AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
 UPDATE_ORDER = "atomic operations leave a content that depends on the order of threads"
-MIXED_UPDATES = "a buffer receives both plain stores and atomic operations"
+MIXED_UPDATES = "an element receives both plain stores and atomic operations"
 WAITS = "memory that other threads may write decides how the kernel continues"
 SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
 
@@ -137,6 +137,8 @@ class UndeterminedValues:
     """The lines of atomic operations that read their element before they store to it."""
     proved: dict[int, Cause] = field(default_factory=dict)
     """By buffer, an element for which two orders of threads are known to give different values."""
+    in_turn: Array = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    """The elements whose atomic operations are ordered, and are executed as loads and stores."""
     written_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The line of the last write of each cell of shared memory, 0 for none; for messages."""
 
@@ -194,6 +196,13 @@ class UndeterminedValues:
         together = keys if before is None else np.union1d(before, keys)
         if before is None or together.size > before.size:
             self.loads[line] = together
+            self.grown = True
+
+    def execute_in_turn(self, address: Array) -> None:
+        """The atomic operations on these elements are ordered."""
+        together = np.union1d(self.in_turn, address)
+        if together.size > self.in_turn.size:
+            self.in_turn = together
             self.grown = True
 
     def contested_loads(self, line: int, address: Array, bits: int, thread: Array) -> Array | None:
