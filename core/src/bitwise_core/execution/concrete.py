@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.buffers import formats_of_buffers
+from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -142,11 +142,12 @@ def run_blocks(
         domain.set_formats(formats)
 
     undetermined, polls = UndeterminedValues(ignored), lines_that_synchronise(prepared)
+    sizes = sizes_of_buffers(prepared.launch, buffers)
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
         memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
-        memory.undetermined, memory.polls = undetermined, polls
+        memory.undetermined, memory.polls, memory.sizes = undetermined, polls, sizes
         memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory

@@ -73,9 +73,9 @@ class InstructionInfo:
     `nondeterministic_result` is the reason why the written registers may, which matters only if they are read.  None
     means that they do not.
 
-    `releases` and `acquires`: an access to global memory that releases what its thread has done before, and that acquires
-    what other threads have released to the same element, in the whole device.  `coherent`: False for a load that may return what memory held
-    before another thread's store, although the store is ordered before it.
+    `releases` and `acquires`: an access to global memory that releases what its thread has done before, and one that
+    acquires what other threads have released to the same element, both in the whole device.  `coherent`: False for a
+    load that may return what memory held before another thread's store, although the store is ordered before it.
     """
 
     reads: frozenset[str]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bitwise_core.execution.buffers import formats_of_buffers
+from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for, run_machine, run_until_valid
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS
@@ -34,9 +34,7 @@ def unordered_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> frozenset
 
     These are loads that need not see what other threads stored, and asynchronous accesses.
     """
-    return frozenset(
-        line for line, info in pairs if not info.coherent or info.effects.overlaps(Effect.ASYNCHRONOUS)
-    )
+    return frozenset(line for line, info in pairs if not info.coherent or info.effects.overlaps(Effect.ASYNCHRONOUS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +58,14 @@ class SynchronisedLaunch:
         prepared, buffers, domain = self.prepared, self.buffers, TermDomain(self.assume)
         formats = formats_of_buffers(prepared.launch, buffers)
         domain.set_formats(formats)
-        undetermined = UndeterminedValues()
+        undetermined, sizes = UndeterminedValues(), sizes_of_buffers(prepared.launch, buffers)
         scratch: frozenset[int] = frozenset()
         order = list(batches)
 
         def attempt(granule: int, watched: frozenset[int]) -> MemoryType:
             nonlocal scratch
             memory = new_memory(domain, GivenContents(prepared.launch, buffers))
-            memory.undetermined = undetermined
+            memory.undetermined, memory.sizes = undetermined, sizes
             memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
             budget = [MAXIMUM_STEPS]
             for batch in order:

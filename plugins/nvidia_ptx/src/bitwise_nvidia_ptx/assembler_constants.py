@@ -114,6 +114,8 @@ def of_this_text(step: Step, instruction: Instruction, context: Context) -> Step
         count = machine.memory.executions[instruction.line] = machine.memory.executions.get(instruction.line, 0) + 1
         found = as_symbolic_vector(machine.read(destination))
         parts = [found, as_symbolic_vector(machine.thread.astype(np.uint64))]
-        machine.write(destination, term(found.bits, f"{name}, execution {count}", parts, recorder=machine.domain.recorder))
+        machine.write(
+            destination, term(found.bits, f"{name}, execution {count}", parts, recorder=machine.domain.recorder)
+        )
 
     return run

@@ -23,6 +23,7 @@ from bitwise_core.execution.memory.store_forwarding import (
 from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
+    BEYOND,
     OLD_VALUE,
     WAITS,
     Cause,
@@ -134,6 +135,8 @@ class GlobalMemory:
         """The order between accesses of different blocks; None: there is none."""
         self._old_values: dict[int, list[Value]] = {}
         """By line, what ordered atomic operations of the current instruction found."""
+        self.sizes: Mapping[int, int] = {}
+        """The size in bytes of each buffer for which the launch states it."""
         self.executions: dict[int, int] = {}
         """How often instructions of some lines have been executed, where that distinguishes their results."""
         self.polls: frozenset[int] = frozenset()
@@ -148,6 +151,8 @@ class GlobalMemory:
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
         value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
+        if self.sizes and not buffers.isdisjoint(self.sizes):
+            value = self._without_beyond(value, address, bits, mask, line)
         doubted = self.undetermined is not None and line in self.undetermined.doubted
         if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
@@ -203,6 +208,30 @@ class GlobalMemory:
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
         return forward_stores(value, stores, load, active, self.domain.recorder)
+
+    def _beyond(self, address: Array, bits: int) -> Array:
+        """Return which accesses leave a buffer whose size is stated."""
+        found: Array = np.zeros(address.shape, dtype=bool)
+        numbers = self.buffer_of(address)
+        for number, size in self.sizes.items():
+            start = np.uint64(number << POINTER_SHIFT)
+            inside = (address >= start) & (address + np.uint64(bits // 8) <= start + np.uint64(size))
+            found |= (numbers == number) & ~inside
+        return found
+
+    def _without_beyond(self, value: Value, address: Array, bits: int, mask: Array | None, line: int) -> Value:
+        """Return what is loaded, undetermined where it lies beyond the elements of a buffer."""
+        beyond = self._beyond(address, bits)
+        if mask is not None:
+            beyond = beyond & mask
+        if not beyond.any():
+            return value
+        if self.undetermined is None:
+            raise Unsupported(BEYOND, line)
+        if not self.undetermined.note(Cause(Kind.UNDEFINED, BEYOND, line)):
+            return value
+        shape = (beyond.shape[0], beyond.shape[1])
+        return blend_values(beyond, undetermined(bits, shape, self.domain.recorder), value)
 
     def _count_poll(self, line: int) -> None:
         """A read by which threads may wait is executed.  Raises Undetermined if nothing else happens any more."""
@@ -346,6 +375,8 @@ class GlobalMemory:
             return
         numbers = self.buffer_of(where)
         buffers = _distinct(numbers)
+        if self.sizes and self._beyond(where, width(value)).any():
+            raise Unsupported("memory beyond the elements of a buffer is written", line)
         for offset, lanes in parts:
             flat = _active_lanes(lanes, (shape[0], shape[1]), active)
             if len(buffers) == 1:
@@ -457,7 +488,9 @@ class GlobalMemory:
         if not lanes.any():
             return mask
         act = self.domain.floating if operation.is_float else self.domain.integer
-        old = self.update(lambda before: act(operation, [before, value]), address, width(value), lanes, thread, epoch, line)
+        old = self.update(
+            lambda before: act(operation, [before, value]), address, width(value), lanes, thread, epoch, line
+        )
         if not (active & ~lanes).any():
             self._old_values.setdefault(line, []).append(old)
         return active & ~lanes

@@ -54,7 +54,12 @@ class TicketMemory(GlobalMemory):
     """
 
     def __init__(
-        self, *arguments: object, blocks: int, lines: TicketLines, expected: Mapping[int, Counter] | None, **keywords: object
+        self,
+        *arguments: object,
+        blocks: int,
+        lines: TicketLines,
+        expected: Mapping[int, Counter] | None,
+        **keywords: object,
     ) -> None:
         super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
         self.lines, self.expected = lines, expected

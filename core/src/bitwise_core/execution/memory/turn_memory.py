@@ -3,10 +3,10 @@
 Some accesses of one thread synchronise: they read or change a cell by an atomic operation, an acquiring load or a releasing
 store.  A cell's contents are numbers, and each that may still be read is one that no known later content replaces.
 
-A thread may read a cell before the last block that wrote it did, and must then read it again with no other effect.  So
-such a read returns every earlier content first, until the block is back at it.  What one such round changes in registers
-and in shared memory is undetermined in the next, until a round changes nothing else.  The run then stands for every
-number of rounds.
+A thread may read a cell before the last block that wrote it did, and must then read it again with no other effect.
+So such a read returns every earlier content first, until the block is back at it.  What one such round changes in
+registers and in shared memory is undetermined in the next, until a round changes nothing else.  The run then stands for
+every number of rounds.
 
 The writes of a cell must be ordered after all its writes and reads before, so that each read has one result in every
 order of blocks.
@@ -293,9 +293,7 @@ class TurnMemory(GlobalMemory):
         self._passed = (line, place, who, len(cell.writes))
         return result(found)
 
-    def _finish(
-        self, cell: _Cell, changed: Callable[[int], int], knows: Array, who: int, epoch: int, line: int
-    ) -> int:
+    def _finish(self, cell: _Cell, changed: Callable[[int], int], knows: Array, who: int, epoch: int, line: int) -> int:
         """The access finds the last content of a cell, and may change it.  Return the content before."""
         number, kind = who >> THREAD_SHIFT, self.lines[line]
         block, last = self._blocks[number], cell.writes[-1]
@@ -388,9 +386,9 @@ class TurnMemory(GlobalMemory):
     def _changed_state(self, machine: Machine, waiting: _Waiting) -> bool:
         """Make what a round has changed undetermined.  Return whether it changed what no round before did."""
         before, now = waiting.state, _state(machine)
-        if now.extra.keys() != before.extra.keys() or any(now.extra[each] is not before.extra[each] for each in now.extra):
-            raise Unsupported("a block changes more than registers and shared memory while it waits", waiting.line)
-        if now.local.keys() != before.local.keys() or not all(_same(now.local[e], before.local[e]) for e in now.local):
+        extra = now.extra.keys() == before.extra.keys() and all(now.extra[e] is before.extra[e] for e in now.extra)
+        local = now.local.keys() == before.local.keys() and all(_same(now.local[e], before.local[e]) for e in now.local)
+        if not extra or not local:
             raise Unsupported("a block changes more than registers and shared memory while it waits", waiting.line)
         fresh = False
         shape = (machine.blocks, machine.threads)

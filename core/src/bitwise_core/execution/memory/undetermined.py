@@ -103,6 +103,7 @@ OLD_VALUE = "an atomic operation returns a value that depends on the order of th
 AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
 UPDATE_ORDER = "atomic operations leave a content that depends on the order of threads"
 MIXED_UPDATES = "an element receives both plain stores and atomic operations"
+BEYOND = "memory beyond the elements of a buffer is read"
 WAITS = "memory that other threads may write decides how the kernel continues"
 SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
 
