@@ -34,7 +34,7 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.undetermined import Cause, Nondeterministic, Race, Undetermined
+from bitwise_core.execution.memory.undetermined import Cause, ComputedStore, Nondeterministic, Race, Undetermined
 from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
 from bitwise_core.execution.turns import outputs_by_turns
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
@@ -325,7 +325,7 @@ class Session:
             nondeterministic: bool = False,
             malformed: bool = False,
             interrupted: bool = False,
-            error: Nondeterministic | None = None,
+            error: Nondeterministic | ComputedStore | None = None,
         ) -> AnalysisResult:
             module = None if partial_result.prepared is None else partial_result.prepared.module
             return AnalysisResult(
@@ -338,7 +338,7 @@ class Session:
                 interrupted=interrupted,
                 tensors=given_digests(source, self.options),
                 places=() if error is None else places_of(error.causes, module or partial_result.module),
-                proved=error is not None and error.proved,
+                proved=isinstance(error, Nondeterministic) and error.proved,
                 prepared=partial_result.prepared,
             )
 
@@ -364,7 +364,8 @@ class Session:
             return stopped(f"{source.name}: {error}", malformed=True)
         except Unsupported as error:
             reason = f"{error}{self._missing_tensors(error, partial_result.prepared)}"
-            return stopped(reason, interrupted=isinstance(error, Interrupted))
+            place = error if isinstance(error, ComputedStore) else None
+            return stopped(reason, interrupted=isinstance(error, Interrupted), error=place)
         except TimeLimitExceeded as error:
             return stopped(str(error), interrupted=True)
         except RecursionError:

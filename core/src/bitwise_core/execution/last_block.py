@@ -42,7 +42,7 @@ def ticket_lines(prepared: PreparedLaunch, causes: Collection[Cause]) -> TicketL
 def outputs_by_tickets(
     prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[str, int], causes: Collection[Cause]
 ) -> dict[int, Output] | None:
-    """Return what a launch leaves in the caller's buffers, the same in every order of tickets; None if that is not proved.
+    """Return what a launch leaves in the caller's buffers, the same for every order of tickets, or None.
 
     `causes` left its result undetermined in an execution without tickets.
     """

@@ -207,11 +207,8 @@ class Launch(BaseModel):
 
     def sizes(self) -> dict[str, int]:
         """Return the size in bytes of each buffer for which an argument states the number of elements."""
-        return {
-            str(each.buffer): each.elements * _WIDTHS[str(each.dtype)]
-            for each in self.args
-            if each.elements is not None
-        }
+        stated = [each for each in self.args if each.elements is not None]
+        return {str(each.buffer): (each.elements or 0) * _WIDTHS[str(each.dtype)] for each in stated}
 
     @model_validator(mode="after")
     def _state_each_size_once(self) -> Launch:

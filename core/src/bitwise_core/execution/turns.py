@@ -27,7 +27,7 @@ MAXIMUM_BLOCKS = 256
 def outputs_by_turns(
     prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[str, int], causes: Collection[Cause]
 ) -> dict[int, Output] | None:
-    """Return what a launch leaves in the caller's buffers, the same in every order of blocks; None if that is not proved.
+    """Return what a launch leaves in the caller's buffers, the same for every order of blocks, or None.
 
     `causes` left its result undetermined in an execution that follows no order between blocks.
     """

@@ -27,6 +27,7 @@ from bitwise_core.execution.memory.undetermined import (
     OLD_VALUE,
     WAITS,
     Cause,
+    ComputedStore,
     Kind,
     Nondeterministic,
     Undetermined,
@@ -247,7 +248,7 @@ class GlobalMemory:
         return self.undetermined.note(by_arrival(cause, self.undetermined.updates))
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
-        """Return what an atomic operation returns, which depends on the order of threads unless operations are ordered."""
+        """Return what an atomic operation returns: undetermined unless the operations on its element are ordered."""
         known = self._old_values.pop(line, [])
         if len(known) == 1 and width(known[0]) == bits:
             return known[0]
@@ -342,7 +343,7 @@ class GlobalMemory:
 
         Raises Unsupported here; the launch-parametric analysis overrides it.
         """
-        raise DataDependent("memory is written at a computed address", line, (address,))
+        raise ComputedStore(line, address)
 
     def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
         """Return what an asynchronous copy reads at an address that depends on data.
@@ -488,9 +489,11 @@ class GlobalMemory:
         if not lanes.any():
             return mask
         act = self.domain.floating if operation.is_float else self.domain.integer
-        old = self.update(
-            lambda before: act(operation, [before, value]), address, width(value), lanes, thread, epoch, line
-        )
+
+        def change(before: Value) -> Value:
+            return act(operation, [before, value])
+
+        old = self.update(change, address, width(value), lanes, thread, epoch, line)
         if not (active & ~lanes).any():
             self._old_values.setdefault(line, []).append(old)
         return active & ~lanes

@@ -30,7 +30,7 @@ def note_ordered_atomics(memory: GlobalMemory, undetermined: UndeterminedValues)
 
 
 def _ordered_elements(events: list[Access]) -> Array:
-    """Return the addresses whose operations are all of one thread, or of one block with barriers between its threads."""
+    """Return the addresses whose operations are those of one thread, or of one block with barriers between threads."""
     address = np.concatenate([each.address for each in events])
     thread = np.concatenate([each.thread for each in events])
     epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in events])

@@ -1,8 +1,8 @@
 """Global memory of a run in which blocks take tickets: atomic operations whose old values are numbers.
 
 A ticket is an atomic operation of one thread of a block on a counter, which releases what the block has done and
-acquires what the blocks with earlier tickets of the counter had done.  The operations act one after another, in the order
-of the run.  Only the block with the last ticket of a counter may store after it, or touch the counter otherwise.
+acquires what the blocks with earlier tickets of the counter had done.  The operations act one after another, in the
+order of the run.  Only the block with the last ticket of a counter may store after it, or touch the counter otherwise.
 """
 
 from __future__ import annotations
@@ -255,4 +255,5 @@ class TicketMemory(GlobalMemory):
         block, later = thread >> THREAD_SHIFT, later_thread >> THREAD_SHIFT
         found: Array = self._taken[block] & self._last[later] & (block != later)
         found &= self._counter[block] == self._counter[later]
-        return found & (epoch < self._epoch[block]) & (later_epoch > self._epoch[later])
+        found &= (epoch < self._epoch[block]) & (later_epoch > self._epoch[later])
+        return found

@@ -1,7 +1,8 @@
 """Global memory of a run in which blocks wait for each other: one block after another, with the order that waits give.
 
-Some accesses of one thread synchronise: they read or change a cell by an atomic operation, an acquiring load or a releasing
-store.  A cell's contents are numbers, and each that may still be read is one that no known later content replaces.
+Some accesses of one thread synchronise: they read or change a cell by an atomic operation, an acquiring load or a
+releasing store.  A cell's contents are numbers, and each that may still be read is one that no known later content
+replaces.
 
 A thread may read a cell before the last block that wrote it did, and must then read it again with no other effect.
 So such a read returns every earlier content first, until the block is back at it.  What one such round changes in
@@ -428,6 +429,4 @@ def _same(left: Value, right: Value) -> bool:
     if width(left) != width(right):
         return False
     one, other = as_symbolic_vector(left), as_symbolic_vector(right)
-    words = np.broadcast_arrays(one.words, other.words)
-    flags = np.broadcast_arrays(one.flags, other.flags)
-    return bool(np.array_equal(*words) and np.array_equal(*flags))
+    return bool((one.words == other.words).all() and np.all(one.flags == other.flags))

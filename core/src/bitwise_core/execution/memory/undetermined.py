@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -75,6 +75,14 @@ class Undetermined(Nondeterministic):
     """The analysis cannot continue, because it needs the number of an undetermined value."""
 
 
+class ComputedStore(DataDependent):
+    """A store at an address that depends on data; stores of several threads may meet at one element."""
+
+    def __init__(self, line: int, address: Value) -> None:
+        super().__init__("memory is written at a computed address", line, (address,))
+        self.causes = (Cause(Kind.GLOBAL, MEETING_STORES, line),)
+
+
 def by_arrival(cause: Cause, updates: Collection[int]) -> Cause:
     """Return a cause with the order of arrival in place of a race, where an access of it is an atomic operation.
 
@@ -103,6 +111,7 @@ OLD_VALUE = "an atomic operation returns a value that depends on the order of th
 AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
 UPDATE_ORDER = "atomic operations leave a content that depends on the order of threads"
 MIXED_UPDATES = "an element receives both plain stores and atomic operations"
+MEETING_STORES = "stores at addresses that depend on data may meet at one element"
 BEYOND = "memory beyond the elements of a buffer is read"
 WAITS = "memory that other threads may write decides how the kernel continues"
 SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
