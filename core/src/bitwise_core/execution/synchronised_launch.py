@@ -7,15 +7,23 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
-from bitwise_core.execution.concrete import PreparedLaunch, machine_for, run_machine, run_until_valid
+from bitwise_core.execution.concrete import (
+    PreparedLaunch,
+    lines_that_synchronise,
+    machine_for,
+    run_machine,
+    run_until_valid,
+)
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.executor import MAXIMUM_STEPS
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.ticket_memory import TicketMemory
 from bitwise_core.execution.memory.turn_memory import TurnMemory
 from bitwise_core.execution.memory.undetermined import UndeterminedValues
 from bitwise_core.execution.values.symbolic_vector import Array
+
+MAXIMUM_STEPS = 2_000_000
+"""The largest number of steps of one run; there are several for each launch."""
 
 MemoryType = TypeVar("MemoryType", TicketMemory, TurnMemory)
 
@@ -60,12 +68,13 @@ class SynchronisedLaunch:
         domain.set_formats(formats)
         undetermined, sizes = UndeterminedValues(), sizes_of_buffers(prepared.launch, buffers)
         scratch: frozenset[int] = frozenset()
+        polls = lines_that_synchronise(prepared)
         order = list(batches)
 
         def attempt(granule: int, watched: frozenset[int]) -> MemoryType:
             nonlocal scratch
             memory = new_memory(domain, GivenContents(prepared.launch, buffers))
-            memory.undetermined, memory.sizes = undetermined, sizes
+            memory.undetermined, memory.sizes, memory.polls = undetermined, sizes, polls
             memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
             budget = [MAXIMUM_STEPS]
             for batch in order:
