@@ -1,4 +1,4 @@
-"""Tickets and turns between blocks: programs and their mutants against all interleavings, and kernels of many threads."""
+"""Tickets and turns between blocks: programs and their mutants against all interleavings, and larger kernels."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.tensor_contents import tensor_contents
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.term_hash import exact_hash
 from ptx_programs import ARCH, text
 
 BLOCKS = 3
@@ -39,7 +40,8 @@ STEPS = {
     "wait": "W{0}: atom.acq_rel.gpu.global.add.u32 %r4, [%d6], 0; setp.ne.u32 %p1, %r4, %r1; @%p1 bra W{0};",
     "load": "W{0}: ld.acquire.gpu.global.u32 %r4, [%d6]; setp.ne.u32 %p1, %r4, %r1; @%p1 bra W{0};",
     "below": "W{0}: ld.acquire.gpu.global.u32 %r4, [%d6]; setp.lt.u32 %p1, %r4, %r1; @%p1 bra W{0};",
-    "count": "W{0}: add.u32 %r2, %r2, 1; ld.acquire.gpu.global.u32 %r4, [%d6]; setp.ne.u32 %p1, %r4, %r1; @%p1 bra W{0};",
+    "count": "W{0}: add.u32 %r2, %r2, 1;"
+    " ld.acquire.gpu.global.u32 %r4, [%d6]; setp.ne.u32 %p1, %r4, %r1; @%p1 bra W{0};",
     "add": "ld.global.u32 %r4, [%d0]; mad.lo.u32 %r2, %r2, 3, %r4;",
     "pass": "add.u32 %r4, %r1, 1; atom.acq_rel.gpu.global.exch.b32 %r5, [%d6], %r4;",
     "set": "add.u32 %r4, %r1, 1; st.release.gpu.global.u32 [%d6], %r4;",
@@ -101,12 +103,8 @@ def numbers(found: dict[int, Output]) -> list[int]:
 
 def output_words(output: Output) -> list[int]:
     """Return the stored numbers, which are known by the hashes of 16-bit constants."""
-    table = {}
-    for number in range(1 << 12):
-        value = L.constant_vector(np.array([[number]], dtype=np.uint16))
-        from bitwise_core.execution.values.term_hash import exact_hash
-
-        table[tuple(int(each) for each in exact_hash(value)[:, 0, 0])] = number
+    hashes = exact_hash(L.constant_vector(np.arange(1 << 12, dtype=np.uint16)[None]))[:, 0]
+    table = {(int(low), int(high)): number for number, (low, high) in enumerate(hashes.T)}
     return [table[int(low), int(high)] for low, high in output.words.T]
 
 
