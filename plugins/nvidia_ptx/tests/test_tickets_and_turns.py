@@ -241,7 +241,8 @@ def last_block(contributions: str, *, source: str = "ld.global.f32") -> str:
 mov.u32 %r1, %ctaid.x; shl.b32 %r2, %r1, 6; add.u32 %r2, %r2, %r0; mul.wide.u32 %d4, %r2, 4; mul.wide.u32 %d7, %r0, 4;
 cvt.rn.f32.u32 %f1, %r2; add.s64 %d8, %d0, %d4; ld.global.f32 %f9, [%d8+4096]; add.f32 %f1, %f1, %f9;
 st.global.f32 [%d8+8192], %f1; setp.eq.u32 %p2, %r0, 0; bar.sync 0;
-@%p2 atom.acq_rel.gpu.global.add.u32 %r3, [%d1], 1; @%p2 st.shared.u32 [room], %r3; bar.sync 0;
+@%p2 atom.acq_rel.gpu.global.add.u32 %r3, [%d1], 1;
+@%p2 st.shared.u32 [room], %r3; bar.sync 0;
 ld.shared.u32 %r4, [room]; setp.ne.u32 %p1, %r4, 3; @%p1 bra END;
 mov.f32 %f2, 0f00000000; add.s64 %d9, %d0, %d7;
 {contributions.replace("LOAD", source)}

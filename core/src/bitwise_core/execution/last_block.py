@@ -22,7 +22,12 @@ from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.ticket_memory import Counter, TicketLines, TicketMemory
 from bitwise_core.execution.memory.undetermined import Cause, Kind
-from bitwise_core.execution.synchronised_launch import SynchronisedLaunch, lines_with_infos, unordered_lines
+from bitwise_core.execution.synchronised_launch import (
+    SynchronisedLaunch,
+    lines_with_infos,
+    synchronising_lines,
+    unordered_lines,
+)
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_TICKETS = 1024
@@ -33,7 +38,7 @@ def ticket_lines(prepared: PreparedLaunch, causes: Collection[Cause]) -> TicketL
     """Return the lines of a launch whose result these causes leave undetermined; None if no ticket is among them."""
     pairs = lines_with_infos(prepared)
     arrivals = {each.line for each in causes if each.kind is Kind.ARRIVAL}
-    tickets = frozenset(line for line, info in pairs if info.acquires and info.releases) & arrivals
+    tickets = frozenset(line for line, kind in synchronising_lines(pairs).items() if all(kind)) & arrivals
     if not tickets or prepared.blocks_interact:
         return None
     return TicketLines(tickets, unordered_lines(pairs))

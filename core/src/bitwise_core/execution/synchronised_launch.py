@@ -37,6 +37,19 @@ def lines_with_infos(prepared: PreparedLaunch) -> list[tuple[int, InstructionInf
     ]
 
 
+def synchronising_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> dict[int, tuple[bool, bool]]:
+    """Return the lines whose access acquires or releases, and whether it does: (acquires, releases).
+
+    Lines with several accesses of different kinds are left out, since memory knows an access by its line.
+    """
+    found: dict[int, set[tuple[bool, bool]]] = {}
+    for line, info in pairs:
+        if info.effects.overlaps(Effect.LOAD | Effect.STORE):
+            found.setdefault(line, set()).add((info.acquires, info.releases))
+    alike = {line: next(iter(kinds)) for line, kinds in found.items() if len(kinds) == 1}
+    return {line: kind for line, kind in alike.items() if any(kind)}
+
+
 def unordered_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> frozenset[int]:
     """Return the lines of accesses that no synchronisation between threads orders.
 

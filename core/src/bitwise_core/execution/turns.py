@@ -17,7 +17,12 @@ from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.turn_memory import Synchronisation, TurnMemory
 from bitwise_core.execution.memory.undetermined import Cause, Kind
-from bitwise_core.execution.synchronised_launch import SynchronisedLaunch, lines_with_infos, unordered_lines
+from bitwise_core.execution.synchronised_launch import (
+    SynchronisedLaunch,
+    lines_with_infos,
+    synchronising_lines,
+    unordered_lines,
+)
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_BLOCKS = 256
@@ -34,9 +39,7 @@ def outputs_by_turns(
     if prepared.launch.blocks > MAXIMUM_BLOCKS or prepared.blocks_interact:
         return None
     pairs = lines_with_infos(prepared)
-    lines = {
-        line: Synchronisation(info.acquires, info.releases) for line, info in pairs if info.acquires or info.releases
-    }
+    lines = {line: Synchronisation(*kind) for line, kind in synchronising_lines(pairs).items()}
     if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
         return None
     launch, unordered = SynchronisedLaunch(prepared, assume, buffers), unordered_lines(pairs)

@@ -190,9 +190,9 @@ class TurnMemory(GlobalMemory):
     ) -> None:
         """See `GlobalMemory.atomic`."""
         if operation.is_float or not self._synchronises(address, mask, thread, line):
-            self._inside_atomic = True
+            outer, self._inside_atomic = self._inside_atomic, True
             super().atomic(operation, address, value, mask, thread, epoch, line)
-            self._inside_atomic = False
+            self._inside_atomic = outer
             return
         if line in self._found_values:
             raise Unsupported("an atomic operation on several elements does not synchronise", line)
@@ -208,9 +208,9 @@ class TurnMemory(GlobalMemory):
         """See `GlobalMemory.update`."""
         if self._synchronises(address, mask, thread, line):
             return self._synchronise(change, address, bits, mask, thread, epoch, line)
-        self._inside_atomic = True
+        outer, self._inside_atomic = self._inside_atomic, True
         found = super().update(change, address, bits, mask, thread, epoch, line)
-        self._inside_atomic = False
+        self._inside_atomic = outer
         return found
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
