@@ -282,3 +282,22 @@ def test_without_contents_of_the_counter_nothing_is_proved() -> None:
     arguments = tuple(each.model_copy(update={"values": None}) for each in ready.launch.args)
     launch = ready.launch.model_copy(update={"args": arguments})
     assert outputs(prepare_launch(ready.module, ARCH, launch)) is None
+
+
+def test_a_launch_whose_blocks_wait_for_later_ones_ends() -> None:
+    """Block 0 waits for a flag that the last block sets: the order of the analysis never sets it first."""
+    waits = "W: atom.acq_rel.gpu.global.cas.b32 %r4, [%d1], 1, 1; setp.ne.u32 %p1, %r4, 1; @%p1 bra W; bra END;"
+    body = f"""mov.u32 %r1, %ctaid.x; setp.eq.u32 %p2, %r1, {BLOCKS - 1}; @%p2 bra S;
+{waits}
+S: mov.u32 %r4, 1; atom.acq_rel.gpu.global.exch.b32 %r5, [%d1], %r4;
+END:"""
+    found = outputs(prepared(body, threads=1, blocks=BLOCKS))
+    assert found is not None, "the descending order of blocks passes each wait"
+
+
+def test_many_strong_loads_of_different_elements_are_no_wait() -> None:
+    body = """mov.u32 %r5, 0; mov.u64 %d4, %d1;
+Q: ld.volatile.global.u32 %r4, [%d4]; and.b32 %r6, %r5, 15; mul.wide.u32 %d5, %r6, 4; add.s64 %d4, %d1, %d5;
+add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 3000; @%p2 bra Q;
+st.global.u32 [%d0], %r4;"""
+    assert outputs(prepared(body, threads=1, blocks=1)) is not None

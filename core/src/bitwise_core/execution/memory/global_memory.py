@@ -49,8 +49,8 @@ _REACH, _SHIFT = np.uint64(BUFFER_REACH), np.uint64(POINTER_SHIFT)
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
 
-MAXIMUM_POLLS = 512
-"""How often reads by which threads may wait are executed at most while nothing is stored."""
+MAXIMUM_POLLS = 1024
+"""How often reads by which threads may wait are executed at most at the same addresses while nothing is stored."""
 
 
 Change: TypeAlias = Callable[[Value], Value]
@@ -143,11 +143,13 @@ class GlobalMemory:
         self.polls: frozenset[int] = frozenset()
         """The lines of reads by which threads may wait for others."""
         self._polled = 0
+        self._last_polls: dict[int, bytes] = {}
+        """By line, the addresses of the last such read."""
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
         if line in self.polls:
-            self._count_poll(line)
+            self._count_poll(line, address)
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
@@ -234,8 +236,11 @@ class GlobalMemory:
         shape = (beyond.shape[0], beyond.shape[1])
         return blend_values(beyond, undetermined(bits, shape, self.domain.recorder), value)
 
-    def _count_poll(self, line: int) -> None:
+    def _count_poll(self, line: int, address: Array) -> None:
         """A read by which threads may wait is executed.  Raises Undetermined if nothing else happens any more."""
+        places = address.tobytes()
+        if self._last_polls.get(line) != places:
+            self._last_polls[line], self._polled = places, 0
         self._polled += 1
         if self._polled > MAXIMUM_POLLS:
             cause = Cause(Kind.ARRIVAL, WAITS, line)
@@ -516,7 +521,7 @@ class GlobalMemory:
             self.store(address, new, mask, thread, epoch, line)
             if _are_equal_numbers(old, new, mask):
                 self._polled = polled
-                self._count_poll(line)
+                self._count_poll(line, address)
             return old
         shape = (contended.shape[0], contended.shape[1])
         where, who = np.broadcast_to(self.in_own_launch(address), shape), np.broadcast_to(thread, shape)
