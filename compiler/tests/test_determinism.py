@@ -163,14 +163,25 @@ def test_nondeterministic_kernels(kernel: Any, dtype: str, kind: str, comment: s
 FREE = [0] * 64
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("kernel", "name"), [(last_block, "counter"), (look_back, "flags")])
+def test_the_last_block_and_a_look_back_are_deterministic(kernel: Any, name: str) -> None:
+    pytest.importorskip(PLUGINS["sm_90"])
+    found = decide(kernel, "fp32", third={"buffer": name, "values": FREE})
+    assert found.outcome is Determinism.DETERMINISTIC, found
+
+
 @pytest.mark.parametrize(
-    ("kernel", "third", "outcome", "comment"),
+    ("kernel", "third", "outcome", "comment", "target"),
     [
-        (locked, {"buffer": "lock"}, Determinism.NONDETERMINISTIC, "the lock"),
-        (locked, {"buffer": "lock", "values": FREE}, Determinism.NONDETERMINISTIC, "the lock"),
-        (last_block, {"buffer": "counter", "values": FREE}, Determinism.UNKNOWN, "the arrival"),
-        (look_back, {"buffer": "flags", "values": FREE}, Determinism.UNKNOWN, "the flag"),
+        *((locked, {"buffer": "lock"}, Determinism.NONDETERMINISTIC, "the lock", target) for target in TARGETS),
+        *(
+            (locked, {"buffer": "lock", "values": FREE}, Determinism.NONDETERMINISTIC, "the lock", target)
+            for target in TARGETS
+        ),
+        (last_block, {"buffer": "counter", "values": FREE}, Determinism.UNKNOWN, "the arrival", "gfx942"),
+        (look_back, {"buffer": "flags", "values": FREE}, Determinism.UNKNOWN, "the flag", "gfx942"),
+        (last_block, {"buffer": "counter"}, Determinism.NONDETERMINISTIC, "the arrival", "sm_90"),
+        (look_back, {"buffer": "flags"}, Determinism.UNKNOWN, "the flag", "sm_90"),
     ],
 )
 def test_locks_tickets_and_flags(

@@ -26,8 +26,9 @@ from bitwise_core.checker.verdicts import Outcome  # noqa: E402
 from bitwise_core.plugins import registry  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, TensorMap, capture, compare, partition, write_folder  # noqa: E402
 from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner  # noqa: E402
+from bitwise_triton.compilation import CompiledKernel  # noqa: E402
 from bitwise_triton.equivalence import source_of  # noqa: E402
-from bitwise_triton.tensor_contents import recorded_tensors  # noqa: E402
+from bitwise_triton.tensor_contents import buffer_bytes, recorded_tensors, state_sizes  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("memory_of_this_process")
 
@@ -274,6 +275,24 @@ def test_tensors_of_one_storage_are_one_buffer_from_the_lowest_address_on() -> N
     assert recorded_tensors(mixed) == {}
     assert sorted(recorded_tensors(mixed, ["floats"])) == ["low"]
     assert recorded_tensors({"low": low, "high": high}, without=["high"]) == {}
+
+
+def test_sizes_are_those_of_the_memory_from_its_start_on() -> None:
+    whole = Storage(np.zeros(64, dtype=np.uint8), new_address())
+    values = {
+        "x": Tensor("fp32", whole, 16, (4,)),
+        "y": Tensor("fp32", whole, 0, (2,)),
+        "inside": Tensor("fp32", Storage(np.zeros(64, dtype=np.uint8), new_address()), 16, (4,)),
+    }
+    sizes = buffer_bytes(values)
+    assert sizes == {"x": 64}, "elements below the pointer belong to a tensor that is read from its end"
+    arguments = [
+        {"buffer": "x", "dtype": "fp32", "offset": 16}, {"buffer": "x", "dtype": "i1"}, {"i32": 3},
+        {"buffer": "inside", "dtype": "fp32"}, {"buffer": None}, {"buffer": "x", "dtype": "fp8e4m3"},
+    ]  # fmt: skip
+    compiled = CompiledKernel("k", "", "ptx", "k", (1, 1, 1), (1, 1, 1), {"args": arguments}, {}, "sm_90", "", 0.0)
+    stated = state_sizes(compiled, sizes)
+    assert [each.get("elements") for each in stated.manifest_entry["args"]] == [16, 64, None, None, None, None]
 
 
 def test_a_capture_writes_the_tensors_beside_the_manifest(tmp_path: Path, triton_cache: Any) -> None:

@@ -62,6 +62,31 @@ def give_tensors(compiled: CompiledKernel, recorded: Mapping[str, TensorContents
     return replace(compiled, manifest_entry={**compiled.manifest_entry, "args": arguments})
 
 
+def buffer_bytes(values: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes in bytes of the arguments' buffers whose lowest pointer is the start of their memory."""
+    found: dict[str, int] = {}
+    for group in tensor_groups(values).values():
+        storage = storage_of(group.tensors[0])
+        if storage is not None and int(storage.data_ptr()) == group.lowest:
+            found[group.name] = int(storage.nbytes())
+    return found
+
+
+def state_sizes(compiled: CompiledKernel, sizes: Mapping[str, int]) -> CompiledKernel:
+    """The compiled kernel, with these sizes in bytes of buffers in the launch of its manifest entry."""
+    arguments = [_sized(argument, sizes) for argument in compiled.manifest_entry["args"]]
+    return replace(compiled, manifest_entry={**compiled.manifest_entry, "args": arguments})
+
+
+def _sized(argument: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    from bitwise_core.execution.tensor_contents import FLOATS, INTEGERS
+
+    size, dtype = sizes.get(argument.get("buffer") or ""), argument.get("dtype")
+    if size is None or (dtype not in INTEGERS and dtype not in FLOATS) or size % item_bytes(str(dtype)):
+        return dict(argument)
+    return {**argument, "elements": size // item_bytes(str(dtype))}
+
+
 def write_tensors(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The manifest entry with each tensor's contents written to a .npy file in `folder` and named by it."""
     return {**entry, "args": [_with_file(argument, folder) for argument in entry["args"]]}

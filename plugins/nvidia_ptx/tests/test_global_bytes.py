@@ -542,8 +542,10 @@ def test_bytes_that_two_threads_access_without_an_order(name: str) -> None:
 @pytest.mark.parametrize(("offset", "determined"), [(0, False), (2, False), (4, True), (6, True)])
 def test_a_half_of_an_atomic_sum_is_not_determined(offset: int, determined: bool) -> None:
     body = f"red.global.add.u32 [%d1], 1; ld.global.b16 %h1, [%d1+{offset}]; st.global.b16 [%d0], %h1;"
-    kernel = source(body)
+    kernel = source(body, 32)
     assert outcome(kernel, kernel) is (Outcome.EQUAL if determined else Outcome.UNKNOWN)
+    alone = source(body, 1)
+    assert outcome(alone, alone) is Outcome.EQUAL
 
 
 def test_a_select_of_parts_of_values_of_different_widths_has_a_tree() -> None:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from bitwise_core.execution.concrete import checked_outputs
+from bitwise_core.execution.concrete import checked_outputs, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
-from ptx_programs import hashes, known, run
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.simulation import simulate
+from ptx_programs import ARCH, hashes, known, run, text
 
 LOADS = """
     ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8]; ld.global.f32 %f4, [%d1+12];
@@ -467,14 +470,32 @@ def test_a_known_factor_that_differs_between_blocks() -> None:
     assert [{0: found[4 * block]} for block in range(3)] == single
 
 
-def test_an_approximation_of_a_loop_counter_raises() -> None:
-    body = """
-        mov.f32 %f1, 0f3F000000; mov.b32 %r5, 0;
-        Q: ex2.approx.ftz.f32 %f2, %f1; add.f32 %f1, %f1, 0f3F000000; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 2; @%p2 bra Q;
-        st.global.f32 [%d0], %f2;
-    """
+LOOP_COUNTER = """
+    mov.f32 %f1, 0f3F000000; mov.b32 %r5, 0; HINT
+    Q: ex2.approx.ftz.f32 %f2, %f1; add.f32 %f1, %f1, 0f3F000000; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 2; @%p2 bra Q;
+    mov.u32 %r1, %ctaid.x; mul.wide.u32 %d5, %r1, 4; add.s64 %d5, %d0, %d5; st.global.f32 [%d5], %f2;
+"""
+
+
+def test_an_approximation_of_a_loop_counter_is_equal_in_the_same_text_only() -> None:
+    plain, hinted = LOOP_COUNTER.replace("HINT", ""), LOOP_COUNTER.replace("HINT", '.pragma "nounroll";')
+    first = hashes(plain, threads=1, blocks=2)
+    assert first == hashes(plain, threads=1, blocks=2)
+    assert first[0] != first[4], "the copies of a loop may differ between paths"
+    for other in (
+        hinted,
+        plain.replace("%p2", "%p3"),
+        plain.replace("Q: ex2", "ex2").replace("add.f32 %f1", "Q: add.f32 %f1"),
+    ):
+        assert hashes(other, threads=1, blocks=2)[0] != first[0]
+
+
+def test_an_approximation_of_a_loop_counter_is_not_executed_on_bit_patterns() -> None:
+    module = ARCH.parse(text(LOOP_COUNTER.replace("HINT", ""), threads=1), "k.ptx")
+    buffers = tuple(Argument(kind="buffer", buffer=name) for name in ("out", "in"))
+    prepared = prepare_launch(module, ARCH, Launch(file="k.ptx", entry="k", grid=(1, 1, 1), args=buffers))
     with pytest.raises(Unsupported, match="may or may not know"):
-        hashes(body, threads=1)
+        simulate(prepared, {name: np.zeros(8, dtype=np.uint8) for name in ("out", "in")})
 
 
 def finite_form(body: str) -> object:

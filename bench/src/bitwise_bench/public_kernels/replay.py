@@ -17,7 +17,7 @@ from bitwise_bench.public_kernels.configurations import Configuration
 from bitwise_bench.public_kernels.interception import MAXIMUM_BLOCKS, Intercepted, Storage, replaced_tensors
 from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.tensor_contents import give_tensors, recorded_tensors
+from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, recorded_tensors, state_sizes
 from bitwise_triton.tensor_stand_ins import stand_ins
 
 DRAWS = ("captured", "perturbed.1", "perturbed.2", "shuffled", "wide")
@@ -90,7 +90,7 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
         target=target,
         name=configuration_name(numbers, shown),
     )
-    kernel = give_tensors(compile_job(job), recorded_tensors(values))
+    kernel = state_sizes(give_tensors(compile_job(job), recorded_tensors(values)), buffer_bytes(values))
 
     def run(other: Mapping[int, Any]) -> None:
         passed = {name: replaced_tensors(value, other) for name, value in configuration.values.items()}

@@ -218,6 +218,7 @@ class Kernel:
     `threads` is the required block shape where the text states one.
     `local` holds the arrays private to a thread: its local memory, and the parameter slots of its calls.
     `clusters` is None where the text states nothing on clusters of blocks.
+    `pragmas` are hints to the assembler with their places; they do not affect equality.
     `span` is the half-open range of character offsets of the body in the text, where the parser records it; it does
     not affect equality.
     """
@@ -236,6 +237,7 @@ class Kernel:
     local: tuple[SharedArray, ...] = ()
     span: tuple[int, int] | None = field(default=None, compare=False)
     clusters: ClusterDirectives | None = None
+    pragmas: tuple[str, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.parameters)} parameters, {len(self.instructions)} instructions)"

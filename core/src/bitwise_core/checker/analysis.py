@@ -31,10 +31,12 @@ from bitwise_core.execution.concrete import (
 )
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.undetermined import Cause, Nondeterministic, Race, Undetermined
+from bitwise_core.execution.memory.undetermined import Cause, ComputedStore, Nondeterministic, Race, Undetermined
 from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
+from bitwise_core.execution.turns import outputs_by_turns
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     nan_bits,
@@ -323,7 +325,7 @@ class Session:
             nondeterministic: bool = False,
             malformed: bool = False,
             interrupted: bool = False,
-            error: Nondeterministic | None = None,
+            error: Nondeterministic | ComputedStore | None = None,
         ) -> AnalysisResult:
             module = None if partial_result.prepared is None else partial_result.prepared.module
             return AnalysisResult(
@@ -336,7 +338,7 @@ class Session:
                 interrupted=interrupted,
                 tensors=given_digests(source, self.options),
                 places=() if error is None else places_of(error.causes, module or partial_result.module),
-                proved=error is not None and error.proved,
+                proved=isinstance(error, Nondeterministic) and error.proved,
                 prepared=partial_result.prepared,
             )
 
@@ -362,7 +364,8 @@ class Session:
             return stopped(f"{source.name}: {error}", malformed=True)
         except Unsupported as error:
             reason = f"{error}{self._missing_tensors(error, partial_result.prepared)}"
-            return stopped(reason, interrupted=isinstance(error, Interrupted))
+            place = error if isinstance(error, ComputedStore) else None
+            return stopped(reason, interrupted=isinstance(error, Interrupted), error=place)
         except TimeLimitExceeded as error:
             return stopped(str(error), interrupted=True)
         except RecursionError:
@@ -511,10 +514,29 @@ def outputs_of_all_blocks(
         memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=work)
     except WorkLimitExceeded:
         return None
+    except Nondeterministic as error:
+        found = _outputs_of_synchronised_blocks(error, ready, buffers, options)
+        if found is None:
+            raise
+        return found
     try:
         return checked_outputs(memory, scratch)
     except Nondeterministic as error:
-        raise _with_reaching_causes(error, ready, buffers, options) from None
+        found = _outputs_of_synchronised_blocks(error, ready, buffers, options)
+        if found is None:
+            raise _with_reaching_causes(error, ready, buffers, options) from None
+        return found
+
+
+def _outputs_of_synchronised_blocks(
+    error: Nondeterministic, ready: PreparedLaunch, buffers: Mapping[str, int], options: Options
+) -> dict[int, Output] | None:
+    """The final contents of every buffer if tickets or flags make them the same in every order, else None."""
+    for outputs_by in (outputs_by_tickets, outputs_by_turns):
+        found = outputs_by(ready, options.assume, buffers, error.causes)
+        if found is not None:
+            return found
+    return None
 
 
 def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:

@@ -34,7 +34,7 @@ from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trac
 from bitwise_core.checker.verdicts import DIFFERENT_TREES, EQUAL_TREES, Divergence, Outcome, Side, Verdict, verdict
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError
+from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError, buffer_at, offset_at
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
 from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
 
@@ -256,11 +256,11 @@ def divergence(
             element = first_difference(left.outputs, right.outputs)
     except (Unsupported, NotSymmetric):
         return None, None
-    if element is None or element.address >> POINTER_SHIFT == COMPUTED_ADDRESSES:
+    if element is None or buffer_at(element.address) == COMPUTED_ADDRESSES:
         return None, None
     names = {number: name for name, number in session.buffers.items()}
-    buffer = element.address >> POINTER_SHIFT
-    offset = element.address & ((1 << POINTER_SHIFT) - 1)
+    buffer = buffer_at(element.address)
+    offset = offset_at(element.address)
     name = names.get(buffer, f"buffer {buffer}")
     found = Divergence(f"{name}[{offset // element.size}]", name, offset, element.size)
     if None in element.threads:
@@ -295,8 +295,8 @@ def trace_element(
 
     Raises Unsupported.
     """
-    found = trace_provenance(prepared, session.buffers, session.options.assume, address >> POINTER_SHIFT, thread)
-    scalar, line = found.stored(address >> POINTER_SHIFT, address, size)
+    found = trace_provenance(prepared, session.buffers, session.options.assume, buffer_at(address), thread)
+    scalar, line = found.stored(buffer_at(address), address, size)
     return found, scalar, line
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import buffer_at, offset_at
 from bitwise_core.execution.values import mma_steps
 from bitwise_core.numerics import UnknownOperation, operation
 
@@ -95,7 +95,7 @@ def _unmatched(own: list[tuple[int, int]], others: list[tuple[int, int]], positi
 
 def address_text(provenance: Provenance, address: int, size: int) -> str:
     """An element of a buffer as `X[offset/size]`, offset and size in bytes."""
-    return f"{buffer_name(provenance, address >> POINTER_SHIFT)}[{address & ((1 << POINTER_SHIFT) - 1)}/{size}]"
+    return f"{buffer_name(provenance, buffer_at(address))}[{offset_at(address)}/{size}]"
 
 
 def buffer_name(provenance: Provenance, number: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bitwise_core.checker.divergence import buffer_name
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import buffer_at, offset_at
 from bitwise_core.execution.values import mma_steps
 from bitwise_core.ir.nodes import (
     Concat,
@@ -96,8 +96,7 @@ def _tree_operands(definition: Definition, definitions: dict[Scalar, Definition]
 def _node(provenance: Provenance, definition: Definition, operands: tuple[Node, ...]) -> Node:
     scalar = definition.scalar
     if definition.name == "load":
-        offset = scalar.first & ((1 << POINTER_SHIFT) - 1)
-        return Load(buffer_name(provenance, scalar.first >> POINTER_SHIFT), offset, scalar.bits)
+        return Load(buffer_name(provenance, buffer_at(scalar.first)), offset_at(scalar.first), scalar.bits)
     if definition.name == "constant":
         return Constant(scalar.bits, scalar.first & ((1 << scalar.bits) - 1))
     if definition.name == "undefined":

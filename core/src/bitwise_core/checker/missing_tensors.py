@@ -14,7 +14,7 @@ from bitwise_core.checker.provenance import Provenance, RecordingDomain, Scalar,
 from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch, WorkLimitExceeded, run_blocks
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.launch import POINTER_SHIFT, Launch
+from bitwise_core.execution.launch import Launch, buffer_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.tensor_contents import INTEGERS
 from bitwise_core.execution.term_recorder import Recorder, TooManyTerms
@@ -81,7 +81,7 @@ def _buffers_below(found: Provenance, roots: Iterable[Scalar]) -> set[int]:
         scalar, in_address = pending.pop()
         definition = found.definition(scalar)
         if definition.name == "load" or (definition.name == "constant" and in_address and scalar.bits == 64):
-            buffers.add(scalar.first >> POINTER_SHIFT)
+            buffers.add(buffer_at(scalar.first))
         below = in_address or definition.name.startswith("gather ")
         for each in definition.operands:
             if (each, below) not in seen:

@@ -31,6 +31,11 @@ def formats_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, 
     return {number: form for number, form in found.items() if form is not None}
 
 
+def sizes_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, int]:
+    """Return the size in bytes of each buffer for which the launch states it, by the buffer's number."""
+    return {buffers[name]: size for name, size in launch.sizes().items() if name in buffers}
+
+
 def buffer_bytes(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Return the bytes of each array, on one axis."""
     return {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}

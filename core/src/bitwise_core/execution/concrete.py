@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.buffers import formats_of_buffers
+from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -22,6 +22,7 @@ from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.late_races import contest_late_races
+from bitwise_core.execution.memory.ordered_atomics import note_ordered_atomics
 from bitwise_core.execution.memory.outputs import Output, outputs
 from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
@@ -140,12 +141,13 @@ def run_blocks(
     if isinstance(domain, TermDomain):
         domain.set_formats(formats)
 
-    undetermined = UndeterminedValues(ignored)
+    undetermined, polls = UndeterminedValues(ignored), lines_that_synchronise(prepared)
+    sizes = sizes_of_buffers(prepared.launch, buffers)
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
         nonlocal scratch
         memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
-        memory.undetermined = undetermined
+        memory.undetermined, memory.polls, memory.sizes = undetermined, polls, sizes
         memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
@@ -155,7 +157,7 @@ def run_blocks(
         return run_until_valid(granule, attempt, undetermined), scratch
     except DataDependent as error:
         stopped = error
-    undetermined.doubted = lines_that_synchronise(prepared)
+    undetermined.doubted = polls
     if undetermined.doubted:
         try:
             run_until_valid(granule, attempt, undetermined)
@@ -176,8 +178,8 @@ def lines_that_synchronise(prepared: PreparedLaunch, *, old_values: bool = False
         instruction.line
         for program in programs
         for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
-        if info.effects.overlaps(Effect.LOAD)
-        and (info.nondeterminism is not None or (old_values and info.nondeterministic_result is not None))
+        if (info.nondeterminism is not None or (old_values and info.nondeterministic_result is not None))
+        and info.effects.overlaps(Effect.LOAD)
     )
 
 
@@ -213,6 +215,8 @@ def run_until_valid(
         if undetermined is None:
             return memory
         contest_late_races(memory, undetermined)
+        if memory.atomics:
+            note_ordered_atomics(memory, undetermined)
         if not undetermined.grown:
             return memory
     raise Unsupported("which reads race with writes is not settled after several attempts")

@@ -72,6 +72,10 @@ class InstructionInfo:
     `nondeterminism` is the reason why the instruction's effect may depend on the order in which threads run.
     `nondeterministic_result` is the reason why the written registers may, which matters only if they are read.  None
     means that they do not.
+
+    `releases` and `acquires`: an access to global memory that releases what its thread has done before, and one that
+    acquires what other threads have released to the same element, both in the whole device.  `coherent`: False for a
+    load that may return what memory held before another thread's store, although the store is ordered before it.
     """
 
     reads: frozenset[str]
@@ -80,6 +84,9 @@ class InstructionInfo:
     accumulation: Accumulation | None = None
     nondeterminism: str | None = None
     nondeterministic_result: str | None = None
+    acquires: bool = False
+    releases: bool = False
+    coherent: bool = True
 
     def extended(
         self,
@@ -95,6 +102,9 @@ class InstructionInfo:
             self.accumulation,
             self.nondeterminism,
             self.nondeterministic_result,
+            self.acquires,
+            self.releases,
+            self.coherent,
         )
 
 

@@ -107,7 +107,6 @@ class OrderedMemory(BitsMemory):
 
     def __init__(self, *arguments: object, **keywords: object) -> None:
         super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
-        self._old_values: dict[int, list[Value]] = {}
         self.waiting: frozenset[int] = frozenset()
         self.updated: set[int] = set()
         self._repeated: dict[tuple[int, bytes, bytes], int] = {}

@@ -24,6 +24,20 @@ from bitwise_core.execution.tensor_contents import FLOATS, TensorContents, float
 POINTER_SHIFT = 40
 """Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
 
+BUFFER_REACH = 1 << POINTER_SHIFT - 1
+"""How many bytes below and above its start belong to a buffer: a pointer may point into a tensor, not at its start."""
+
+
+def buffer_at(address: int) -> int:
+    """Return the number of the buffer at an address; 0 for an address outside every buffer."""
+    return address + BUFFER_REACH >> POINTER_SHIFT
+
+
+def offset_at(address: int) -> int:
+    """Return the number of bytes from the start of its buffer to an address; negative below it."""
+    return address - (buffer_at(address) << POINTER_SHIFT)
+
+
 _WIDTHS = {
     "i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8,
     "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8,
@@ -85,6 +99,7 @@ class Argument(BaseModel):
     """One kernel argument: a buffer (null if `buffer` is None), a scalar, or a tensor map.
 
     `values` are the contents of the buffer before the launch, from its first byte whatever the `offset`; None: any.
+    `elements` is the number of elements of `dtype` that the buffer has from its first byte; None: not stated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -96,6 +111,14 @@ class Argument(BaseModel):
     value: int | float | bool | None = None
     tensor_map: TensorMap | None = None
     values: Contents | None = None
+    elements: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_type_of_elements(self) -> Argument:
+        if self.elements is not None and (self.buffer is None or self.dtype not in _WIDTHS):
+            known = ", ".join(_WIDTHS)
+            raise ValueError(f"`elements` needs a buffer and the `dtype` of its elements, one of {known}")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -126,7 +149,12 @@ class Argument(BaseModel):
         if self.kind == "buffer":
             given = None if self.values is None else self.values.manifest_form()
             extra = {"dtype": self.dtype, "offset": self.offset, "values": given}
-            return {"buffer": self.buffer, **{key: value for key, value in extra.items() if value}}
+            if self.elements is not None:
+                extra["elements"] = self.elements
+            return {
+                "buffer": self.buffer,
+                **{key: value for key, value in extra.items() if value or key == "elements"},
+            }
         if self.kind == "tensor_map":
             return {"tensor_map": self.tensor_map.model_dump(exclude_none=True) if self.tensor_map else None}
         return {self.kind: self.value}
@@ -176,6 +204,19 @@ class Launch(BaseModel):
         """Return the contents before the launch of each buffer for which an argument gives them."""
         described = [a.tensor_map if a.tensor_map is not None else a for a in self.args]
         return {str(each.buffer): each.values for each in described if each.values is not None}
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size in bytes of each buffer for which an argument states the number of elements."""
+        stated = [each for each in self.args if each.elements is not None]
+        return {str(each.buffer): (each.elements or 0) * _WIDTHS[str(each.dtype)] for each in stated}
+
+    @model_validator(mode="after")
+    def _state_each_size_once(self) -> Launch:
+        sizes = self.sizes()
+        for each in self.args:
+            if each.elements is not None and each.elements * _WIDTHS[str(each.dtype)] != sizes[str(each.buffer)]:
+                raise ValueError(f"two arguments state different numbers of elements of the buffer {each.buffer}")
+        return self
 
     @model_validator(mode="after")
     def _give_each_buffer_once(self) -> Launch:

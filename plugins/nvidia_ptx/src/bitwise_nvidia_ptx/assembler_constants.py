@@ -9,18 +9,27 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from bitwise_core.assembly.module import (
     Immediate,
     Instruction,
     Kernel,
     Operand,
     Register,
+    kernel_digest,
     once_a_kernel,
     registers_of,
 )
-from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, infos_of
+from bitwise_core.execution.architecture import Context, OpcodeTable, infos_of
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.term_hash import term
 from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
+
+_UNCLEAR = "approximates a number that the assembler may or may not know"
 
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results the assembler cannot know."""
@@ -75,12 +84,38 @@ def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable
     return None if operand.name in unclear else operand.name not in run_time
 
 
-def literal_suffix(operand: Operand, context: Context, instruction: Instruction) -> str:
+def literal_suffix(known: bool | None) -> str:
     """Return the part of an approximation's name that says whether its operand is a literal: ".literal" or "".
 
-    Raises UnknownInstruction if it is unknown whether the assembler knows the operand.
+    `known` is what `is_assembler_constant` returns of the operand.
     """
-    known = is_assembler_constant(operand, context.kernel, context.arch.opcodes)
-    if known is None:
-        raise UnknownInstruction(instruction, "approximates a number that the assembler may or may not know")
     return ".literal" if known else ""
+
+
+def of_this_text(step: Step, instruction: Instruction, context: Context) -> Step:
+    """Return a step whose result is equal to none but that of the same execution of the same text.
+
+    It is for an approximation of a number that the assembler may or may not know: whether it evaluates the instruction
+    itself may differ between the copies that it makes of a loop, so the result of each execution in each thread is a
+    number of its own.  The same text is assembled to the same copies.
+    """
+    destination = instruction.operands[0]
+    assert isinstance(destination, Register)
+    kernel = context.kernel
+    hints = f"{sorted(kernel.labels.items())} {sorted(kernel.attributes.items())} {kernel.pragmas}"
+    name = f"{instruction.opcode} at line {instruction.line} of {kernel_digest(kernel)} {hints}"
+
+    def run(machine: Machine) -> None:
+        if machine.domain.name not in ("terms", "addresses"):
+            raise Unsupported(f"the instruction {instruction.opcode} {_UNCLEAR}", instruction.line)
+        step(machine)
+        if machine.domain.name != "terms":
+            return
+        count = machine.memory.executions[instruction.line] = machine.memory.executions.get(instruction.line, 0) + 1
+        found = as_symbolic_vector(machine.read(destination))
+        parts = [found, as_symbolic_vector(machine.thread.astype(np.uint64))]
+        machine.write(
+            destination, term(found.bits, f"{name}, execution {count}", parts, recorder=machine.domain.recorder)
+        )
+
+    return run

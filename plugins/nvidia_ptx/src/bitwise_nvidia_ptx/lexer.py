@@ -127,7 +127,7 @@ _ITEM = re.compile(
     | (\{{)
     | (\}})
     | \.(reg|param|local|shared)(?!\w)([^;:]*+);
-    | (\.pragma)\s++{STRING}(?:\s*+,\s*+{STRING})*+\s*+;
+    | (\.pragma\s++{STRING}(?:\s*+,\s*+{STRING})*+)\s*+;
     )\s*+""",
     re.ASCII | re.VERBOSE,
 )
@@ -137,9 +137,9 @@ class Item(NamedTuple):
     """One item of a body.
 
     `fields` are the texts of the groups of its kind.  Instruction: negation mark, guard, opcode, operands.  Location:
-    file, line, column.  Table: name, kind, entries.  Label: name.  Declaration: state space, the rest.  The fields of
-    blocks and pragmas are not used.  `start` is the offset at which the item starts, `end` the offset at which its last
-    field ends: for an instruction, the semicolon.
+    file, line, column.  Table: name, kind, entries.  Label: name.  Declaration: state space, the rest.  Pragma: the
+    text.  The fields of blocks are not used.  `start` is the offset at which the item starts, `end` the offset at which
+    its last field ends: for an instruction, the semicolon.
     """
 
     kind: int

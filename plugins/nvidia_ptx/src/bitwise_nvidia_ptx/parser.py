@@ -204,6 +204,7 @@ class _FunctionParser:
             raise ParseError(f"{min(clash)} is a parameter of {draft.name} and a name of the module; rename one")
         scope = self._block(draft.scope, 0)
         blocks, source = 0, None
+        pragmas: list[str] = []
         instructions, labels = self.instructions, draft.body.labels
         for kind, line, fields, start, end in draft.body.items:
             self.line = line
@@ -227,6 +228,8 @@ class _FunctionParser:
                 self._declare(fields[0], fields[1], scope)
             elif kind == lexer.TABLE:
                 self._table(fields, scope)
+            elif kind == lexer.PRAGMA:
+                pragmas.append(f"{fields[0]} at {len(instructions)}")
         return Kernel(
             name=draft.name,
             parameters=draft.parameters,
@@ -242,6 +245,7 @@ class _FunctionParser:
             local=tuple(self.local),
             span=draft.body.span,
             clusters=_cluster_directives(draft.attributes),
+            pragmas=tuple(pragmas),
         )
 
     def _block(self, scope: Scope, number: int) -> Scope:

@@ -32,7 +32,7 @@ from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSy
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, buffer_at
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
@@ -150,7 +150,7 @@ class AddressDomain:
                     if isinstance(value, np.ndarray)
                     else value.grid.active_values(value.column)[:1] + value.thread
                 )
-                buffers = np.unique(first >> np.uint64(POINTER_SHIFT))
+                buffers = np.unique(first + np.uint64(BUFFER_REACH) >> np.uint64(POINTER_SHIFT))
                 self.pointers.update(int(each) for each in buffers if each)
 
     def operand_vectors(self, elements: L.SymbolicVector, form: str) -> mma_steps.OperandVectors:
@@ -322,7 +322,7 @@ class AddressMemory(GlobalMemory):
         if mask is not None:
             shape = np.broadcast_shapes(value.shape, mask.shape)
             value = np.broadcast_to(value, shape)[np.broadcast_to(mask, shape)]
-        buffer = int(value.flat[0]) >> POINTER_SHIFT if value.size else 0
+        buffer = buffer_at(int(value.flat[0])) if value.size else 0
         return buffer if buffer in self.given.buffers else None
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:

@@ -42,10 +42,11 @@ from bitwise_core import numerics
 from bitwise_core.checker.block_symmetry.address_pass import AddressPass, GlobalAccess, address_passes
 from bitwise_core.checker.block_symmetry.byte_ranges import ByteRanges, Owners, covers, intersection, owners, union
 from bitwise_core.checker.block_symmetry.grid import Column, Limits, NotSymmetric, distinct_rows
+from bitwise_core.execution.buffers import sizes_of_buffers
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch, checked_outputs, run_blocks
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at
 from bitwise_core.execution.memory.global_memory import is_order_independent
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.undetermined import OTHER_BLOCK, Cause, Kind, Nondeterministic, race
@@ -119,17 +120,34 @@ def block_classes(found: AddressPass, written: frozenset[int], limits: Limits) -
     return [_block_class(found, accesses_by_buffer, written, offsets, differences, group) for group in groups]
 
 
-def _buffer(found: AddressPass, access: GlobalAccess) -> int:
-    """The one buffer that all blocks and lanes of an access address."""
+def _check_sizes(found: Sequence[AddressPass], sizes: Mapping[int, int]) -> None:
+    """Raise NotSymmetric if an access may leave a buffer whose size the launch states."""
+    if not sizes:
+        return
+    for each in found:
+        for access in each.accesses:
+            buffer, (first, last) = _buffer(each, access), _extent(each, access)
+            start = buffer << POINTER_SHIFT
+            if buffer in sizes and (first < start or last >= start + sizes[buffer]):
+                raise NotSymmetric("an access may leave its buffer", access.line)
+
+
+def _extent(found: AddressPass, access: GlobalAccess) -> tuple[int, int]:
+    """Bounds of the first and the last byte that all blocks and lanes of an access address."""
     lane_offsets = access.thread.view(np.int64)
     low, high = int(lane_offsets.min()), int(lane_offsets.max())
     least, most = (0, 0) if access.column is None else _signed_bounds(found, access.column)
-    first, last = low + least, high + most + access.bits // 8 - 1
-    if first < 1 << POINTER_SHIFT and first >= 0 and last < 1 << POINTER_SHIFT:
+    return low + least, high + most + access.bits // 8 - 1
+
+
+def _buffer(found: AddressPass, access: GlobalAccess) -> int:
+    """The one buffer that all blocks and lanes of an access address."""
+    first, last = _extent(found, access)
+    if first >= 0 and buffer_at(last) == 0:
         raise Unsupported("memory outside every buffer of the launch is accessed", access.line)
-    if first < 0 or last >= 1 << 63 or first >> POINTER_SHIFT != last >> POINTER_SHIFT:
+    if first < 0 or last >= 1 << 63 or buffer_at(first) != buffer_at(last):
         raise NotSymmetric("one access addresses several buffers", access.line)
-    return first >> POINTER_SHIFT
+    return buffer_at(first)
 
 
 def _signed_bounds(found: AddressPass, column: Column) -> tuple[int, int]:
@@ -230,6 +248,7 @@ def summarise(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limi
     """
     limits = limits or Limits()
     found = address_passes(prepared, buffers, limits)
+    _check_sizes(found, sizes_of_buffers(prepared.launch, buffers))
     scratch = found[0].scratch
     written = written_buffers(found)
     if written & frozenset[int]().union(*(each.gathered for each in found)):

@@ -15,7 +15,7 @@ from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import offset_at
 from bitwise_core.execution.machine import THREAD_SHIFT
 from bitwise_core.execution.simulation import SimulationResult, simulate
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of, storage
@@ -201,7 +201,7 @@ def make_pair(
     element = trace.element
     left, right = ([int(thread or 0) >> THREAD_SHIFT] for thread in element.threads)
     name = trace.buffer
-    offset = element.address & ((1 << POINTER_SHIFT) - 1)
+    offset = offset_at(element.address)
     partial = KernelPair(kernels, forms, (left, right), (name, offset, element.size), finite)
     if lanes > MAXIMUM_WHOLE_LANES:
         return partial

@@ -20,7 +20,7 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.signature import Run
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
@@ -79,7 +79,7 @@ class _GivenLaunch:
                 continue
             number, pointer = int(value.flat[0]), self.table.atoms[atom].pointer
             if pointer is not None:
-                self.pointers[pointer] = number >> POINTER_SHIFT
+                self.pointers[pointer] = buffer_at(number)
             if pointer is not None or value.dtype == np.uint64 or number <= LARGEST_INDEX:
                 self.numbers[atom] = np.full((1, 1), number, dtype=np.uint64)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Address, Operand
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_detector import RaceDetector
@@ -274,7 +274,7 @@ def check_in_buffer(machine: Machine, address: Array, line: int) -> None:
     if L.lazy_integers(address) is not None:
         return
     lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
-    if int(lowest) < 1 << POINTER_SHIFT:
+    if buffer_at(int(lowest)) == 0:
         raise Unsupported("memory outside every buffer of the launch is accessed", line)
 
 

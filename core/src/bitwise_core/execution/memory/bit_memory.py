@@ -8,14 +8,14 @@ import numpy as np
 
 from bitwise_core.execution.domains.bits import undefined_lanes
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import final_events
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
-_OFFSET = np.uint64((1 << POINTER_SHIFT) - 1)
+_OFFSET, _REACH = np.uint64((1 << POINTER_SHIFT) - 1), np.uint64(BUFFER_REACH)
 _WIDEST = 8
 
 LAUNCH_SHIFT = 52
@@ -47,7 +47,7 @@ class BufferContents:
     def read(self, address: Array, bits: int) -> Value:
         """See `domains.bits.Contents`; a buffer without content, which is scratch memory, reads as undefined."""
         size = bits // 8
-        buffer = (address >> np.uint64(POINTER_SHIFT)) & _BUFFER
+        buffer = (address + _REACH >> np.uint64(POINTER_SHIFT)) & _BUFFER
         place = ((address & _OFFSET) // np.uint64(size)).astype(np.int64)
         launch = (address >> np.uint64(LAUNCH_SHIFT)).astype(np.int64) if self.launches > 1 else None
         first = int(buffer.flat[0]) if buffer.size else 0
@@ -143,7 +143,7 @@ class BitsMemory(GlobalMemory):
             address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
         if not address.size:
             return
-        buffer = address >> np.uint64(POINTER_SHIFT)
+        buffer = address + _REACH >> np.uint64(POINTER_SHIFT)
         low, high = int(buffer.min()), int(buffer.max())
         for number in [low] if low == high else [int(each) for each in np.unique(buffer)]:
             if number in self.scratch:
@@ -151,8 +151,10 @@ class BitsMemory(GlobalMemory):
             size = self.buffers.sizes.get(number)
             if size is None:
                 raise Unsupported(f"memory outside every buffer of the launch is {what}", line)
-            offset = (address if low == high else address[buffer == number]) & _OFFSET
-            last = int(offset.max())
+            mine = address if low == high else address[buffer == number]
+            if int(mine.min()) < number << POINTER_SHIFT:
+                raise Unsupported(f"the buffer {self.names[number]} is {what} below its first byte", line)
+            last = int((mine & _OFFSET).max())
             if self.open_ended and number not in self.closed and last < MAXIMUM_BYTES:
                 self.extent[number] = max(self.extent[number], last + bits // 8)
             elif last + bits // 8 > size:

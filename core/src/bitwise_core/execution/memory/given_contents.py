@@ -8,12 +8,12 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.element_types import element_type
-from bitwise_core.execution.launch import POINTER_SHIFT, Launch
+from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, Launch
 from bitwise_core.execution.tensor_contents import TensorContents
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 
-_OFFSET = np.uint64((1 << POINTER_SHIFT) - 1)
+_OFFSET, _REACH = np.uint64((1 << POINTER_SHIFT) - 1), np.uint64(BUFFER_REACH)
 _WIDEST = 8
 
 
@@ -39,14 +39,14 @@ class GivenContents:
         values of its buffer.
         """
         size = bits // 8
-        where = address >> np.uint64(POINTER_SHIFT)
-        place = (address & _OFFSET).astype(np.int64)
+        where = address + _REACH >> np.uint64(POINTER_SHIFT)
+        place = (address + _REACH & _OFFSET).astype(np.int64) - BUFFER_REACH
         result: Array = np.zeros(address.shape, dtype=L.UNSIGNED[bits])
         for number, (name, contents) in self._contents.items():
             mine = where == number
             if not mine.any():
                 continue
-            beyond = mine & (place + size > len(contents.data))
+            beyond = mine & ((place < 0) | (place + size > len(contents.data)))
             if (beyond & active).any():
                 first = int(np.broadcast_to(place, np.broadcast_shapes(place.shape, active.shape))[beyond & active][0])
                 # Under a condition on data, what decides it may be what is missing.
@@ -57,7 +57,7 @@ class GivenContents:
 
 def _words(padded: Array, place: Array, size: int) -> Array:
     """Return the little-endian words of `size` bytes that start at each place; arbitrary ones beyond the end."""
-    place = np.minimum(place, padded.size - _WIDEST)
+    place = np.clip(place, 0, padded.size - _WIDEST)
     kind = L.UNSIGNED[8 * size]
     found = np.zeros(place.shape, dtype=kind)
     for byte in range(size):

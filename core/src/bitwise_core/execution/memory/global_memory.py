@@ -10,10 +10,11 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, buffer_at
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
+    BlockOrder,
     LoadRaces,
     forward_stores,
     hashes_of_lanes,
@@ -22,9 +23,11 @@ from bitwise_core.execution.memory.store_forwarding import (
 from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
+    BEYOND,
     OLD_VALUE,
     WAITS,
     Cause,
+    ComputedStore,
     Kind,
     Nondeterministic,
     Undetermined,
@@ -37,12 +40,17 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
-from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FloatFormat, Operation
 
+_REACH, _SHIFT = np.uint64(BUFFER_REACH), np.uint64(POINTER_SHIFT)
+
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
+
+MAXIMUM_POLLS = 1024
+"""How often reads by which threads may wait are executed at most at the same addresses while nothing is stored."""
 
 
 Change: TypeAlias = Callable[[Value], Value]
@@ -124,13 +132,30 @@ class GlobalMemory:
         self.kernel: Kernel | None = None
         self.undetermined: UndeterminedValues | None = None
         """The undetermined values of the launch; None: a race ends the run."""
+        self.block_order: BlockOrder | None = None
+        """The order between accesses of different blocks; None: there is none."""
+        self._old_values: dict[int, list[Value]] = {}
+        """By line, what ordered atomic operations of the current instruction found."""
+        self.sizes: Mapping[int, int] = {}
+        """The size in bytes of each buffer for which the launch states it."""
+        self.executions: dict[int, int] = {}
+        """How often instructions of some lines have been executed, where that distinguishes their results."""
+        self.polls: frozenset[int] = frozenset()
+        """The lines of reads by which threads may wait for others."""
+        self._polled = 0
+        self._last_polls: dict[int, bytes] = {}
+        """By line, the addresses of the last such read."""
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
+        if line in self.polls:
+            self._count_poll(line, address)
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
         value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
+        if self.sizes and not buffers.isdisjoint(self.sizes):
+            value = self._without_beyond(value, address, bits, mask, line)
         doubted = self.undetermined is not None and line in self.undetermined.doubted
         if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
@@ -187,6 +212,40 @@ class GlobalMemory:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
         return forward_stores(value, stores, load, active, self.domain.recorder)
 
+    def _beyond(self, address: Array, bits: int) -> Array:
+        """Return which accesses leave a buffer whose size is stated."""
+        found: Array = np.zeros(address.shape, dtype=bool)
+        numbers = self.buffer_of(address)
+        for number, size in self.sizes.items():
+            start = np.uint64(number << POINTER_SHIFT)
+            inside = (address >= start) & (address + np.uint64(bits // 8) <= start + np.uint64(size))
+            found |= (numbers == number) & ~inside
+        return found
+
+    def _without_beyond(self, value: Value, address: Array, bits: int, mask: Array | None, line: int) -> Value:
+        """Return what is loaded, undetermined where it lies beyond the elements of a buffer."""
+        beyond = self._beyond(address, bits)
+        if mask is not None:
+            beyond = beyond & mask
+        if not beyond.any():
+            return value
+        if self.undetermined is None:
+            raise Unsupported(BEYOND, line)
+        if not self.undetermined.note(Cause(Kind.UNDEFINED, BEYOND, line)):
+            return value
+        shape = (beyond.shape[0], beyond.shape[1])
+        return blend_values(beyond, undetermined(bits, shape, self.domain.recorder), value)
+
+    def _count_poll(self, line: int, address: Array) -> None:
+        """A read by which threads may wait is executed.  Raises Undetermined if nothing else happens any more."""
+        places = address.tobytes()
+        if self._last_polls.get(line) != places:
+            self._last_polls[line], self._polled = places, 0
+        self._polled += 1
+        if self._polled > MAXIMUM_POLLS:
+            cause = Cause(Kind.ARRIVAL, WAITS, line)
+            raise Undetermined("threads wait for memory that others write after them in this order", line, (cause,))
+
     def note_race(self, cause: Cause) -> bool:
         """Record a race.  Return whether it leaves a value undetermined.  Raises Race where a race ends the run."""
         if self.undetermined is None:
@@ -194,7 +253,10 @@ class GlobalMemory:
         return self.undetermined.note(by_arrival(cause, self.undetermined.updates))
 
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
-        """Return what an atomic operation returns, which depends on the order of threads."""
+        """Return what an atomic operation returns: undetermined unless the operations on its element are ordered."""
+        known = self._old_values.pop(line, [])
+        if len(known) == 1 and width(known[0]) == bits:
+            return known[0]
         found = undetermined(bits, shape, self.domain.recorder)
         if self.undetermined is None or self.undetermined.note(Cause(Kind.ARRIVAL, OLD_VALUE, line)):
             return found
@@ -237,7 +299,7 @@ class GlobalMemory:
 
     def buffer_of(self, address: Array) -> Array:
         """Return the number of the buffer at each address."""
-        return address >> np.uint64(POINTER_SHIFT)
+        return address + _REACH >> _SHIFT
 
     def gather(
         self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
@@ -286,7 +348,7 @@ class GlobalMemory:
 
         Raises Unsupported here; the launch-parametric analysis overrides it.
         """
-        raise DataDependent("memory is written at a computed address", line, (address,))
+        raise ComputedStore(line, address)
 
     def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
         """Return what an asynchronous copy reads at an address that depends on data.
@@ -298,6 +360,7 @@ class GlobalMemory:
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Store the value at each active lane's address."""
+        self._polled = 0
         if isinstance(value, PackedVector) and value.whole is not None:
             inside = value.whole if mask is None else value.whole & mask
             rest = ~value.whole if mask is None else ~value.whole & mask
@@ -318,6 +381,8 @@ class GlobalMemory:
             return
         numbers = self.buffer_of(where)
         buffers = _distinct(numbers)
+        if self.sizes and self._beyond(where, width(value)).any():
+            raise Unsupported("memory beyond the elements of a buffer is written", line)
         for offset, lanes in parts:
             flat = _active_lanes(lanes, (shape[0], shape[1]), active)
             if len(buffers) == 1:
@@ -345,7 +410,7 @@ class GlobalMemory:
         """Return the buffer to which a parameter points, None for a parameter that is no pointer."""
         if not isinstance(pointer, np.ndarray) or pointer.size != 1:
             return None
-        return int(pointer.flat[0]) >> POINTER_SHIFT or None
+        return buffer_at(int(pointer.flat[0])) or None
 
     def contribute(
         self,
@@ -398,6 +463,7 @@ class GlobalMemory:
         line: int,
     ) -> None:
         """Combine `value` with the content of each active lane's address by an operation."""
+        mask = self._without_lanes_in_turn(operation, address, value, mask, thread, epoch, line)
         before = {buffer: len(events) for buffer, events in self.stores.items()}
         self.store(address, value, mask, thread, epoch, line)
         for buffer in list(self.stores):
@@ -408,6 +474,34 @@ class GlobalMemory:
                 del events[before.get(buffer, 0) :]
                 if not events:
                     del self.stores[buffer]
+
+    def _without_lanes_in_turn(
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> Array | None:
+        """Execute the lanes whose operations are ordered as loads and stores.  Return the mask of the others."""
+        if self.undetermined is None or not self.undetermined.in_turn.size:
+            return mask
+        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        lanes = active & np.isin(np.broadcast_to(address, shape), self.undetermined.in_turn)
+        if not lanes.any():
+            return mask
+        act = self.domain.floating if operation.is_float else self.domain.integer
+
+        def change(before: Value) -> Value:
+            return act(operation, [before, value])
+
+        old = self.update(change, address, width(value), lanes, thread, epoch, line)
+        if not (active & ~lanes).any():
+            self._old_values.setdefault(line, []).append(old)
+        return active & ~lanes
 
     def update(
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
@@ -423,7 +517,11 @@ class GlobalMemory:
         new = change(old)
         contended = _contended(self.in_own_launch(address), old, new, mask, thread)
         if contended is None:
+            polled = self._polled
             self.store(address, new, mask, thread, epoch, line)
+            if _are_equal_numbers(old, new, mask):
+                self._polled = polled
+                self._count_poll(line, address)
             return old
         shape = (contended.shape[0], contended.shape[1])
         where, who = np.broadcast_to(self.in_own_launch(address), shape), np.broadcast_to(thread, shape)
@@ -435,6 +533,13 @@ class GlobalMemory:
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
         return old
+
+
+def _are_equal_numbers(left: Value, right: Value, mask: Array | None) -> bool:
+    """Return whether both values are known to be the same in all active lanes."""
+    one, other = as_symbolic_vector(left), as_symbolic_vector(right)
+    same = np.asarray(L.constant_mask(one)) & np.asarray(L.constant_mask(other)) & (one.words[0] == other.words[0])
+    return bool((same if mask is None else same | ~mask).all())
 
 
 def _contended(address: Array, old: Value, new: Value, mask: Array | None, thread: Array) -> Array | None:

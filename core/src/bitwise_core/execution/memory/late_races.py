@@ -8,7 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from bitwise_core.execution.memory.global_memory import GlobalMemory
-from bitwise_core.execution.memory.store_forwarding import Access, equal_bytes, overlapping, payload, range_pairs
+from bitwise_core.execution.memory.store_forwarding import (
+    Access,
+    BlockOrder,
+    equal_bytes,
+    overlapping,
+    payload,
+    range_pairs,
+)
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OTHER_BLOCK,
@@ -39,7 +46,7 @@ def contest_late_races(memory: GlobalMemory, undetermined: UndeterminedValues) -
         for load in loads:
             check_time(load.line)
             if rows is not None:
-                _contest(load, rows, undetermined)
+                _contest(load, rows, undetermined, memory.block_order)
             for _, each in memory.atomics.get(buffer, ()):
                 changed = overlapping(load, each) & ~_undetermined_lanes(load)
                 if changed.any() and undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)):
@@ -101,7 +108,7 @@ def _equal_parts(load: Access, rows: _Rows, place: Array, row: Array) -> Array:
     return found
 
 
-def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> None:
+def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues, order: BlockOrder | None) -> None:
     end = load.address + np.uint64(load.bits // 8)
     low = np.searchsorted(rows.address, load.address - np.uint64(rows.widest) + np.uint64(1), side="left")
     high = np.searchsorted(rows.address, end, side="left")
@@ -117,6 +124,9 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues) -> Non
         racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
         racing &= ~(whole & ~rows.chosen[row] & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        if order is not None:
+            stored, loading = (rows.thread[row], rows.epoch[row]), (load.thread[place], np.full(row.shape, load.epoch))
+            racing &= ~order(*stored, *loading) & ~order(*loading, *stored)
         if not racing.any():
             continue
         partial = np.flatnonzero(racing & ~whole & ~rows.chosen[row])

@@ -9,7 +9,13 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
-from bitwise_core.execution.memory.store_forwarding import Access, StoredElements, common_granule, range_pairs
+from bitwise_core.execution.memory.store_forwarding import (
+    Access,
+    StoredElements,
+    common_granule,
+    overlapping,
+    range_pairs,
+)
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     MIXED_UPDATES,
@@ -197,10 +203,14 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     """Return the stores to a buffer in their order, or the results of its atomic operations.  Raises Unsupported."""
     events = list(memory.stores.get(buffer, ()))
     atomics = memory.atomics.get(buffer, [])
-    if atomics and events:
-        cause = Cause(Kind.ARRIVAL, MIXED_UPDATES, atomics[0][1].line, events[0].line)
-        raise Undetermined(MIXED_UPDATES, cause.line, (cause,))
-    return [_accumulate_atomics(memory, buffer, atomics)] if atomics else events
+    if not atomics:
+        return events
+    for _, each in atomics:
+        mixed = next((event for event in events if overlapping(each, event).any()), None)
+        if mixed is not None:
+            cause = Cause(Kind.ARRIVAL, MIXED_UPDATES, each.line, mixed.line)
+            raise Undetermined(MIXED_UPDATES, cause.line, (cause,))
+    return [*events, _accumulate_atomics(memory, buffer, atomics)]
 
 
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
@@ -263,7 +273,7 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
     last = np.append(rows.address[1:] != rows.address[:-1], True)
     if not last.all():
         stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
-        clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
+        clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last), memory.block_order)
         if clash.any():
             raise _store_race(memory, rows, clash, _last_row_of_address(last))
     if memory.undetermined is None:

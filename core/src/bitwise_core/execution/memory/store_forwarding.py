@@ -36,6 +36,13 @@ class Access:
     """Whether data decides if the threads store at all: the value is then the content after either decision."""
 
 
+BlockOrder: TypeAlias = Callable[[Array, Array, Array, Array], Array]
+"""Returns which accesses are ordered before accesses of other blocks.
+
+The arguments are the threads and the epochs of the earlier accesses, and then those of the later ones.
+"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredElements:
     """Stored elements sorted by address, and by program order within one address; one row for each element."""
@@ -46,10 +53,12 @@ class StoredElements:
     words: hashing.Words
     """The hashes of the stored values, shape (2, elements)."""
 
-    def after(self, row: Array, final: Array) -> Array:
+    def after(self, row: Array, final: Array, order: BlockOrder | None = None) -> Array:
         """Return which rows may execute after the `final` row of their address, despite earlier program order."""
         other_thread = self.thread[row] != self.thread[final]
         unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
+        if order is not None:
+            unordered &= ~order(self.thread[row], self.epoch[row], self.thread[final], self.epoch[final])
         found: Array = other_thread & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
         return found
 
@@ -94,25 +103,26 @@ def forward_stores(
     recorder: Recorder | None = None,
     *,
     in_order: bool = False,
+    order: BlockOrder | None = None,
 ) -> tuple[Value, Sequence[LoadRaces]]:
     """Return the loaded value with earlier stores of this launch applied, and the races of the load.
 
     `load` holds the active lanes.  A store that is not ordered before the load is no race if it stores the bytes that
     the load returns without it, unless data decides whether it is executed.  `in_order`: the last store decides, and
-    there are no races.  `recorder` is that of a recorded run.
+    there are no races.  `recorder` is that of a recorded run.  `order`: the order between blocks, None: there is none.
     """
     bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
     if any(each.bits != bits and overlapping(load, each).any() for each in stores):
-        return _forward_bytes(value, stores, load, active, recorder, in_order=in_order)
+        return _forward_bytes(value, stores, load, active, recorder, in_order=in_order, order=order)
     alike = [each for each in stores if each.bits == bits]
     if not alike:
         return value, ()
     address = np.concatenate([each.address for each in alike])
-    order = np.argsort(address, kind="stable")
+    by_address = np.argsort(address, kind="stable")
     rows = _Rows(
-        address[order],
-        np.concatenate([each.thread for each in alike])[order],
-        _numbers(alike)[order],
+        address[by_address],
+        np.concatenate([each.thread for each in alike])[by_address],
+        _numbers(alike)[by_address],
         alike,
     )
     low = np.searchsorted(rows.address, where, side="left")
@@ -120,10 +130,10 @@ def forward_stores(
     if (np.searchsorted(rows.address, where - size + np.uint64(1), side="left") != low).any() or (
         np.searchsorted(rows.address, where + size, side="left") != high
     ).any():
-        return _forward_bytes(value, stores, load, active, recorder, in_order=in_order)
+        return _forward_bytes(value, stores, load, active, recorder, in_order=in_order, order=order)
     if not (high > low).any():
         return value, ()
-    words_of_rows, flags_of_rows = (column[..., order] for column in payload(alike))
+    words_of_rows, flags_of_rows = (column[..., by_address] for column in payload(alike))
 
     def contents() -> tuple[hashing.Words, hashing.Words]:
         hashes = exact_hash(SymbolicVector(bits, words_of_rows[:, None], flags_of_rows[None]))[:, 0]
@@ -132,7 +142,7 @@ def forward_stores(
     taken = np.where(high > low, high - 1, -1)
     races: Sequence[LoadRaces] = ()
     if not in_order:
-        taken, races = rows.last_before(load, low, high, contents)
+        taken, races = rows.last_before(load, low, high, contents, order)
     hit = taken >= 0
     old = as_symbolic_vector(value)
     words = np.broadcast_to(old.words, (2, *active.shape)).copy()
@@ -158,7 +168,7 @@ class _Rows:
     stores: Sequence[Access]
 
     def last_before(
-        self, load: Access, low: Array, high: Array, contents: _Contents
+        self, load: Access, low: Array, high: Array, contents: _Contents, order: BlockOrder | None
     ) -> tuple[Array, Sequence[LoadRaces]]:
         """Return the row that each loaded place reads, -1 for its initial content, and the races of the load.
 
@@ -168,6 +178,8 @@ class _Rows:
         epoch = np.array([each.epoch for each in self.stores])[self.access]
         foreign = self.thread[row] >> 20 != load.thread[place] >> 20
         unordered = foreign | ((self.thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
+        if order is not None:
+            unordered &= ~order(self.thread[row], epoch[row], load.thread[place], np.full(row.shape, load.epoch))
         if not unordered.any() and not (high - low > 1).any():
             return np.where(high > low, high - 1, -1), ()
         races: list[LoadRaces] = []
@@ -188,7 +200,7 @@ class _Rows:
                 races.append(LoadRaces(np.unique(place[chosen]), cause))
         ordered = np.flatnonzero(~unordered)
         final = taken[place[ordered]]
-        late = StoredElements(self.address, self.thread, epoch, hashes).after(row[ordered], final)
+        late = StoredElements(self.address, self.thread, epoch, hashes).after(row[ordered], final, order)
         if late.any():
             first, last = self._line(row[ordered][late][0]), self._line(final[late][0])
             cause = Cause(Kind.GLOBAL, STORE_RACE, first, last)
@@ -251,7 +263,14 @@ def hashes_of_lanes(value: SymbolicVector, active: Array) -> hashing.Words:
 
 
 def _forward_bytes(
-    value: Value, stores: Sequence[Access], load: Access, active: Array, recorder: Recorder | None, *, in_order: bool
+    value: Value,
+    stores: Sequence[Access],
+    load: Access,
+    active: Array,
+    recorder: Recorder | None,
+    *,
+    in_order: bool,
+    order: BlockOrder | None,
 ) -> tuple[Value, Sequence[LoadRaces]]:
     """See `forward_stores`: for elements that share bytes without being the same.
 
@@ -268,22 +287,22 @@ def _forward_bytes(
         (load.address + offsets[:, None]).reshape(-1), np.tile(load.thread, count), load.epoch, None, width, load.line
     )
     element, part, address = _stored_cells(near, granule)
-    order = np.lexsort((element, address))
-    element, part = element[order], part[order]
+    by_address = np.lexsort((element, address))
+    element, part = element[by_address], part[by_address]
     thread = np.concatenate([each.thread for each in near])
-    rows = _Rows(address[order], thread[element], _numbers(near)[element], near)
+    rows = _Rows(address[by_address], thread[element], _numbers(near)[element], near)
     low = np.searchsorted(rows.address, cells.address, side="left")
     high = np.searchsorted(rows.address, cells.address, side="right")
 
     def contents() -> tuple[hashing.Words, hashing.Words]:
-        stored = np.concatenate([_hashes_of_parts(each, width) for each in near], axis=1)[:, order]
+        stored = np.concatenate([_hashes_of_parts(each, width) for each in near], axis=1)[:, by_address]
         initial = [as_symbolic_vector(extract(value, low, width)) for low in range(0, load.bits, width)]
         return stored, np.concatenate([hashes_of_lanes(each, active) for each in initial], axis=1)
 
     taken = np.where(high > low, high - 1, -1)
     races: Sequence[LoadRaces] = ()
     if not in_order:
-        taken, races = rows.last_before(cells, low, high, contents)
+        taken, races = rows.last_before(cells, low, high, contents, order)
     lanes = load.address.size
     races = [LoadRaces(np.unique(each.place % lanes), each.cause) for each in races]
     shape = (count, lanes)

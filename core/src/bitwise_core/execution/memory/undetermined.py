@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -75,6 +75,14 @@ class Undetermined(Nondeterministic):
     """The analysis cannot continue, because it needs the number of an undetermined value."""
 
 
+class ComputedStore(DataDependent):
+    """A store at an address that depends on data; stores of several threads may meet at one element."""
+
+    def __init__(self, line: int, address: Value) -> None:
+        super().__init__("memory is written at a computed address", line, (address,))
+        self.causes = (Cause(Kind.GLOBAL, MEETING_STORES, line),)
+
+
 def by_arrival(cause: Cause, updates: Collection[int]) -> Cause:
     """Return a cause with the order of arrival in place of a race, where an access of it is an atomic operation.
 
@@ -102,7 +110,9 @@ STORE_RACE = "two threads store different values at one address (a race)"
 OLD_VALUE = "an atomic operation returns a value that depends on the order of threads"
 AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
 UPDATE_ORDER = "atomic operations leave a content that depends on the order of threads"
-MIXED_UPDATES = "a buffer receives both plain stores and atomic operations"
+MIXED_UPDATES = "an element receives both plain stores and atomic operations"
+MEETING_STORES = "stores at addresses that depend on data may meet at one element"
+BEYOND = "memory beyond the elements of a buffer is read"
 WAITS = "memory that other threads may write decides how the kernel continues"
 SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
 
@@ -137,6 +147,8 @@ class UndeterminedValues:
     """The lines of atomic operations that read their element before they store to it."""
     proved: dict[int, Cause] = field(default_factory=dict)
     """By buffer, an element for which two orders of threads are known to give different values."""
+    in_turn: Array = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    """The elements whose atomic operations are ordered, and are executed as loads and stores."""
     written_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The line of the last write of each cell of shared memory, 0 for none; for messages."""
 
@@ -194,6 +206,13 @@ class UndeterminedValues:
         together = keys if before is None else np.union1d(before, keys)
         if before is None or together.size > before.size:
             self.loads[line] = together
+            self.grown = True
+
+    def execute_in_turn(self, address: Array) -> None:
+        """The atomic operations on these elements are ordered."""
+        together = np.union1d(self.in_turn, address)
+        if together.size > self.in_turn.size:
+            self.in_turn = together
             self.grown = True
 
     def contested_loads(self, line: int, address: Array, bits: int, thread: Array) -> Array | None:

@@ -31,7 +31,7 @@ from bitwise_core.execution.instruction_info import (
     Effect,
     InstructionInfo,
 )
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine, Step, conjunction
 from bitwise_core.execution.memory.access import check_in_buffer, update_global
 from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
@@ -301,7 +301,7 @@ def _mask_in_bounds(machine: Machine, access: BufferAccess) -> Array | None:
 
 
 def _buffers(access: BufferAccess) -> list[int]:
-    return sorted({int(each) >> POINTER_SHIFT for each in access.base.flat})
+    return sorted({buffer_at(int(each)) for each in access.base.flat})
 
 
 def _old_value_writer(target: Operand | None, bits: int, instruction: Instruction) -> Callable[[Machine], None]:

@@ -22,7 +22,7 @@ from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at
 from bitwise_core.execution.machine import Machine, Step, conjunction, literal
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.comparisons import compare_as_integers
@@ -240,7 +240,7 @@ def _gathered(machine: Machine, access: BufferAccess, bits: int, line: int) -> V
 def _gather_words(machine: Machine, address: Value, access: BufferAccess, bits: int, line: int) -> Value:
     """`bits` bits at an address that depends on data."""
     size = min(bits, 32)
-    buffers = sorted({int(each) >> POINTER_SHIFT for each in access.base.flat})
+    buffers = sorted({buffer_at(int(each)) for each in access.base.flat})
     return concat(
         [
             machine.memory.gather(

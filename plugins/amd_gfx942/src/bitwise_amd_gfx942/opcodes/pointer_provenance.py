@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, lazy_integers
@@ -58,7 +58,7 @@ def provenance_of(machine: Machine, value: Value) -> PointerProvenance | None:
         if known.dtype != np.uint64:
             return None
         present = np.unique(_active_elements(machine, known))
-        pointers = {int(each) >> POINTER_SHIFT for each in present}
+        pointers = {buffer_at(int(each)) for each in present}
         if not pointers or 0 in pointers or len(pointers) > 4:
             return None
         return PointerProvenance(tuple(sorted(pointers)), _common_alignment(present))

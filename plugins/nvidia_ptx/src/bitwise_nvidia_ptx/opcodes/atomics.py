@@ -53,11 +53,15 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
     if "shared" in modifiers:
         return info
     floats = modifiers[-1].startswith(("f", "bf")) and "add" in modifiers
+    device = {"cta", "cluster"}.isdisjoint(modifiers)
     unordered = floats or not _UPDATES.keys().isdisjoint(modifiers)
     return replace(
         info,
         nondeterminism="an atomic operation's result depends on the order of threads" if unordered else None,
         nondeterministic_result="an atomic operation gives back a value that depends on the order of threads",
+        # Without a scope, an atomic operation has that of the device.
+        acquires=device and not {"acquire", "acq_rel"}.isdisjoint(modifiers),
+        releases=device and not {"release", "acq_rel"}.isdisjoint(modifiers),
     )
 
 

@@ -20,7 +20,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.assembler_constants import literal_suffix
+from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant, literal_suffix, of_this_text
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,
@@ -58,6 +58,15 @@ def _lanewise(instruction: Instruction, name: str, kind: str, sources: Sequence[
         machine.write(destination, concat(parts))
 
     return step
+
+
+def _approximation(
+    instruction: Instruction, context: Context, name: str, operand: Operand, kind: str, properties: int = 0
+) -> Step:
+    """Return the step of an approximation, whose name has a place for the part that says what the assembler knows."""
+    known = is_assembler_constant(operand, context.kernel, context.arch.opcodes)
+    step = _lanewise(instruction, name.format(literal_suffix(known)), kind, instruction.operands[1:], properties)
+    return step if known is not None else of_this_text(step, instruction, context)
 
 
 def _format(kind: str, instruction: Instruction) -> str:
@@ -101,10 +110,8 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
-        known = literal_suffix(operands_of(instruction, 3)[2], context, instruction)
-        return _lanewise(
-            instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands
-        )
+        name = f"div.{method}{{}}{_suffix(modifiers)}.{form}@{context.arch.name}"
+        return _approximation(instruction, context, name, operands_of(instruction, 3)[2], kind)
     if root in ("mad", "rem"):
         raise UnknownInstruction(instruction)
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat"})
@@ -211,9 +218,9 @@ def function(instruction: Instruction, context: Context) -> Step:
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
-    known = literal_suffix(operands_of(instruction, 2)[1], context, instruction)
-    name = f"{root}.approx{known}{_suffix(modifiers)}.{form}@{context.arch.name}"
-    return _lanewise(instruction, name, kind, operands, _NOT_NEGATIVE if root == "ex2" else 0)
+    name = f"{root}.approx{{}}{_suffix(modifiers)}.{form}@{context.arch.name}"
+    properties = _NOT_NEGATIVE if root == "ex2" else 0
+    return _approximation(instruction, context, name, operands_of(instruction, 2)[1], kind, properties)
 
 
 @TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE)

@@ -159,9 +159,12 @@ def load_info(instruction: Instruction) -> InstructionInfo:
     root, *modifiers = instruction.opcode.split(".")
     in_cluster = "shared::cluster" in modifiers
     info = DESTINATION_FIRST.info(instruction, Effect.LOAD | Effect.CLUSTER if in_cluster else Effect.LOAD)
+    if root == "ldu" or "nc" in modifiers:
+        info = replace(info, coherent=False)
     if root != "ld" or in_cluster or "shared" in modifiers or {"acquire", "relaxed", "volatile"}.isdisjoint(modifiers):
         return info
-    return replace(info, nondeterminism="memory is read that other blocks may be writing")
+    acquires = "acquire" in modifiers and not {"gpu", "sys"}.isdisjoint(modifiers)
+    return replace(info, nondeterminism="memory is read that other blocks may be writing", acquires=acquires)
 
 
 @TABLE.opcode("ld", "ldu", operands=load_info)
@@ -281,12 +284,17 @@ def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Val
     return extract(value, low, bits)
 
 
-def _store_effects(instruction: Instruction) -> Effect:
-    in_cluster = "shared::cluster" in instruction.opcode.split(".")
-    return Effect.STORE | Effect.CLUSTER if in_cluster else Effect.STORE
+def store_info(instruction: Instruction) -> InstructionInfo:
+    """Return what a store reads and writes."""
+    modifiers = instruction.opcode.split(".")
+    effects = Effect.STORE | Effect.CLUSTER if "shared::cluster" in modifiers else Effect.STORE
+    info = NO_DESTINATION.info(instruction, effects)
+    if "release" in modifiers and "shared" not in modifiers and not {"gpu", "sys"}.isdisjoint(modifiers):
+        return replace(info, releases=True)
+    return info
 
 
-@TABLE.opcode("st", operands=NO_DESTINATION, effects=_store_effects)
+@TABLE.opcode("st", operands=store_info)
 def store(instruction: Instruction, context: Context) -> Step:
     """st to shared and global memory and to call parameters, vectors included."""
     space, count, kind = _access(instruction)

@@ -1,0 +1,101 @@
+"""Runs of a launch whose blocks synchronise with each other, in a given order of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
+from bitwise_core.execution.concrete import (
+    PreparedLaunch,
+    lines_that_synchronise,
+    machine_for,
+    run_machine,
+    run_until_valid,
+)
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.memory.given_contents import GivenContents
+from bitwise_core.execution.memory.ticket_memory import TicketMemory
+from bitwise_core.execution.memory.turn_memory import TurnMemory
+from bitwise_core.execution.memory.undetermined import UndeterminedValues
+from bitwise_core.execution.values.symbolic_vector import Array
+
+MAXIMUM_STEPS = 2_000_000
+"""The largest number of steps of one run; there are several for each launch."""
+
+MemoryType = TypeVar("MemoryType", TicketMemory, TurnMemory)
+
+
+def lines_with_infos(prepared: PreparedLaunch) -> list[tuple[int, InstructionInfo]]:
+    """Return the line of each instruction that a launch may execute, with what it does."""
+    return [
+        (instruction.line, info)
+        for program in (prepared.program, *prepared.program.functions.values())
+        for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
+    ]
+
+
+def synchronising_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> dict[int, tuple[bool, bool]]:
+    """Return the lines whose access acquires or releases, and whether it does: (acquires, releases).
+
+    Lines with several accesses of different kinds are left out, since memory knows an access by its line.
+    """
+    found: dict[int, set[tuple[bool, bool]]] = {}
+    for line, info in pairs:
+        if info.effects.overlaps(Effect.LOAD | Effect.STORE):
+            found.setdefault(line, set()).add((info.acquires, info.releases))
+    alike = {line: next(iter(kinds)) for line, kinds in found.items() if len(kinds) == 1}
+    return {line: kind for line, kind in alike.items() if any(kind)}
+
+
+def unordered_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> frozenset[int]:
+    """Return the lines of accesses that no synchronisation between threads orders.
+
+    These are loads that need not see what other threads stored, and asynchronous accesses.
+    """
+    return frozenset(line for line, info in pairs if not info.coherent or info.effects.overlaps(Effect.ASYNCHRONOUS))
+
+
+@dataclass(frozen=True, slots=True)
+class SynchronisedLaunch:
+    """A launch with the assumptions and the buffers of its analysis."""
+
+    prepared: PreparedLaunch
+    assume: frozenset[str]
+    buffers: Mapping[str, int]
+
+    def run(
+        self,
+        new_memory: Callable[[TermDomain, GivenContents], MemoryType],
+        batches: Iterable[Array],
+        end_batch: Callable[[MemoryType], None] | None = None,
+    ) -> tuple[MemoryType, frozenset[int]]:
+        """Run batches of blocks in their order.  Return global memory and the compiler's scratch buffers.
+
+        `end_batch` is called after each batch.  Raises Unsupported.
+        """
+        prepared, buffers, domain = self.prepared, self.buffers, TermDomain(self.assume)
+        formats = formats_of_buffers(prepared.launch, buffers)
+        domain.set_formats(formats)
+        undetermined, sizes = UndeterminedValues(), sizes_of_buffers(prepared.launch, buffers)
+        scratch: frozenset[int] = frozenset()
+        polls = lines_that_synchronise(prepared)
+        order = list(batches)
+
+        def attempt(granule: int, watched: frozenset[int]) -> MemoryType:
+            nonlocal scratch
+            memory = new_memory(domain, GivenContents(prepared.launch, buffers))
+            memory.undetermined, memory.sizes, memory.polls = undetermined, sizes, polls
+            memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
+            budget = [MAXIMUM_STEPS]
+            for batch in order:
+                memory.machine = machine_for(prepared, memory, buffers, batch, granule)
+                run_machine(prepared, memory.machine, budget)
+                scratch = frozenset(memory.machine.extra.get("scratch", ()))
+                if end_batch is not None:
+                    end_batch(memory)
+            return memory
+
+        return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch

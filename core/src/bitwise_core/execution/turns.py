@@ -1,0 +1,63 @@
+"""Launches in which a block waits until another has set a flag or passed on its turn.
+
+The blocks are executed one after another, so that each finds what it waits for.  `TurnMemory` proves for each of these
+reads that every order of blocks returns the same content, after any number of earlier reads without effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.memory.given_contents import GivenContents
+from bitwise_core.execution.memory.outputs import Output
+from bitwise_core.execution.memory.turn_memory import Synchronisation, TurnMemory
+from bitwise_core.execution.memory.undetermined import Cause, Kind
+from bitwise_core.execution.synchronised_launch import (
+    SynchronisedLaunch,
+    lines_with_infos,
+    synchronising_lines,
+    unordered_lines,
+)
+from bitwise_core.execution.values.symbolic_vector import Array
+
+MAXIMUM_BLOCKS = 256
+"""The largest number of blocks of a launch whose turns are followed."""
+
+
+def outputs_by_turns(
+    prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[str, int], causes: Collection[Cause]
+) -> dict[int, Output] | None:
+    """Return what a launch leaves in the caller's buffers, the same for every order of blocks, or None.
+
+    `causes` left its result undetermined in an execution that follows no order between blocks.
+    """
+    if prepared.launch.blocks > MAXIMUM_BLOCKS or prepared.blocks_interact:
+        return None
+    pairs = lines_with_infos(prepared)
+    lines = {line: Synchronisation(*kind) for line, kind in synchronising_lines(pairs).items()}
+    if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
+        return None
+    launch, unordered = SynchronisedLaunch(prepared, assume, buffers), unordered_lines(pairs)
+    blocks = prepared.launch.blocks
+
+    def run(order: Array, cells: Mapping[int, int] | None) -> tuple[TurnMemory, frozenset[int]]:
+        def memory(domain: TermDomain, given: GivenContents) -> TurnMemory:
+            return TurnMemory(domain, given, blocks=blocks, lines=lines, unordered=unordered, cells=cells)
+
+        return launch.run(memory, np.split(order, blocks), TurnMemory.end_block)
+
+    for order in (np.arange(blocks), np.arange(blocks)[::-1]):
+        try:
+            cells = run(order, None)[0].cells()
+            memory, scratch = run(order, cells)
+            if memory.cells() == cells:
+                memory.store_cells()
+                return checked_outputs(memory, scratch)
+        except Unsupported:
+            continue
+    return None
