@@ -165,7 +165,7 @@ def join_uniform(
         expected = ((words[0], first_words[0] + np.uint64(part * granule)) for part, (words, _) in enumerate(cells))
         if all((found == wanted).all() for found, wanted in expected):
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept & ~L.QUIET))
-    if bits > 64 or not (sticky & L.POISON or forms & {L.LOAD, L.CONST}):
+    if bits > 64 or not (sticky & L.POISON or forms == {L.CONST}):
         half = count // 2
         return concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
     return None
