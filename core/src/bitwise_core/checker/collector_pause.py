@@ -6,7 +6,6 @@ import gc
 from threading import Lock
 from types import TracebackType
 
-
 PAUSES_BETWEEN_COLLECTIONS = 256
 
 
@@ -19,7 +18,7 @@ class CollectorPause:
 
     The objects that an analysis leaves are then the program that it returns.  They join the oldest generation at once:
     the collector would look at all of them when it is enabled, which takes 3 % of the median analysis.  After an error,
-    whose traceback may be in a cycle with the state of the run, it does.  All generations are collected once in a while.
+    whose traceback may be in a cycle with the state of the run, it does.  All generations are collected at times.
     """
 
     def __init__(self) -> None:

@@ -154,8 +154,6 @@ class TermDomain:
         """Return the result of the first rule of widened bf16 that matches in all lanes, None if there is none."""
         if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
             for rule in plan.bf16_rules:
-                if not all(_may_be_widened(operands[place]) for place, kind, _ in rule.tests if kind == "bf16"):
-                    continue
                 for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
                     if lanes is True:
                         return self._build(rule.instance.right, bindings, info)

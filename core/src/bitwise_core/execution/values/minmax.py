@@ -58,7 +58,9 @@ def _extremum_named(name: str) -> _Extremum:
 
 _NUMBER_SETS = np.zeros(256, dtype=bool)
 """Whether the operation of an AC term, by its number, returns a number unless all of its members are NaN."""
-_NUMBER_SETS[[AC_INDEX[f"{verb}.{form}"] for verb in ("max", "min") for form in ("fp64", "fp32", "fp16", "bf16")]] = True
+_NUMBER_SETS[[AC_INDEX[f"{verb}.{form}"] for verb in ("max", "min") for form in ("fp64", "fp32", "fp16", "bf16")]] = (
+    True
+)
 
 
 def is_number_set(value: SymbolicVector) -> bool | Array:
