@@ -61,6 +61,10 @@ _WHOLE_BLOCK = Effect.STORE | Effect.BARRIER | Effect.CROSS_LANE | Effect.CALL
 """Effects for which it matters whether a whole block takes one side of a branch."""
 
 
+MAXIMUM_REGISTER_LANES = 1 << 22
+"""The number of lanes of all registers together, of 16 bytes or more, beyond which dead registers are looked for."""
+
+
 @dataclass(slots=True, eq=False)
 class LaneGroup:
     """Lanes at one instruction.
@@ -96,6 +100,8 @@ class Executor:
     ) -> None:
         self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
         self.outside, self.entered = outside, entered or {}
+        self.most_registers = MAXIMUM_REGISTER_LANES // (machine.blocks * machine.threads)
+        """The number of registers beyond which those that nothing may read are forgotten."""
         self.alive: Array | None = None
         """The lanes that have not exited, among those that started; None: all lanes of the batch."""
 
@@ -109,12 +115,23 @@ class Executor:
         alive = self.alive = outer
         while groups:
             group = self._next_group(groups, stop)
+            if self.depth == 0 and len(machine.registers) > self.most_registers:
+                self._forget_dead_registers(groups)
             if group is None:
                 if all(each.pc == stop for each in groups):
                     break
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
             alive = self.alive = self._advance(group, groups, stop, alive, outer)
         machine.mask = outer
+
+    def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
+        """Forget the registers that no group may read."""
+        machine = self.machine
+        live = [live_at(self.program, pc) for pc in {each.pc for each in groups}]
+        machine.registers = {
+            name: value for name, value in machine.registers.items() if any(test(name) for test in live)
+        }
+        self.most_registers = max(self.most_registers, 2 * len(machine.registers))
 
     def _first_groups(self, pc: int, lanes: Array | None) -> list[LaneGroup]:
         return [LaneGroup(pc, lanes)]
