@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from bitwise_core.assembly.module import Symbol
-from bitwise_core.execution.data_loops import run_as_function
+from bitwise_core.execution.data_loops import condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import (
@@ -56,6 +56,9 @@ MAXIMUM_NESTING = 90
 
 MAXIMUM_ITERATIONS = 64
 """How many iterations of a loop that data ends are followed."""
+
+_ITERATIONS_BEFORE_THE_END_IS_SOUGHT = 2
+"""After how many iterations only the condition is computed, to find out whether there may be more than that."""
 
 _WHOLE_BLOCK = Effect.STORE | Effect.BARRIER | Effect.CROSS_LANE | Effect.CALL
 """Effects for which it matters whether a whole block takes one side of a branch."""
@@ -335,9 +338,12 @@ class Executor:
         if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
             machine.mask, group.pc = group.mask, join
             return
-        if entered >= MAXIMUM_ITERATIONS:
+        last = taken if entered >= MAXIMUM_ITERATIONS else None
+        if entered == _ITERATIONS_BEFORE_THE_END_IS_SOUGHT and self.depth + MAXIMUM_ITERATIONS <= MAXIMUM_NESTING:
+            last = condition_after(machine, program, pc, control.target, join, MAXIMUM_ITERATIONS - entered)
+        if last is not None:
             reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
-            raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
+            raise _noted(DataDependent(reason, self._line(pc), (last,)), machine)
         whole = self._whole_blocks_choose(taken, group, join)
         outer = machine.condition, machine.path
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
