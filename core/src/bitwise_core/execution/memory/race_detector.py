@@ -20,7 +20,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.undetermined import OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
-from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.symbolic_vector import Array, some
 
 SEVERAL = np.int32(-2)
 """Several lanes of a warp."""
@@ -183,7 +183,7 @@ class RaceDetector:
         several &= (before != -1) & (before != actor)
         lanes[place] = actor
         several |= lanes.take(place) != actor
-        if several.any():
+        if some(several):
             lanes[place[several]] = SEVERAL
         steps[place] = step
 
@@ -260,7 +260,7 @@ class RaceDetector:
         several = unordered
         if (self.writer[cells] != actor)[replaced].any():
             several = several | _duplicates(cells)  # threads of one instruction write one cell
-        if not several.any():
+        if not some(several):
             if self.writers:
                 self.other_writers[cells] = -1
             return

@@ -260,12 +260,11 @@ class SharedMemory:
         where = address.astype(np.int64)
         if mask is not None:
             where = np.where(mask, where, 0)
-        if self.granule > 1:
+        if self.granule > 1 and int(np.bitwise_or.reduce(where, axis=None)) & (self.granule - 1):
             low = where & (self.granule - 1)
-            if low.any():
-                raise FinerGranule(int(low[low != 0].min() & -low[low != 0].min()))
-        top = int(where.max(initial=0))
-        if top < 0 or int(where.min(initial=0)) < 0 or top >= SHARED_LIMIT:
+            raise FinerGranule(int(low[low != 0].min() & -low[low != 0].min()))
+        top = int(where.view(np.uint64).max(initial=0))  # a negative address is a large one
+        if top >= SHARED_LIMIT:
             raise Unsupported("a shared-memory address lies outside shared memory")
         cells = where // self.granule
         if top + 16 * self.granule >= self.words.shape[2] * self.granule:
