@@ -6,7 +6,8 @@ import gc
 from threading import Lock
 from types import TracebackType
 
-PAUSES_BETWEEN_COLLECTIONS = 256
+PAUSES_BETWEEN_COLLECTIONS = 4096
+"""After how many pauses all generations are collected, which takes a tenth of a second."""
 
 
 class CollectorPause:
