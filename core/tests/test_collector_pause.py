@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 
-from bitwise_core.checker.collector_pause import PAUSES_BETWEEN_COLLECTIONS, CollectorPause
+from bitwise_core.checker.collector_pause import ANALYSES_BETWEEN_COLLECTIONS, CollectorPause
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +59,10 @@ def test_cycles_that_analyses_leave_are_freed() -> None:
     gc.enable()
     pause = CollectorPause()
     left = []
-    for _ in range(PAUSES_BETWEEN_COLLECTIONS + 10):
+    for _ in range(ANALYSES_BETWEEN_COLLECTIONS + 10):
         with pause:
             left.append(weakref.ref(Cycle()))
+            pause.keep()
     assert sum(each() is not None for each in left) < 20
 
 
@@ -70,8 +71,9 @@ def test_objects_that_the_application_froze_stay_frozen() -> None:
     gc.freeze()
     try:
         frozen = gc.get_freeze_count()
-        with CollectorPause():
-            pass
+        pause = CollectorPause()
+        with pause:
+            pause.keep()
         assert gc.get_freeze_count() == frozen > 0
     finally:
         gc.unfreeze()

@@ -346,6 +346,8 @@ class Session:
                     self._analyse_every_launch(source, arch, partial_result)
                 else:
                     self._analyse_launch(source, arch, partial_result)
+                    if partial_result.outputs is not None:
+                        self.collector.keep()
         except NotSymmetric as error:
             return stopped(
                 "the grid is too large to be executed in full, and its blocks are not proved to be translations of "
