@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
 
-from bitwise_core.checker.collector_pause import CollectorPause
+from bitwise_core.checker.collector_pause import ANALYSES_BETWEEN_COLLECTIONS, CollectorPause
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +46,34 @@ def test_an_error_ends_the_pause() -> None:
     with pause, pause:
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+class Cycle:
+    """An object that only the collector can free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_cycles_that_analyses_leave_are_freed() -> None:
+    gc.enable()
+    pause = CollectorPause()
+    left = []
+    for _ in range(ANALYSES_BETWEEN_COLLECTIONS + 10):
+        with pause:
+            left.append(weakref.ref(Cycle()))
+            pause.keep()
+    assert sum(each() is not None for each in left) < 20
+
+
+def test_objects_that_the_application_froze_stay_frozen() -> None:
+    gc.enable()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        pause = CollectorPause()
+        with pause:
+            pause.keep()
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()

@@ -348,6 +348,8 @@ class Session:
                     self._analyse_every_launch(source, arch, partial_result)
                 else:
                     self._analyse_launch(source, arch, partial_result)
+                    if partial_result.outputs is not None:
+                        self.collector.keep()
         except NotSymmetric as error:
             return stopped(
                 "the grid is too large to be executed in full, and its blocks are not proved to be translations of "
@@ -561,14 +563,20 @@ def _with_reaching_causes(
     causes = error.causes
     if not 2 <= len(causes) <= MAXIMUM_CAUSES:
         return error
-    reaching = []
-    for cause in causes:
-        others = frozenset(causes) - {cause}
+
+    def reaches(*chosen: Cause) -> bool:
+        """Whether some output is undetermined where these causes are the only ones."""
         try:
-            domain = TermDomain(options.assume)
+            domain, others = TermDomain(options.assume), frozenset(causes) - set(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, ignored=others))
         except (Unsupported, WorkLimitExceeded):
-            reaching.append(cause)
+            return True
+        return False
+
+    # Often no cause of a kind reaches an output, as of atomic operations whose results are not used.
+    alike = [tuple(each for each in causes if each.kind is kind) for kind in {each.kind: None for each in causes}]
+    harmless = {cause for group in alike if 1 < len(group) < len(causes) and not reaches(*group) for cause in group}
+    reaching = [cause for cause in causes if cause not in harmless and reaches(cause)]
     kept = tuple(reaching) or causes
     reason = error.reason.replace(str(causes[0]), str(kept[0]))
     return Nondeterministic(reason, error.line, kept, proved=error.proved)

@@ -93,6 +93,46 @@ def run_as_function(
     return True
 
 
+def condition_after(
+    machine: Machine, program: Program, branch: int, target: int, join: int, iterations: int
+) -> Value | None:
+    """Return the condition of a loop after further iterations; None if it may be a number in one of them.
+
+    The last instruction of the loop is a branch on data back to `target`.  Only what decides the condition is executed,
+    which must be integers that the loop computes without a further branch.
+    """
+    if target > branch or join != branch + 1 or machine.domain.name != "terms":
+        return None
+    infos = program.infos
+    needed, chosen, grows = set(infos[branch].reads), set[int](), True
+    while grows:
+        found = {index for index in range(target, branch) if not needed.isdisjoint(infos[index].writes)}
+        grows = found != chosen
+        chosen = found
+        needed.update(*(infos[index].reads for index in chosen))
+    if effects_of(program, frozenset(chosen)) & ~(Effect.MOVE | Effect.INTEGER) or any(
+        program.following[index] != (index + 1,) for index in range(target, branch)
+    ):
+        return None
+    before, taken = machine.registers, None
+    machine.registers = dict(before)
+    try:
+        for _ in range(iterations):
+            for index in sorted(chosen):
+                program.steps[index](machine)
+            control = program.steps[branch](machine)
+            taken = control.taken if isinstance(control, Branch) else None
+            if not isinstance(taken, SymbolicVector) or L.lazy_integers(taken) is not None:
+                return None
+            if L.constant_mask(taken) is not False:
+                return None
+    except Unsupported:
+        return None
+    finally:
+        machine.registers = before
+    return taken
+
+
 def _mix(
     machine: Machine, program: Program, branch: int, target: int, carried: Sequence[str], runner: Callable[[], Runner]
 ) -> bool:

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from bitwise_core.assembly.module import Symbol
-from bitwise_core.execution.data_loops import run_as_function
+from bitwise_core.execution.data_loops import condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import (
@@ -57,8 +57,15 @@ MAXIMUM_NESTING = 90
 MAXIMUM_ITERATIONS = 64
 """How many iterations of a loop that data ends are followed."""
 
+_ITERATIONS_BEFORE_THE_END_IS_SOUGHT = 2
+"""After how many iterations only the condition is computed, to find out whether there may be more than that."""
+
 _WHOLE_BLOCK = Effect.STORE | Effect.BARRIER | Effect.CROSS_LANE | Effect.CALL
 """Effects for which it matters whether a whole block takes one side of a branch."""
+
+
+MAXIMUM_REGISTER_LANES = 1 << 22
+"""The number of lanes of all registers together, of 16 bytes or more, beyond which dead registers are looked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +103,8 @@ class Executor:
     ) -> None:
         self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
         self.outside, self.entered = outside, entered or {}
+        self.most_registers = MAXIMUM_REGISTER_LANES // (machine.blocks * machine.threads)
+        """The number of registers beyond which those that nothing may read are forgotten."""
         self.alive: Array | None = None
         """The lanes that have not exited, among those that started; None: all lanes of the batch."""
 
@@ -109,12 +118,23 @@ class Executor:
         alive = self.alive = outer
         while groups:
             group = self._next_group(groups, stop)
+            if self.depth == 0 and len(machine.registers) > self.most_registers:
+                self._forget_dead_registers(groups)
             if group is None:
                 if all(each.pc == stop for each in groups):
                     break
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
             alive = self.alive = self._advance(group, groups, stop, alive, outer)
         machine.mask = outer
+
+    def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
+        """Forget the registers that no group may read."""
+        machine = self.machine
+        live = [live_at(self.program, pc) for pc in {each.pc for each in groups}]
+        machine.registers = {
+            name: value for name, value in machine.registers.items() if any(test(name) for test in live)
+        }
+        self.most_registers = max(self.most_registers, 2 * len(machine.registers))
 
     def _first_groups(self, pc: int, lanes: Array | None) -> list[LaneGroup]:
         return [LaneGroup(pc, lanes)]
@@ -318,9 +338,12 @@ class Executor:
         if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
             machine.mask, group.pc = group.mask, join
             return
-        if entered >= MAXIMUM_ITERATIONS:
+        last = taken if entered >= MAXIMUM_ITERATIONS else None
+        if entered == _ITERATIONS_BEFORE_THE_END_IS_SOUGHT and self.depth + MAXIMUM_ITERATIONS <= MAXIMUM_NESTING:
+            last = condition_after(machine, program, pc, control.target, join, MAXIMUM_ITERATIONS - entered)
+        if last is not None:
             reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
-            raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
+            raise _noted(DataDependent(reason, self._line(pc), (last,)), machine)
         whole = self._whole_blocks_choose(taken, group, join)
         outer = machine.condition, machine.path
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None

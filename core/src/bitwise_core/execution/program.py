@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, compress, repeat
+from operator import is_, is_not
 from typing import Any
 
 from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
@@ -216,14 +218,20 @@ def merged_values(
 ) -> dict[str, Value]:
     """Return registers or parameters after two alternatives: a predicate on data selects the value of each lane."""
     merged = dict(if_false)
-    for name, value in if_true.items():
+    for name, value in _differences(if_true, if_false):
         other = if_false.get(name)
-        if other is value:
-            continue
         if other is None or width(other) != width(value):
             other = poison(width(value))
         merged[name] = machine.domain.select(predicate, value, other)
     return merged
+
+
+def _differences(left: Mapping[str, Value], right: Mapping[str, Value]) -> Iterable[tuple[str, Value]]:
+    """Return the entries of a mapping that are no entries of another one, in order."""
+    if len(left) >= len(right) and all(map(is_, left, right)):
+        # The usual case of a copy that a few instructions changed: names are in one order, and some may follow.
+        return compress(left.items(), chain(map(is_not, left.values(), right.values()), repeat(True)))
+    return [(name, value) for name, value in left.items() if right.get(name) is not value]
 
 
 def merge_local(

@@ -26,15 +26,22 @@ class Scope:
     belong to the function, are shared by its blocks, and grow with each declaration.
     """
 
-    __slots__ = ("ambiguous", "cache", "families", "named", "number", "parent", "registers", "root", "taken")
+    __slots__ = ("ambiguous", "cache", "families", "named", "number", "parent", "registers", "taken")
 
     def __init__(self, parent: Scope | None, number: int, registers: dict[str, int], taken: set[str]) -> None:
         self.parent, self.number, self.registers, self.taken = parent, number, registers, taken
-        self.root: Scope = self if parent is None else parent.root
         self.named: dict[str, Operand] = {}
         self.families: dict[str, Family] = {}
         self.ambiguous = False  # whether a family's prefix ends in a digit: %r12 may be %r1<n> at 2 or %r<n> at 12
         self.cache: dict[str, Operand] = {}
+
+    @property
+    def root(self) -> Scope:
+        """The scope of the module."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
 
     def _check_new(self, name: str, known: Container[str]) -> None:
         self._check_special(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -38,6 +38,7 @@ from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Branch, Control, Machine, Step, invert
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.program import Program
+from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
@@ -80,7 +81,6 @@ class ParametricProgram:
         for header in {*self.loops, *self.persistent_loops}:
             steps[header] = self._loop_entry_step(header, plain.steps[header])
         self.instrumented = replace(plain, steps=tuple(steps))
-        self._registers_read: dict[int, frozenset[str]] = {}
 
     def _loop_entry_step(self, header: int, step: Step) -> Step:
         def run(machine: Machine) -> Control | None:
@@ -109,14 +109,6 @@ class ParametricProgram:
                     reached.add(each)
                     stack.append(each)
         return reached
-
-    def registers_read_from(self, start: int) -> frozenset[str]:
-        """The registers that instructions reachable from `start` may read."""
-        found = self._registers_read.get(start)
-        if found is None:
-            found = frozenset(name for index in self._reachable(start) for name in self.plain.infos[index].reads)
-            self._registers_read[start] = found
-        return found
 
 
 _PRIVATE = Effect.MOVE | Effect.INTEGER | Effect.LOAD | Effect.BRANCH
@@ -307,7 +299,7 @@ class ParametricExecutor(Executor):
             after.reverse()
         self._merge_other_state(taken, after, self._line(pc))
         machine.races = histories[0].with_histories(histories[1:])
-        self._merge(taken, sides, before, self.parametric.registers_read_from(reconvergence))
+        self._merge(taken, sides, before, live_at(self.parametric.plain, reconvergence))
         machine.mask, group.pc = group.mask, reconvergence
 
     def _merge_other_state(
@@ -348,8 +340,9 @@ class ParametricExecutor(Executor):
         taken: Value,
         sides: list[tuple[dict[str, Value], bool]],
         before: dict[str, Value],
-        wanted: frozenset[str],
+        wanted: Callable[[str], bool],
     ) -> None:
+        """Set the registers after both sides of a branch; those that differ have a value only if they are `wanted`."""
         merged = dict(before)
         (left, entered_left), (right, entered_right) = sides
         row = self.domain.coordinates.loop_rows + NO_ITERATION
@@ -358,7 +351,7 @@ class ParametricExecutor(Executor):
             if first is second and first is not None:
                 merged[name] = first
                 continue
-            if name not in wanted:
+            if not wanted(name):
                 merged.pop(name, None)
                 continue
             bits = L.width(first if first is not None else second)  # type: ignore[arg-type]

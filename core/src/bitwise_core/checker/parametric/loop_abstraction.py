@@ -36,6 +36,7 @@ from bitwise_core.execution.machine import Branch, Machine
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.program import Program
+from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
@@ -472,7 +473,7 @@ class LoopAbstraction:
         machine = self.machine
         self._join_memories([*snapshots, *histories])
         registers = {name: value for name, value in snapshots[0].registers.items() if name not in self.loop.writes}
-        for name in self.loop.writes:
+        for name in filter(live_at(self.program, self.loop.latch + 1), self.loop.writes):
             found = [each.registers.get(name) for each in (*snapshots[1:], *histories)]
             values = [each for each in found if each is not None]
             if len(values) < len(found):

@@ -86,8 +86,9 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
             races.reads(row, threads)
             continue
         unordered = races.unordered_reads(row, threads)
-        contested = kept.contested(row, races.generation[row])
-        if unordered.any() or contested.any():
+        contested = kept.contested(row, races.generation) if kept.generations else None
+        if L.some(unordered) or (contested is not None and L.some(contested)):
+            contested = np.zeros(row.shape, dtype=bool) if contested is None else contested
             racing = np.zeros(machine.threads, dtype=bool) if racing is None else racing
             racing[threads[unordered | contested]] = True
             if unordered.any():
@@ -166,7 +167,7 @@ def _recorded_writes(
 ) -> Array | None:
     """Record writes, which may be races.  Return the threads whose cells become undetermined, shape (1, threads)."""
     same = np.zeros(machine.threads, dtype=bool)
-    if any(of_readers.any() or of_writers.any() for of_readers, of_writers in unordered):
+    if any(L.some(each) for pair in unordered for each in pair):
         same = np.ones(machine.threads, dtype=bool)
         place = cells
         for value in values:
@@ -174,22 +175,23 @@ def _recorded_writes(
             place = place + width(value) // 8 // machine.shared.granule
     clashing = np.zeros(machine.threads, dtype=bool)
     for (races, row, threads), (of_readers, of_writers) in zip(accesses, unordered, strict=True):
-        if (of_readers | of_writers).any() and races.has_pending(row[of_readers | of_writers]):
+        either = of_readers | of_writers
+        if L.some(either) and races.has_pending(row[either]):
             raise race(Kind.SHARED, OVERWRITE_RACE if of_readers.any() else WRITE_RACE, machine.line)
         unchanged = same[threads]
         written = of_writers & ~unchanged
-        if of_readers.any():
+        if L.some(of_readers):
             cause = Cause(Kind.SHARED, OVERWRITE_RACE, machine.line)
             # A write of the content that is there is no race with reads of this content, but with earlier reads.
             newest = races.generation[row] - unchanged
             read = row[of_readers]
             kept.contest(read, races.settled[read], newest[of_readers], cause)
-        if written.any():
+        if L.some(written):
             cause = Cause(Kind.SHARED, WRITE_RACE, machine.line, kept.line_of_write(int(row[written][0])))
             clashing[threads[written]] = kept.note(cause)
         races.record_writes(row, threads, of_writers, unchanged)
         kept.wrote(row, machine.line)
-    return clashing[None] if clashing.any() else None
+    return clashing[None] if L.some(clashing) else None
 
 
 def _selected_contents(machine: Machine, cells: Array, values: Sequence[Value], condition: Value) -> list[Value]:

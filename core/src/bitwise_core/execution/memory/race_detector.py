@@ -14,18 +14,22 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.undetermined import OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
-from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.symbolic_vector import Array, some
 
 SEVERAL = np.int32(-2)
 """Several lanes of a warp."""
 
 PENDING = np.int32(2**31 - 1)
 """The time of an asynchronous access that has not been waited for."""
+
+_NO_BARRIER_SUFFICES = 2**62
+"""The round of an access that a barrier of all warps does not order: it is asynchronous."""
 
 
 class RaceDetector:
@@ -59,6 +63,10 @@ class RaceDetector:
         """Times of warps and steps of their lanes (-1: none), after all of which a write must be ordered."""
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
+        self.round = 0
+        """The number of barriers of all warps so far.  Accesses of earlier rounds are ordered before all later ones."""
+        self.read_round: Array = np.full(cells, -1, dtype=np.int64)
+        self.write_round: Array = np.full(cells, -1, dtype=np.int64)
 
     def copy(self) -> RaceDetector:
         """Return an independent copy."""
@@ -70,25 +78,25 @@ class RaceDetector:
         found.writers = list(self.writers)
         return found
 
+    def _require(self, cells: Array) -> None:
+        """Make room for these cells."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(max(int(cells.max()) + 64, 2 * self.writer.size))
+
     def _resize(self, cells: int) -> None:
-        more = cells - self.writer.size
-        self.reads_by_warp, self.step_by_warp = (
-            np.pad(each, ((0, 0), (0, more))) for each in (self.reads_by_warp, self.step_by_warp)
-        )
-        self.lane_by_warp = np.pad(self.lane_by_warp, ((0, 0), (0, more)), constant_values=-1)
-        self.generic, self.generation, self.settled = (
-            np.pad(each, (0, more)) for each in (self.generic, self.generation, self.settled)
-        )
-        self.other_writers = np.pad(self.other_writers, (0, more), constant_values=-1)
-        self.writer, self.reader = (np.pad(each, (0, more), constant_values=-1) for each in (self.writer, self.reader))
-        self.written, self.written_step, self.read, self.read_step = (
-            np.pad(each, (0, more)) for each in (self.written, self.written_step, self.read, self.read_step)
-        )
+        for name in (
+            *("reads_by_warp", "step_by_warp", "generic", "generation", "settled"),
+            *("written", "written_step", "read", "read_step"),
+        ):
+            setattr(self, name, _grown(getattr(self, name), cells, 0))
+        for name in ("lane_by_warp", "other_writers", "writer", "reader", "read_round", "write_round"):
+            setattr(self, name, _grown(getattr(self, name), cells, -1))
 
     def barrier(self, warps: Array) -> None:
         """All threads of these warps arrive at a barrier."""
         if len(warps) == self.warps:
             self.settled = self.generation.copy()
+            self.round += 1
         joined = self.clock[warps].max(axis=0)
         self.clock[warps] = joined
         self.clock[warps, warps] += 1
@@ -128,12 +136,19 @@ class RaceDetector:
             self.clock[warps] = np.maximum(self.clock[warps], self.phases[barrier])
         self.lockstep[warps] += 1
 
+    def _of_this_round(self, rounds: Array, cells: Array) -> bool:
+        """Return whether an access to one of these cells has no barrier of all warps after it."""
+        return int(rounds.take(cells).max(initial=-1)) >= self.round
+
     def _ordered(self, actor: Array, other: Array, time: Array, step: Array) -> Array:
-        warp, other_warp = self.warp_of[actor], self.warp_of[other]  # that of no thread, -1, is not used
-        seen = self.clock.reshape(-1)[warp * len(self.clock) + other_warp] >= time
-        same_warp = warp == other_warp
-        in_step = np.where(same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen)
-        ordered: Array = (other < 0) | ((actor == other) & (time != PENDING)) | in_step
+        warp, other_warp = self.warp_of.take(actor), self.warp_of.take(other)  # that of no thread, -1, is not used
+        complete = time != PENDING
+        in_step = self.lockstep.take(warp) > step
+        in_step &= complete
+        seen = self.clock.take(warp * len(self.clock) + other_warp) >= time
+        ordered: Array = np.where(warp == other_warp, in_step, seen)
+        ordered |= (actor == other) & complete
+        ordered |= other < 0
         return ordered
 
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
@@ -143,11 +158,15 @@ class RaceDetector:
 
     def unordered_reads(self, cells: Array, actor: Array) -> Array:
         """`actor` threads read these cells.  Return which reads are not ordered after the last write."""
-        if cells.size and int(cells.max()) >= self.writer.size:
-            self._resize(int(cells.max()) + 64)
-        unordered: Array = ~self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells])
-        warp = self.warp_of[actor]
-        time, step = self.clock.diagonal()[warp], self.lockstep[warp]
+        self._require(cells)
+        unordered = _no_lanes(cells.size)
+        if self._of_this_round(self.write_round, cells):
+            unordered = ~self._ordered(
+                actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells)
+            )
+        warp = self.warp_of.take(actor)
+        time, step = self.clock.diagonal().take(warp), self.lockstep.take(warp)
+        self.read_round[cells] = np.maximum(self.read_round.take(cells), self.round)
         self.reader[cells] = actor
         self.read[cells] = time
         self.read_step[cells] = step
@@ -159,28 +178,29 @@ class RaceDetector:
     def _record_lanes(self, place: Array, step: Array, actor: Array) -> None:
         """Record which lane of each warp has read a cell since the last barrier of the warp."""
         lanes, steps = self.lane_by_warp.reshape(-1), self.step_by_warp.reshape(-1)
-        before = lanes[place]
-        since = (steps[place] == step) & (before != -1) & (before != actor)
+        before = lanes.take(place)
+        several = steps.take(place) == step
+        several &= (before != -1) & (before != actor)
         lanes[place] = actor
-        several = since | (lanes[place] != actor)
-        if several.any():
+        several |= lanes.take(place) != actor
+        if some(several):
             lanes[place[several]] = SEVERAL
         steps[place] = step
 
     def _read_by_other_lane(self, cells: Array, actor: Array) -> Array:
         """Return whether another lane of the warp of `actor` has read a cell since the last barrier of the warp."""
-        warp = self.warp_of[actor]
+        warp = self.warp_of.take(actor)
         place = warp * self.writer.size + cells
-        lane = self.lane_by_warp.reshape(-1)[place]
-        current = self.step_by_warp.reshape(-1)[place] == self.lockstep[warp]
+        lane = self.lane_by_warp.take(place)
+        current = self.step_by_warp.take(place) == self.lockstep.take(warp)
         found: Array = current & (lane != -1) & (lane != actor)
         return found
 
     def _read_before(self, cells: Array, actor: Array) -> Array:
         """Return whether the reads of all other warps are ordered before the current access of `actor`."""
-        warp = self.warp_of[actor]
-        times = self.reads_by_warp[:, cells]
-        seen = times <= self.clock[warp, : self.warps].T
+        warp = self.warp_of.take(actor)
+        times = self.reads_by_warp.take(cells, axis=1)
+        seen = times <= self.clock.T[: self.warps].take(warp, axis=1)
         own = np.arange(self.warps)[:, None] == warp[None]
         before: Array = np.all(seen | (own & (times != PENDING)), axis=0)
         return before
@@ -198,11 +218,12 @@ class RaceDetector:
 
     def unordered_writes(self, cells: Array, actor: Array) -> tuple[Array, Array]:
         """Return which writes of these cells are not ordered after the reads, and which not after earlier writes."""
-        if cells.size and int(cells.max()) >= self.writer.size:
-            self._resize(int(cells.max()) + 64)
-        ordered = self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells])
+        self._require(cells)
+        if not self._of_this_round(self.write_round, cells) and not self._of_this_round(self.read_round, cells):
+            return _no_lanes(cells.size), _no_lanes(cells.size)
+        ordered = self._ordered(actor, self.reader.take(cells), self.read.take(cells), self.read_step.take(cells))
         ordered &= self._read_before(cells, actor) & ~self._read_by_other_lane(cells, actor)
-        after = self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells])
+        after = self._ordered(actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells))
         if self.writers:
             after &= self._after_other_writers(cells, actor)
         return ~ordered, ~after
@@ -230,15 +251,16 @@ class RaceDetector:
 
         `kept` marks writes of the very content that the cell already has.
         """
-        writer, time, step = self.writer[cells], self.written[cells], self.written_step[cells]
+        writer, time, step = self.writer.take(cells), self.written.take(cells), self.written_step.take(cells)
         replaced = ~kept | ~unordered
         self._record_write(cells[replaced], actor[replaced], False)
         self.generation[cells[~kept]] += 1
         self.generic[cells] = True
+        self.write_round[cells] = np.maximum(self.write_round.take(cells), self.round)
         several = unordered
         if (self.writer[cells] != actor)[replaced].any():
             several = several | _duplicates(cells)  # threads of one instruction write one cell
-        if not several.any():
+        if not some(several):
             if self.writers:
                 self.other_writers[cells] = -1
             return
@@ -271,7 +293,7 @@ class RaceDetector:
 
     def written_by_others(self, cells: Array, actor: Array) -> bool:
         """Return whether the last write of one of these cells is not that of the `actor` thread at its position."""
-        return bool((self.writer[cells] != actor).any())
+        return bool((self.writer.take(cells) != actor).any())
 
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """Make the writes of these threads (a boolean array) visible to asynchronous agents.
@@ -284,8 +306,7 @@ class RaceDetector:
 
     def finished(self, cells: Array, actor: Array) -> None:
         """The pending writes of `actor` threads to these cells are complete and visible to them."""
-        if cells.size and int(cells.max()) >= self.writer.size:
-            self._resize(int(cells.max()) + 64)
+        self._require(cells)
         still = (self.writer[cells] == actor) & (self.written[cells] == PENDING)
         self._record_write(cells[still], actor[still], False)
 
@@ -294,11 +315,13 @@ class RaceDetector:
 
         `engine` numbers the copy engines.  Copies that complete on different barriers are not ordered among each other.
         """
+        self._require(cells)
         agent = self._agent(engine, *barriers)
         self.clock[agent, agent] += 1
         self.read[cells] = 0
         self.writer[cells] = agent * self.warp
         self.written[cells] = self.clock[agent, agent]
+        self.write_round[cells] = _NO_BARRIER_SUFFICES
         self.generic[cells] = False
         for barrier in barriers:
             self._publish(barrier, self.clock[agent].copy())
@@ -319,18 +342,18 @@ class RaceDetector:
         return found
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
-        warp = self.warp_of[actor]
+        warp = self.warp_of.take(actor)
         self.writer[cells] = actor
-        self.written[cells] = PENDING if pending else self.clock.diagonal()[warp]
-        self.written_step[cells] = self.lockstep[warp]
+        self.written[cells] = PENDING if pending else self.clock.diagonal().take(warp)
+        self.written_step[cells] = self.lockstep.take(warp)
+        self.write_round[cells] = _NO_BARRIER_SUFFICES if pending else self.round
 
     def pending_reads(self, cells: Array, actor: int) -> None:
         """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`.
 
         Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
         """
-        if cells.size and int(cells.max()) >= self.writer.size:
-            self._resize(int(cells.max()) + 64)
+        self._require(cells)
         who = np.full(cells.shape, actor, dtype=np.int64)
         if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
             reason = (
@@ -343,6 +366,7 @@ class RaceDetector:
             )
         self.reader[cells] = actor
         self.read[cells] = PENDING
+        self.read_round[cells] = _NO_BARRIER_SUFFICES
         self.reads_by_warp[actor // self.warp, cells] = PENDING
 
     def state(self) -> bytes | None:
@@ -396,14 +420,29 @@ class RaceDetector:
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are complete, ordered for the warp of `actor`."""
-        if cells.size and int(cells.max()) >= self.writer.size:
-            self._resize(int(cells.max()) + 64)
+        self._require(cells)
         warp = actor // self.warp
         still = (self.reader[cells] == actor) & (self.read[cells] == PENDING)
         self.read[cells] = np.where(still, self.clock[warp, warp], self.read[cells])
         self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])
         mine = self.reads_by_warp[warp, cells]
         self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
+        pending = (self.reads_by_warp.take(cells, axis=1) == PENDING).any(axis=0) | (self.read.take(cells) == PENDING)
+        self.read_round[cells] = np.where(pending, _NO_BARRIER_SUFFICES, self.round)
+
+
+def _grown(values: Array, cells: int, fill: int) -> Array:
+    """Return an array with more cells along its last axis."""
+    found = np.full((*values.shape[:-1], cells), fill, dtype=values.dtype)
+    found[..., : values.shape[-1]] = values
+    return found
+
+
+@lru_cache(maxsize=256)
+def _no_lanes(count: int) -> Array:
+    found = np.zeros(count, dtype=bool)
+    found.setflags(write=False)
+    return found
 
 
 def _duplicates(cells: Array) -> Array:

@@ -192,11 +192,9 @@ class UndeterminedValues:
                     self.grown = True
 
     def contested(self, cells: Array, generations: Array) -> Array:
-        """Return which of these contents of cells are contested."""
-        if not self.generations:
-            return np.zeros(cells.shape, dtype=bool)
+        """Return of which cells the current content is contested; `generations` are those of all cells."""
         known = self.generations
-        found = [(cell, at) in known for cell, at in zip(cells.tolist(), generations.tolist(), strict=True)]
+        found = [(cell, at) in known for cell, at in zip(cells.tolist(), generations[cells].tolist(), strict=True)]
         return np.array(found, dtype=bool)
 
     def contest_loads(self, line: int, address: Array, thread: Array) -> None:

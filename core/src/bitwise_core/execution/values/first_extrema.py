@@ -68,6 +68,8 @@ class FirstExtrema:
 
     def __init__(self) -> None:
         self._sets = HashTable()
+        self._condition: hashing.Words | None = None
+        self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
 
     def note(self, value: SymbolicVector, place: SymbolicVector, largest: bool, sets: _Sets, lanes: Array) -> None:
         """Record the sets of a selected value and place in some lanes."""
@@ -88,6 +90,27 @@ class FirstExtrema:
         own = _Sets(keys, *single)
         found = self._sets.find(keys)
         return own if found is None else own.where(found[0], _Sets(*found[1]))
+
+    def remembering(self, condition: SymbolicVector, apply: Apply) -> Apply:
+        """Return `apply` with its results kept for as long as selects have the same condition.
+
+        The candidates of one select, and those of the selects of a number and of its place, consist of the same
+        predicates.
+        """
+        if condition.words is not self._condition:
+            self._condition, self._made = condition.words, {}
+        made = self._made
+
+        def remembered(name: str, operands: Sequence[Value]) -> Value:
+            commutes = operation(name).commutative
+            key = (name, tuple(sorted(map(id, operands)) if commutes else map(id, operands)))
+            found = made.get(key)
+            if found is None:
+                # The operands live as long as their numbers are used.
+                found = made[key] = (apply(name, operands), operands)
+            return found[0]
+
+        return remembered
 
 
 def _pair_hash(value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
@@ -114,8 +137,12 @@ def chosen_place(
     negation = exact_hash(condition)
     done: Array = np.zeros((1, 1), dtype=bool)
     result = if_true
-    apply = _remembering(apply)
+    apply = firsts.remembering(condition, apply)
+    places = [exact_hash(each) for each in (better, other)]
     for form, first, second, largest in _candidates(condition):
+        numbers = [exact_hash(each) for each in (first, second)]
+        if all(any(np.array_equal(place, number) for number in numbers) for place in places):
+            continue  # the numbers themselves are selected
         one, two = (first, better), (second, other)
         sets = [firsts.sets_of(*each, largest) for each in (one, two)]
         sticky = L.sticky_flags(condition, first, second, better, other)
@@ -137,21 +164,6 @@ def chosen_place(
         if done.all():
             break
     return (done, result) if done.any() else None
-
-
-def _remembering(apply: Apply) -> Apply:
-    """Return `apply` with its results kept: the candidates of one select consist of the same predicates."""
-    made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
-
-    def remembered(name: str, operands: Sequence[Value]) -> Value:
-        commutes = operation(name).commutative
-        key = (name, tuple(sorted(map(id, operands)) if commutes else map(id, operands)))
-        found = made.get(key)
-        if found is None:
-            found = made[key] = (apply(name, operands), operands)  # the operands live as long as their numbers are used
-        return found[0]
-
-    return remembered
 
 
 def _lower_places(one: SymbolicVector, other: SymbolicVector, sets: list[_Sets], apply: Apply) -> Iterator[Value]:

@@ -56,8 +56,10 @@ def _extremum_named(name: str) -> _Extremum:
     return _Extremum(name, AC_INDEX[name], identity, verb == "max", bits, name.startswith("max.nan."))
 
 
-_NUMBER_SETS = frozenset(
-    AC_INDEX[f"{verb}.{form}"] for verb in ("max", "min") for form in ("fp64", "fp32", "fp16", "bf16")
+_NUMBER_SETS = np.zeros(256, dtype=bool)
+"""Whether the operation of an AC term, by its number, returns a number unless all of its members are NaN."""
+_NUMBER_SETS[[AC_INDEX[f"{verb}.{form}"] for verb in ("max", "min") for form in ("fp64", "fp32", "fp16", "bf16")]] = (
+    True
 )
 
 
@@ -66,10 +68,12 @@ def is_number_set(value: SymbolicVector) -> bool | Array:
     flags = value.flags
     if isinstance(flags, int):
         inside = flags & L.KIND == L.AC_TERMS and flags & L.WITH_CONSTANT != 0
-        return inside and flags >> L.OPERATION_SHIFT & 255 in _NUMBER_SETS
+        return inside and bool(_NUMBER_SETS[flags >> L.OPERATION_SHIFT & 255])
+    if not L.flags_of_some_lane(value) & L.WITH_CONSTANT:
+        return False
     number = flags >> np.uint32(L.OPERATION_SHIFT) & np.uint32(255)
     found: Array = ((flags & np.uint32(L.KIND)) == L.AC_TERMS) & ((flags & np.uint32(L.WITH_CONSTANT)) != 0)
-    return L.nonempty(found & np.isin(number, list(_NUMBER_SETS)))
+    return L.nonempty(found & _NUMBER_SETS.take(number))
 
 
 @dataclass(frozen=True, slots=True)

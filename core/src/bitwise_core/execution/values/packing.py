@@ -242,6 +242,8 @@ def _extract_packed(value: PackedVector, low: int, bits: int) -> Value:
     start = 0
     for part in value.parts:
         end = start + width(part)
+        if start == low and end == low + bits:
+            return part
         first, last = max(start, low), min(end, low + bits)
         while first < last:
             size = last - first

@@ -82,9 +82,20 @@ def may_match(rule: PlannedRule, values: Sequence[SymbolicVector]) -> bool:
 def _passes(value: SymbolicVector, test: OriginTest) -> bool:
     """Return whether an operation that made a value passes a test."""
     for origin in value.origins:
-        if origin.name == test.name and all(_passes(origin.operands[place], each) for place, each in test.below):
+        if origin.name != test.name:
+            continue
+        operands = origin.operands
+        if _pass(operands, test) or (test.commutes and _pass((operands[1], operands[0], *operands[2:]), test)):
             return True
     return False
+
+
+def _pass(operands: Sequence[SymbolicVector], test: OriginTest) -> bool:
+    for place, number in test.numbers:
+        numbers = L.constant_numbers(operands[place])
+        if numbers is not None and number not in numbers:
+            return False
+    return all(_passes(operands[place], each) for place, each in test.below)
 
 
 def matches(

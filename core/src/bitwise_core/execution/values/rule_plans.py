@@ -67,10 +67,16 @@ TestKind: TypeAlias = Literal["constant", "flag", "fact", "guard", "bf16"]
 
 @dataclass(frozen=True, slots=True)
 class OriginTest:
-    """An operation that must have made an operand, and tests of its own operands, by place."""
+    """An operation that must have made an operand, and tests of its own operands, by place.
+
+    `below` are the operations that must have made them, and `numbers` the constants that they must be in some lane.
+    `commutes`: the first two may be exchanged.
+    """
 
     name: str
     below: tuple[tuple[int, OriginTest], ...]
+    numbers: tuple[tuple[int, int], ...]
+    commutes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,13 +458,17 @@ def _origin_tests(steps: Iterable[tuple[int, Term]], bound: frozenset[str]) -> t
     """Return the tests of the patterns that are matched by the operation that made a value, as `_one` matches them."""
     found = []
     for place, term in steps:
-        built = term.names <= bound
-        other = wrapper_of(term) or term.word.startswith("guard.") or term.word == WIDENING_BF16
-        if term.kind not in ("number", "variable") and not built and not other:
-            below = _origin_tests(ordered(tuple(enumerate(term.operands)), bound), bound)
-            if term.kind == "operation" and term.operation.commutative:
-                below = tuple(each for each in below if each[0] > 1)  # the first two may be exchanged
-            found.append((place, OriginTest(origin_name(term), below)))
+        made = term
+        while wrapper_of(made) in (L.NEGATED, L.PLUS_ZERO):
+            made = inner_of(made)  # the operation that made a value stays beside it without these wrappers
+        built = made.names <= bound
+        other = wrapper_of(made) or made.word.startswith("guard.") or made.word == WIDENING_BF16
+        if made.kind not in ("number", "variable") and not built and not other:
+            operands = tuple(enumerate(made.operands))
+            below = _origin_tests(ordered(operands, bound), bound)
+            numbers = tuple((index, each.number) for index, each in operands if each.kind == "number")
+            commutes = made.kind == "operation" and made.operation.commutative
+            found.append((place, OriginTest(origin_name(made), below, numbers, commutes)))
         bound |= term.names
     return tuple(found)
 

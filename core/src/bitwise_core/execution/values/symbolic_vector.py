@@ -438,20 +438,26 @@ def blended_origins(mask: Array, new: tuple[Origin, ...], old: tuple[Origin, ...
     return tuple(found)
 
 
-def _changed_flags(lanes: SymbolicVector, flags: Flags) -> SymbolicVector:
+HASHED = KIND | WIDENED | ABSORBED | 255 << OPERATION_SHIFT
+"""The flags that the hash of a payload depends on."""
+
+
+def _changed_flags(lanes: SymbolicVector, flags: Flags, changed: Flags) -> SymbolicVector:
     result = SymbolicVector(lanes.bits, lanes.words, flags)
     result.recorder, result.origins = lanes.recorder, lanes.origins
+    if isinstance(changed, int) and not changed & HASHED:
+        result.cached_hash = lanes.cached_hash
     return result
 
 
 def with_flags(lanes: SymbolicVector, flags: Flags) -> SymbolicVector:
     """Return the lanes with additional flags."""
-    return _changed_flags(lanes, lanes.flags | flags)
+    return _changed_flags(lanes, lanes.flags | flags, flags)
 
 
 def without_flags(lanes: SymbolicVector, flags: int) -> SymbolicVector:
     """Return the lanes without some of their flags."""
-    return _changed_flags(lanes, clear_flags(lanes.flags, flags))
+    return _changed_flags(lanes, clear_flags(lanes.flags, flags), flags)
 
 
 def clear_flags_where(flags: Flags, flag: int, when: int) -> Flags:

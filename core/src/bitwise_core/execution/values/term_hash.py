@@ -10,7 +10,6 @@ import numpy as np
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import (
-    ABSORBED,
     AC_TERMS,
     ARGMINMAX,
     CANONICAL_BF16_NAN,
@@ -18,6 +17,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     CONST,
     FLIPPED_NAN,
     FLOAT_AC_TERMS,
+    HASHED,
     INTEGER,
     KIND,
     LOAD,
@@ -70,7 +70,7 @@ def base_hash(lanes: SymbolicVector) -> hashing.Words:
     if isinstance(flags, int):
         words = _base_hash_uniform(lanes.words, flags, lanes.bits)
     else:
-        kinds = flags & np.uint32(KIND | WIDENED | ABSORBED | (255 << OPERATION_SHIFT))
+        kinds = flags & np.uint32(HASHED)
         kind = kinds.item(0)
         words = _base_hash_uniform(lanes.words, kind, lanes.bits)
         others = kinds != kind

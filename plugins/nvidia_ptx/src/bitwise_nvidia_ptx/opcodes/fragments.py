@@ -58,7 +58,9 @@ def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> Symbol
     words = np.empty((2, blocks, count, len(registers), _LANES_PER_VECTOR, per_register), dtype=np.uint64)
     for block, row in enumerate(parts):
         for element, each in enumerate(row):
-            spread = np.broadcast_to(each.words, (2, blocks, machine.threads))
+            spread = each.words
+            if spread.shape[1:] != (blocks, machine.threads):
+                spread = np.broadcast_to(spread, (2, blocks, machine.threads))
             words[:, :, :, block, :, element] = spread.reshape(2, blocks, count, _LANES_PER_VECTOR)
     first = flat[0].flags
     if all(isinstance(each.flags, int) and each.flags == first for each in flat):

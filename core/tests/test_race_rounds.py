@@ -1,0 +1,80 @@
+"""Barriers of all warps settle earlier accesses: the race detector need not look at these, and its answers stay."""
+
+import numpy as np
+import pytest
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.race_detector import RaceDetector
+
+CELLS, THREADS, WARP = 24, 16, 4
+
+
+class WithoutRounds(RaceDetector):
+    """A detector that compares the clocks of every access."""
+
+    def _of_this_round(self, rounds: np.ndarray, cells: np.ndarray) -> bool:
+        return True
+
+
+def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarray, choice: int) -> list[object]:
+    """Make one access or wait, and return what the detector says about it."""
+    warps = np.unique(actor // WARP)
+    try:
+        match name:
+            case "read":
+                return detector.unordered_reads(cells, actor).tolist()
+            case "write":
+                of_readers, of_writers = detector.unordered_writes(cells, actor)
+                if (of_readers | of_writers).any() and detector.has_pending(cells[of_readers | of_writers]):
+                    return ["an asynchronous access has not been waited for"]
+                detector.record_writes(cells, actor, of_writers, np.full(cells.shape, choice % 2 == 0))
+                return [of_readers.tolist(), of_writers.tolist()]
+            case "copy":
+                detector.writes(cells, actor, pending=True)
+            case "copied":
+                detector.finished(cells, actor)
+            case "matrix":
+                detector.pending_reads(cells, int(actor[0]))
+            case "matrix done":
+                detector.finished_reads(cells, int(actor[0]))
+            case "fence":
+                detector.fence(np.ones(THREADS, dtype=bool))
+            case "engine":
+                detector.arrived(cells, choice)
+            case "acquire":
+                detector.acquire(choice, warps)
+            case "publish":
+                detector.arrive(choice, warps)
+                detector.complete(choice)
+            case "barrier":
+                detector.barrier(np.arange(THREADS // WARP))
+            case "barrier of some":
+                detector.barrier(warps)
+            case "warp barrier":
+                detector.warp_barrier(warps)
+    except Unsupported as error:
+        return [str(error)]
+    return []
+
+
+NAMES = [
+    *("read", "write", "copy", "copied", "matrix", "matrix done", "fence", "engine", "acquire", "publish"),
+    *("barrier", "barrier", "barrier", "barrier of some", "warp barrier", "read", "write", "write", "read"),
+]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_settled_accesses_need_no_comparison_of_clocks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    fast, slow = RaceDetector(CELLS, THREADS, WARP), WithoutRounds(CELLS, THREADS, WARP)
+    said: set[str] = set()
+    for _ in range(200):
+        name = NAMES[rng.integers(len(NAMES))]
+        actor = np.sort(rng.choice(THREADS, int(rng.integers(1, 5)), replace=False))
+        cells = rng.integers(0, CELLS + 8 * (seed % 2), actor.size)
+        choice = int(rng.integers(2))
+        expected = answer(slow, name, cells, actor, choice)
+        assert answer(fast, name, cells, actor, choice) == expected
+        assert fast.state() == slow.state()
+        said.update(str(each) for each in expected)
+    assert len(said) > 3
