@@ -28,7 +28,10 @@ class DirectLaunch:
     places: tuple[int, ...] | None = None
 
     def add(self, arguments: Sequence[Any], launcher: Any) -> Callable[..., Any] | None:
-        """Launch arguments with these numbers so.  Returns the `run` for them, None if they are not told apart here."""
+        """Record the launcher of arguments with these numbers.
+
+        Returns the `run` that launches it, None where the numbers do not decide the launcher.
+        """
         places = tuple(place for place, each in enumerate(arguments) if isinstance(each, (int, float)))
         # Equal integers are passed alike.  Equal floats need not be: the zeros.
         if any(type(arguments[place]) is not int for place in places) or self.places not in (None, places):
