@@ -218,7 +218,12 @@ def write_launch(
     write_folder([one.kernel for one in compiled], folder, names)
     entries = []
     for place, (name, one) in enumerate(zip(names, compiled, strict=True)):
-        entry = {"file": f"{name}.{one.kernel.extension}", "name": one.kernel.name, "digest": one.digest}
+        entry = {
+            "file": f"{name}.{one.kernel.extension}",
+            "name": one.kernel.name,
+            "digest": one.digest,
+            "compile seconds": round(one.kernel.compile_seconds, 3),
+        }
         entries.append({**entry, **(bytes_[place] if bytes_ else {})})
     content = {
         "kernel": launch.name,
