@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from bitwise_bench.command_line import command_parser
@@ -50,6 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             digests[source.name] = [archive.name, hashlib.sha256(archive.read_bytes()).hexdigest()]
             count = sum(1 for _ in _extracted(archive, chosen.into / source.name, source.only))
             print(f"{source.name}: {count} files of {archive.name}")
+        for distribution, version in source.needs:
+            needed = replace(source, distribution=distribution, version=version, archive="wheel", only=distribution)
+            with tempfile.TemporaryDirectory() as folder:
+                archive = _stored(needed, chosen.archives) or _downloaded(needed, Path(folder))
+                if archive is None:
+                    failed += 1
+                    continue
+                count = sum(1 for _ in _extracted(archive, chosen.into / source.name / source.root, distribution))
+                print(f"{source.name}: {count} files of {archive.name}")
     (chosen.into / "archives.json").write_text(json.dumps(digests, indent=1) + "\n")
     return 1 if failed else 0
 

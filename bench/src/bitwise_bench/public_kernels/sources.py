@@ -18,7 +18,8 @@ class Source:
 
     `distribution` and `version` name it on PyPI; `archive` is the form in which it is published there, "installed" for
     a package that the environment has.  `root` is the folder of its modules in the archive; `only` are the beginnings
-    of the paths of the modules that are needed.  `licence` is its SPDX identifier.  The drivers are those of the module
+    of the paths of the modules that are needed.  `needs` are pure Python packages that its modules import, with their
+    versions.  `licence` is its SPDX identifier.  The drivers are those of the module
     `drivers.<name>`.
     """
 
@@ -29,6 +30,7 @@ class Source:
     archive: Literal["wheel", "sdist", "installed"] = "wheel"
     root: str = ""
     only: str | tuple[str, ...] = ""
+    needs: tuple[tuple[str, str], ...] = ()
 
     def drivers(self) -> Mapping[str, Driver]:
         """Return the drivers by the name of the case."""
@@ -36,6 +38,8 @@ class Source:
         found: Mapping[str, Driver] = module.CASES
         return found
 
+
+_EINOPS = ("einops", "0.8.2")
 
 SOURCES: Mapping[str, Source] = MappingProxyType(
     {
@@ -69,7 +73,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                 "flash_attn-2.8.3.post2/flash_attn",
             ),
             Source("sage_attention", "sageattention", "1.0.6", "Apache-2.0"),
-            Source("mlstm", "mlstm-kernels", "2.0.6", "LicenseRef-NXAI-Community"),
+            Source("mlstm", "mlstm-kernels", "2.0.6", "LicenseRef-NXAI-Community", needs=(_EINOPS,)),
             Source("adasplash", "adasplash", "0.2.2", "MIT"),
             Source("bitsandbytes", "bitsandbytes", "0.50.2", "MIT", only="bitsandbytes"),
             Source(
@@ -98,6 +102,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                         *("model_executor/layers/quantization/utils/int8_utils", "model_executor/layers/mamba/ops"),
                     )
                 ),
+                (_EINOPS,),
             ),
             Source("inductor", "transformers", "", "Apache-2.0", "installed"),
         )
