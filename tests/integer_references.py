@@ -203,6 +203,32 @@ def counts() -> Iterator[Case]:
                 yield Case(f"bfind{'.shiftamt' if shift else ''}.{letter}{bits}", (bits,), 32, found)
 
 
+def nth_set(mask: int, base: int, offset: int) -> int:
+    """fns, as the loop of the PTX ISA."""
+    if offset == 0:
+        return base if mask >> base & 1 else -1
+    place, left, step = base, abs(offset) - 1, 1 if offset > 0 else -1
+    while 0 <= place < 32:
+        if mask >> place & 1:
+            if left == 0:
+                return place
+            left -= 1
+        place += step
+    return -1
+
+
+def searches() -> Iterator[Case]:
+    """fns."""
+    yield Case(
+        "fns.b32",
+        (32, 32, 32),
+        32,
+        lambda mask, base, offset: nth_set(mask, base, signed(offset, 32)),
+        amounts=(1,),
+        defined=lambda mask, base, offset: base < 32,
+    )
+
+
 def choices() -> Iterator[Case]:
     """set and copysign."""
     compare: dict[str, Callable[[int, int], bool]] = {
@@ -260,7 +286,7 @@ def packed(a: int, b: int, c: int, kind: str) -> int:
 
 def cases() -> Iterator[Case]:
     """Yield the cases of all instructions."""
-    for family in (arithmetic, logic, shifts, counts, choices, conversions):
+    for family in (arithmetic, logic, shifts, counts, searches, choices, conversions):
         yield from family()
 
 

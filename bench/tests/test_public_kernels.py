@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 import triton
 import triton.language as tl
 
+from bitwise_bench.public_kernels import fetch
 from bitwise_bench.public_kernels.agreement import agreement, reasons_of, shortened
 from bitwise_bench.public_kernels.configurations import chosen_configurations, variations
 from bitwise_bench.public_kernels.fetch import _extracted
 from bitwise_bench.public_kernels.interception import Interception, intercepted
 from bitwise_bench.public_kernels.read import launch_folders, main, read_launch
-from bitwise_bench.public_kernels.record import batches, planned
-from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
+from bitwise_bench.public_kernels.sources import SOURCES, Source
+from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.readme_tables import public_kernels
 from bitwise_core.checker.analysis import Options
 
@@ -176,6 +179,61 @@ def test_reasons_are_counted_without_their_names_and_numbers() -> None:
     assert (reason["reason"], reason["kernels"]) == ("a race at line N of X", 3)
     assert reason["examples"] == [["liger/norms/00_x/00.ptx", "a race at line 0 of `k0`"]]
     assert shortened("at %r12, 0x1f bytes") == "at X, N bytes"
+
+
+def test_the_compile_times_are_those_of_the_kernels_that_have_one() -> None:
+    timed = [{"class": 0, "compile seconds": seconds} for seconds in (2.0, 1.0, 3.0)]
+    found = agreement([entry(*timed, {"class": 0, "compile seconds": None})])
+    assert found["compile seconds"] == {"median": 2.0, "p90": 3.0, "most": 3.0, "sum": 6.0}
+    assert agreement([entry({"class": 0})])["compile seconds"] is None
+
+
+def test_a_source_has_its_archive_when_its_last_case_is_done(tmp_path: Path) -> None:
+    out = tmp_path / "kernels"
+    for name in ("liger/norms", "liger/losses", "gems/rows"):
+        (out / name).mkdir(parents=True)
+        (out / name / "case.json").write_text("{}")
+    archives = SourceArchives(out, tmp_path / "all.tar.xz", ["liger/norms", "liger/losses", "gems/rows", "mamba/scan"])
+    archives.done("liger/norms")
+    archives.done("mamba/scan")
+    assert not list(tmp_path.glob("*.tar.xz"))
+    archives.done("liger/losses")
+    assert [path.name for path in tmp_path.glob("all*")] == ["all-liger.tar.xz"]
+    with tarfile.open(tmp_path / "all-liger.tar.xz") as archive:
+        files = sorted(member.name for member in archive if member.isfile())
+    assert files == ["kernels/liger/losses/case.json", "kernels/liger/norms/case.json"]
+
+
+def test_the_files_of_several_places_are_taken(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a-1-py3-none-any.whl", "w") as wheel:
+        for name in ("a/k/one.py", "a/l_two.py", "a/other.py"):
+            wheel.writestr(name, "x = 1\n")
+    found = list(_extracted(tmp_path / "a-1-py3-none-any.whl", tmp_path / "into", ("a/k/", "a/l_")))
+    assert [path.name for path in found] == ["one.py", "l_two.py"]
+
+
+def test_a_package_that_a_source_imports_lies_beside_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source("a", "a-kernels", "1", "MIT", needs=(("helpful", "2"),))
+    monkeypatch.setattr(fetch, "SOURCES", {"a": source})
+    for name, file in (("a_kernels-1", "a/one.py"), ("helpful-2", "helpful/two.py")):
+        with zipfile.ZipFile(tmp_path / f"{name}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(file, "x = 1\n")
+    assert fetch.main(["--into", str(tmp_path / "into"), "--archives", str(tmp_path)]) == 0
+    assert sorted(str(path.relative_to(tmp_path / "into")) for path in (tmp_path / "into").rglob("*.py")) == [
+        "a/a/one.py",
+        "a/helpful/two.py",
+    ]
+
+
+def test_tensors_on_a_gpu_that_is_not_there_lie_on_the_cpu() -> None:
+    torch = pytest.importorskip("torch")
+    with pretended_gpu():
+        made = torch.ones(3, device="cuda")
+        assert (made.is_cuda, str(made.device), str(torch.device("cuda"))) == (True, "cpu", "cuda")
+        assert made.cuda().to("cuda:0").tolist() == [1.0, 1.0, 1.0]
+    assert not torch.ones(3).is_cuda
 
 
 def test_the_python_files_of_the_wanted_folder_are_taken_and_nothing_outside_is_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -357,12 +358,13 @@ def test_a_layer_norm(ptxas: Ptxas, elements: int, scale: str) -> None:
 EXPONENTIAL = "sub.f32 %r5, 0f00000000, %r0;", "mul.f32 %r5, %r5, 0f3FB8AA3B;", "ex2.approx.f32 %r4, %r5;"
 
 
-def test_the_square_inside_an_exponential(ptxas: Ptxas) -> None:
+@pytest.mark.parametrize("before", ["", "fence.acq_rel.gpu;"])
+def test_the_square_inside_an_exponential(ptxas: Ptxas, before: str) -> None:
     """ptxas derives from a plain sum that it is at least 1; a sum with a rounding would lose that."""
     absolute = ("abs.f32 %r5, %r0;", *(line.replace("%r0", "%r5") for line in EXPONENTIAL))
     text = kernel(
         *absolute, "add.f32 %r6, %r4, 0f3F800000;", "setp.lt.f32 %p1, %r6, 0f00800000;",
-        "mul.f32 %r7, %r6, 0f4B000000;", "selp.f32 %r10, %r7, %r6, %p1;", STORE,
+        "mul.f32 %r7, %r6, 0f4B000000;", "selp.f32 %r10, %r7, %r6, %p1;", STORE, before,
     )  # fmt: skip
     assert (0, 0) not in candidates(parse(text, "kernel.ptx"), ARCH.opcodes)
     assert rows((3, 4))[0] in candidates(parse(text, "kernel.ptx"), ARCH.opcodes)
@@ -375,6 +377,43 @@ def test_the_square_inside_an_exponential(ptxas: Ptxas) -> None:
     assert not ptxas.rounds_exponentials(fused)
     assert not ptxas.rounds_exponentials(scaled)
     assert audited(fused, ptxas).method in ("unresolved", FUSED, SAME_FUSED)
+
+
+QUOTIENT_OF_LITERALS = (
+    "mov.b32 %r8, 0f40800000;",
+    "mov.b32 %r9, 0f3F000000;",
+    "div.full.f32 %r5, %r9, %r8;",
+    "add.f32 %r6, %r2, %r5;",
+    "st.global.b32 [%rd2+4], %r6;",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "pairs"),
+    [
+        (("div.full.f32 %r4, %r0, %r1;", ADD, STORE), ((5, 6),)),
+        (
+            ("div.full.f32 %r4, %r0, %r1;", ADD, STORE, "mul.f32 %r11, %r10, %r3;", "add.f32 %r12, %r11, %r2;",
+             "st.global.b32 [%rd2+8], %r12;"),
+            ((5, 6), (8, 9)),
+        ),
+    ],
+)  # fmt: skip
+def test_a_quotient_of_literals_is_not_fused(
+    ptxas: Ptxas, lines: tuple[str, ...], pairs: tuple[tuple[int, int], ...]
+) -> None:
+    """ptxas computes the quotient, so that only preventing each fusion by itself shows which ones there are."""
+    text = kernel(*QUOTIENT_OF_LITERALS, *lines)
+    found = audited(text, ptxas)
+    assert (found.method, found.pairs) == (SAME_FUSED, rows(*pairs)), found.reason
+    module = program(text)
+    fusions = [fusion for group in fusable(module, text) for fusion in group]
+    assert len(fusions) == len(pairs) + 1
+    for chosen in itertools.chain.from_iterable(itertools.combinations(fusions, count) for count in range(1, 4)):
+        if [(module.line(each.product), module.line(each.consumer)) for each in chosen] != list(found.pairs):
+            other = rewrite(module, text, chosen, division=Division())
+            assert list(ptxas.equal_dataflow(text, [(other.text, False)])) == [False]
+    assert text_parses_to_module(found.rewriting)
 
 
 def _random_body(seed: int) -> list[str]:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
-from integer_references import Case, cases, edges, positions
+from integer_references import Case, cases, edges, nth_set, positions
 from ptx_programs import known, run, store, table
 
 THREADS = 32
@@ -141,3 +141,19 @@ def test_division_by_zero_sets_all_bits_as_on_an_h100(root: str, kind: str) -> N
 def test_a_64_bit_field_at_an_undefined_position_raises() -> None:
     with pytest.raises(Unsupported, match="above 255"):
         run("mov.b32 %r1, 256; bfe.u64 %d5, %d1, %r1, 8;" + store("%d5", 64), threads=1)
+
+
+@pytest.mark.parametrize("mask", [0, 0x80000001, 0x00F0F00F])
+def test_all_places_and_counts_of_fns(mask: int) -> None:
+    rows = [(mask, base, offset) for base in range(32) for offset in range(-9, 10)]
+    patterns = [(mask, base, offset & 0xFFFFFFFF) for mask, base, offset in rows]
+    case = next(each for each in CASES if each.opcode == "fns.b32")
+    found = known(run(program(case, patterns), threads=len(rows))[0])
+    assert found == {4 * place: (32, nth_set(*row) & 0xFFFFFFFF) for place, row in enumerate(rows)}
+
+
+@pytest.mark.parametrize("base", ["32", "-1", "%r2"])
+def test_a_base_of_fns_that_may_be_above_31_is_unknown(base: str) -> None:
+    body = "ld.global.b32 %r2, [%d1]; mov.b32 %r1, 5; fns.b32 %r3, %r1, " + base + ", 1;" + store("%r3", 32)
+    with pytest.raises(Unsupported, match="the base of fns is not known to be at most 31"):
+        run(body, threads=1)

@@ -21,7 +21,8 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
     result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
     `ratio` is None where nothing ran.  `functions` are the byte classes, divided where a search found an input on which
-    two kernels differ; None where nothing was searched.  `mixed` has a pair of kernels of each class with different
+    two kernels differ; None where nothing was searched.  `compile seconds` are None where none were recorded.
+    `mixed` has a pair of kernels of each class with different
     bytes.  Of the kernels whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed`
     those with a class.
     """
@@ -30,12 +31,14 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     functions = 0
     mixed: list[list[str]] = []
     missed: list[str] = []
-    seconds = []
+    seconds, compiling = [], []
     for entry in entries:
         classes: dict[int, list[Any]] = {}
         for kernel in entry["kernels"]:
             counts["kernels"] += 1
             seconds.append(kernel["seconds"])
+            if kernel.get("compile seconds"):
+                compiling.append(kernel["compile seconds"])
             path = f"{entry['launch']}/{kernel['file']}"
             if kernel["error"]:
                 counts["not run"] += 1
@@ -73,6 +76,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
         "mixed": mixed,
         "missed kernels": missed,
         "seconds": _spread(seconds),
+        "compile seconds": _spread(compiling) if compiling else None,
     }
 
 

@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from bitwise_bench.command_line import command_parser
@@ -24,7 +25,11 @@ from bitwise_bench.public_kernels.sources import SOURCES, Source
 _SUFFIXES = (".py", ".yaml")
 _MAXIMUM_BYTES = 1 << 20
 # The metadata of a source archive is made without compiling its extensions.
-_NOT_BUILT = {"MAMBA_SKIP_CUDA_BUILD": "TRUE", "FLASH_ATTENTION_SKIP_CUDA_BUILD": "TRUE"}
+_NOT_BUILT = {
+    "MAMBA_SKIP_CUDA_BUILD": "TRUE",
+    "FLASH_ATTENTION_SKIP_CUDA_BUILD": "TRUE",
+    "VLLM_TARGET_DEVICE": "empty",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             digests[source.name] = [archive.name, hashlib.sha256(archive.read_bytes()).hexdigest()]
             count = sum(1 for _ in _extracted(archive, chosen.into / source.name, source.only))
             print(f"{source.name}: {count} files of {archive.name}")
+        for distribution, version in source.needs:
+            needed = replace(source, distribution=distribution, version=version, archive="wheel", only=distribution)
+            with tempfile.TemporaryDirectory() as folder:
+                archive = _stored(needed, chosen.archives) or _downloaded(needed, Path(folder))
+                if archive is None:
+                    failed += 1
+                    continue
+                count = sum(1 for _ in _extracted(archive, chosen.into / source.name / source.root, distribution))
+                print(f"{source.name}: {count} files of {archive.name}")
     (chosen.into / "archives.json").write_text(json.dumps(digests, indent=1) + "\n")
     return 1 if failed else 0
 
@@ -61,8 +75,14 @@ def _downloaded(source: Source, folder: Path) -> Path | None:
     kind = "--only-binary=:all:" if source.archive == "wheel" else "--no-binary=:all:"
     wanted = f"{source.distribution}=={source.version}"
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", kind, wanted]
+    # The version in an archive's metadata must be the one that is asked for, whatever it is built for.
+    version = {"VLLM_VERSION_OVERRIDE": source.version}
     done = subprocess.run(
-        [*command, "-d", str(folder)], env={**os.environ, **_NOT_BUILT}, capture_output=True, text=True, check=False
+        [*command, "-d", str(folder)],
+        env={**os.environ, **_NOT_BUILT, **version},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     found = next(folder.iterdir(), None)
     if found is None:
@@ -70,7 +90,7 @@ def _downloaded(source: Source, folder: Path) -> Path | None:
     return found
 
 
-def _extracted(archive: Path, folder: Path, only: str) -> Iterator[Path]:
+def _extracted(archive: Path, folder: Path, only: str | tuple[str, ...]) -> Iterator[Path]:
     """Write the Python files of an archive to a folder."""
     for name, data in _members(archive):
         path = PurePosixPath(name)

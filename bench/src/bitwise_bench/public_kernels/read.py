@@ -120,6 +120,7 @@ def read_launch(
                 "undetermined": result.nondeterministic,
                 "places": sorted({each.kind for each in result.places}),
                 "seconds": round(result.seconds, 3),
+                "compile seconds": entry.get("compile seconds") or None,
                 "hashes": entry.get("hashes") or None,
                 "moved": entry.get("moved") or [],
                 "error": entry.get("error"),

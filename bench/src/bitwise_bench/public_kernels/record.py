@@ -5,7 +5,7 @@
 
 Every launch is compiled in several configurations, and each is run from the same inputs.  `--without-gpu` compiles them
 for sm_90 and runs none.  A run continues where the previous run of its folder ended.  `--archive` also writes the
-folder as one file.
+folder as one file, and every source as a file of its own as soon as its last case is done.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import sys
 import tarfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import metadata
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=420.0, help="start no case after this time (default 420)")
     parser.add_argument("--case-seconds", type=float, default=60.0, help="time for one case (default 60)")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
+    parser.add_argument("--configurations", type=int, default=8, help="configurations of a launch (default 8)")
     parser.add_argument("--without-gpu", action="store_true", help="compile for sm_90, and run nothing")
     parser.add_argument("--archive", type=Path, help="write the folder to this .tar.xz")
     parser.add_argument("--list", action="store_true", help="list the cases")
@@ -55,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "gpu": not chosen.without_gpu,
         "deadline": start + chosen.seconds,
         "case seconds": chosen.case_seconds,
+        "configurations": chosen.configurations,
     }
     os.environ.update({"OMP_NUM_THREADS": "1", "TRITON_DISABLE_LINE_INFO": "1", "TOKENIZERS_PARALLELISM": "false"})
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -64,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     waiting = [name for name in names if not (chosen.out / name / SUMMARY).exists()]
     chosen.out.mkdir(parents=True, exist_ok=True)
-    _run(waiting, settings, chosen.processes, chosen.case_seconds)
+    archives = SourceArchives(chosen.out, chosen.archive, waiting) if chosen.archive else None
+    _run(waiting, settings, chosen.processes, chosen.case_seconds, archives)
     (chosen.out / "environment.json").write_text(json.dumps(_environment(settings["gpu"]), indent=1) + "\n")
     kernels = _report(chosen.out, names)
     if chosen.archive is not None:
@@ -89,7 +93,35 @@ def batches(names: Sequence[str], size: int = CASES_OF_A_PROCESS) -> list[list[s
     return [queue[place] for place in range(rounds) for queue in queues if place < len(queue)]
 
 
-def _run(names: Sequence[str], settings: dict[str, Any], processes: int, case_seconds: float) -> None:
+class SourceArchives:
+    """Writes the archive of each source when the last of its waiting cases is done.
+
+    The archive of the source `liger` beside `all.tar.xz` is `all-liger.tar.xz`.
+    """
+
+    def __init__(self, out: Path, archive: Path, waiting: Sequence[str]) -> None:
+        self._out, self._archive = out, archive
+        self._left = Counter(name.split("/")[0] for name in waiting)
+
+    def done(self, name: str) -> None:
+        """Note that the case `source/case` is done."""
+        source = name.split("/")[0]
+        self._left[source] -= 1
+        if self._left[source] == 0 and any((self._out / source).glob(f"*/{SUMMARY}")):
+            write_archive(self._out, self._archive.with_name(f"{_stem(self._archive)}-{source}.tar.xz"), source)
+
+
+def _stem(archive: Path) -> str:
+    return archive.name.removesuffix(".tar.xz")
+
+
+def _run(
+    names: Sequence[str],
+    settings: dict[str, Any],
+    processes: int,
+    case_seconds: float,
+    archives: SourceArchives | None = None,
+) -> None:
     from bitwise_bench.worker_pool import run_all
 
     start, done = time.monotonic(), 0
@@ -103,6 +135,8 @@ def _run(names: Sequence[str], settings: dict[str, Any], processes: int, case_se
             folder = Path(settings["out"]) / name
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "error.json").write_text(json.dumps(answer) + "\n")
+        if archives is not None:
+            archives.done(name)
 
     run_all(record_case, batches(names), settings, processes=processes, seconds=2 * case_seconds + 60, report=report)
 
@@ -127,7 +161,7 @@ def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
         else:
             _give_scratch_memory()
         prepare_import(SOURCES[source], Path(settings["packages"]))
-        interception = Interception(execute=gpu)
+        interception = Interception(execute=gpu, maximum_configurations=settings["configurations"])
         tensors = Tensors("cuda" if gpu else "cpu")
         with intercepted(interception):
             try:
@@ -251,11 +285,13 @@ def _report(out: Path, names: Sequence[str]) -> int:
     return total
 
 
-def write_archive(folder: Path, path: Path) -> None:
-    """Write a folder as one .tar.xz."""
+def write_archive(folder: Path, path: Path, part: str = "") -> None:
+    """Write a folder, or one folder in it, as one .tar.xz. An unfinished file never has the name of the archive."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:xz", preset=1) as archive:
-        archive.add(folder, arcname=folder.name)
+    unfinished = path.with_name(f"{path.name}.part")
+    with tarfile.open(unfinished, "w:xz", preset=1) as archive:
+        archive.add(folder / part, arcname=str(Path(folder.name) / part))
+    unfinished.replace(path)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,14 +212,23 @@ def _one_run(launch: Intercepted, one: Compiled, inputs: Mapping[int, Any]) -> l
 def write_launch(
     folder: Path, launch: Intercepted, compiled: Sequence[Compiled], errors: Sequence[str], bytes_: Any
 ) -> None:
-    """Write a launch to a folder: its kernels, `manifest.json`, and `bytes.json`, which is written last."""
+    """Write a launch to a folder: its kernels, `manifest.json`, and `bytes.json`, which is written last.
+
+    What an earlier run left there is removed.
+    """
     from bitwise_triton.configurations import write_folder
 
+    shutil.rmtree(folder, ignore_errors=True)
     names = [f"{place:02d}" for place in range(len(compiled))]
     write_folder([one.kernel for one in compiled], folder, names)
     entries = []
     for place, (name, one) in enumerate(zip(names, compiled, strict=True)):
-        entry = {"file": f"{name}.{one.kernel.extension}", "name": one.kernel.name, "digest": one.digest}
+        entry = {
+            "file": f"{name}.{one.kernel.extension}",
+            "name": one.kernel.name,
+            "digest": one.digest,
+            "compile seconds": round(one.kernel.compile_seconds, 3),
+        }
         entries.append({**entry, **(bytes_[place] if bytes_ else {})})
     content = {
         "kernel": launch.name,

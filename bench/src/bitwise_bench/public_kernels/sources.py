@@ -17,9 +17,10 @@ class Source:
     """A public package.
 
     `distribution` and `version` name it on PyPI; `archive` is the form in which it is published there, "installed" for
-    a package that the environment has.  `root` is the folder of its modules in the archive, `only` the folder of the
-    modules that are needed.  `licence` is its SPDX
-    identifier.  The drivers are those of the module `drivers.<name>`.
+    a package that the environment has.  `root` is the folder of its modules in the archive; `only` are the beginnings
+    of the paths of the modules that are needed.  `needs` are pure Python packages that its modules import, with their
+    versions.  `licence` is its SPDX identifier.  The drivers are those of the module
+    `drivers.<name>`.
     """
 
     name: str
@@ -28,7 +29,8 @@ class Source:
     licence: str
     archive: Literal["wheel", "sdist", "installed"] = "wheel"
     root: str = ""
-    only: str = ""
+    only: str | tuple[str, ...] = ""
+    needs: tuple[tuple[str, str], ...] = ()
 
     def drivers(self) -> Mapping[str, Driver]:
         """Return the drivers by the name of the case."""
@@ -36,6 +38,8 @@ class Source:
         found: Mapping[str, Driver] = module.CASES
         return found
 
+
+_EINOPS = ("einops", "0.8.2")
 
 SOURCES: Mapping[str, Source] = MappingProxyType(
     {
@@ -59,6 +63,47 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                 "deepspeed-0.19.8/deepspeed",
             ),
             Source("mamba", "mamba-ssm", "2.3.2.post1", "Apache-2.0", "sdist", "mamba_ssm-2.3.2.post1"),
+            Source(
+                "flash_attention",
+                "flash-attn",
+                "2.8.3.post2",
+                "BSD-3-Clause",
+                "sdist",
+                "flash_attn-2.8.3.post2",
+                "flash_attn-2.8.3.post2/flash_attn",
+            ),
+            Source("sage_attention", "sageattention", "1.0.6", "Apache-2.0"),
+            Source("mlstm", "mlstm-kernels", "2.0.6", "LicenseRef-NXAI-Community", needs=(_EINOPS,)),
+            Source("adasplash", "adasplash", "0.2.2", "MIT"),
+            Source("bitsandbytes", "bitsandbytes", "0.50.2", "MIT", only="bitsandbytes"),
+            Source(
+                "gemlite",
+                "gemlite",
+                "0.6.0.post2",
+                "Apache-2.0",
+                "sdist",
+                "gemlite-0.6.0.post2",
+                "gemlite-0.6.0.post2/gemlite",
+            ),
+            Source("torchao", "torchao", "0.18.0", "BSD-3-Clause", only="torchao"),
+            Source("flashlib", "flashlib", "0.4.0", "Apache-2.0", only="flashlib"),
+            Source(
+                "vllm",
+                "vllm",
+                "0.33.0",
+                "Apache-2.0",
+                "sdist",
+                "vllm-0.33.0",
+                tuple(
+                    f"vllm-0.33.0/vllm/{each}"
+                    for each in (
+                        *("v1/attention/ops/triton_", "v1/worker/gpu/sample", "model_executor/determinism"),
+                        *("model_executor/layers/quantization/awq_triton", "model_executor/layers/lightning_attn"),
+                        *("model_executor/layers/quantization/utils/int8_utils", "model_executor/layers/mamba/ops"),
+                    )
+                ),
+                (_EINOPS,),
+            ),
             Source("inductor", "transformers", "", "Apache-2.0", "installed"),
         )
     }

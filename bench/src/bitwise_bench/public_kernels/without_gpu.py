@@ -38,6 +38,26 @@ _LIMITS = {
 }
 
 
+def _tensors_on_the_cpu() -> Any:
+    """Return a mode of torch in which tensors that are asked for on a GPU are made on the CPU."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    def moved(value: Any) -> Any:
+        is_gpu = isinstance(value, torch.device | str) and str(value).split(":")[0] == "cuda"
+        return torch.device("cpu") if is_gpu else value
+
+    def called(self: Any, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        if function is torch.Tensor.cuda:
+            return arguments[0]
+        if function is torch.device:
+            return function(*arguments, **(keywords or {}))
+        named = {name: moved(value) for name, value in (keywords or {}).items()}
+        return function(*(moved(value) for value in arguments), **named)
+
+    return type("OnTheCpu", (TorchFunctionMode,), {"__torch_function__": called})()
+
+
 class _ChosenDevice(nullcontext[None]):
     """The context in which a GPU is chosen."""
 
@@ -119,15 +139,21 @@ def pretended_gpu() -> Iterator[None]:
         "mem_get_info": lambda device=None: (70 << 30, 80 << 30),
     }
     before = {name: getattr(cuda, name) for name in answers}
+    accelerator = torch.accelerator.current_accelerator
     cuda_version, torch_version = torch.version.cuda, torch.version
     try:
         driver.set_active(_Driver())
         for name, answer in answers.items():
             setattr(cuda, name, answer)
+        torch.accelerator.current_accelerator = lambda *arguments, **keywords: torch.device("cuda")
+        torch.Tensor.is_cuda = True
         torch_version.cuda = cuda_version or "12.8"
-        yield
+        with _tensors_on_the_cpu():
+            yield
     finally:
         for name, answer in before.items():
             setattr(cuda, name, answer)
+        torch.accelerator.current_accelerator = accelerator
+        del torch.Tensor.is_cuda
         torch_version.cuda = cuda_version
         driver._active = None

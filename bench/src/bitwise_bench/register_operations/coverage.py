@@ -38,6 +38,7 @@ _ADDRESS = "computes or tests an address"
 _MATRIX = "a matrix instruction, which has rows and records of its own"
 _CONTROL = "directs control flow, or has no result"
 _SYNCHRONISES = "synchronises threads or copies"
+_BY_DEFINITION = "not recorded; tested against the loop that defines it in the PTX ISA"
 
 OTHER_OPCODES = {
     **dict.fromkeys(("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "tensormap"), _MEMORY),
@@ -47,6 +48,7 @@ OTHER_OPCODES = {
     **dict.fromkeys(("bra", "brx", "call", "ret", "exit", "trap", "brkpt", "nop", "pragma"), _CONTROL),
     **dict.fromkeys(("nanosleep", "setmaxnreg", "griddepcontrol"), _CONTROL),
     **dict.fromkeys(("bar", "barrier", "mbarrier", "membar", "fence"), _SYNCHRONISES),
+    "fns": _BY_DEFINITION,
 }
 """Opcodes of the tables that are no register operations, and why."""
 

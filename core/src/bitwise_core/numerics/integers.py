@@ -387,3 +387,19 @@ def dot_of_bytes(left_signed: bool, right_signed: bool, a: Array, b: Array, c: A
         right = signed(y).astype(np.int32) if right_signed else y.astype(np.int32)
         total = total + (left * right).view(np.uint32)
     return total
+
+
+def find_nth(a: Array, base: Array, offset: Array) -> Array:
+    """Return the position of the |offset|-th set bit from bit `base` on, all ones where there is none.
+
+    A positive offset counts upwards, a negative one downwards.  For offset 0 it is `base` if that bit is set.
+    """
+    places = np.arange(32)
+    start, steps = base.astype(np.int64)[..., None], signed(offset).astype(np.int64)[..., None]
+    ahead = np.where(steps > 0, places >= start, np.where(steps < 0, places <= start, places == start))
+    counted = _places(a) & ahead & (start < 32)
+    upwards = np.cumsum(counted, axis=-1)
+    downwards = np.cumsum(counted[..., ::-1], axis=-1)[..., ::-1]
+    wanted = np.maximum(np.abs(steps), 1)
+    found = counted & (np.where(steps < 0, downwards, upwards) == wanted)
+    return np.where(found.any(axis=-1), found.argmax(axis=-1), -1).astype(np.int32).view(np.uint32)

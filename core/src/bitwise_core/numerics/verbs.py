@@ -248,6 +248,9 @@ INTEGER_VERBS: tuple[Verb, ...] = (
          lambda form, given: partial(integers.find_highest, form, "top" in given), "b32", (("top",),)),
     Verb("findlsb", _BITS, ("",), "the position of the lowest set bit; all ones if none", always(integers.find_lowest),
          "b32", signless=True),
+    Verb("findnth", ("b32",), ("", "b32", "b32"),
+         "the position of the |c|-th set bit of a from bit b on, upwards (c > 0) or downwards (c < 0); b if c is 0 and"
+         " bit b is set; all ones if none, or if b is above 31", always(integers.find_nth), signless=True),
     Verb("copysign", _widths("b", 16, 32, 64), ("", ""), "the highest bit of a and the other bits of b",
          always(integers.copy_sign), signless=True),
     *(

@@ -67,7 +67,7 @@ _ORDERED = frozenset({
     "ATOM", "ATOMG", "ATOMS", "BAR", "BPT", "CCTL", "CCTLL", "DEPBAR", "ERRBAR", "FENCE", "HGMMA", "IGMMA", "LDGDEPBAR",
     "LDGSTS", "MEMBAR", "RED", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
     "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
-    "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC",
+    "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC", "CGAERRBAR", "QGMMA", "BGMMA", "NANOSLEEP", "YIELD",
 })  # fmt: skip
 """Opcodes that write memory or order accesses to it."""
 

@@ -21,6 +21,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.assumed_finite import assumed_finite
+from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_result
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
@@ -383,6 +384,13 @@ class TermDomain:
         return self._integer(operation, operands)
 
     def _integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """Return the result of an operation on integers, with its bound."""
+        result = self._rewritten_integer(operation, operands)
+        if operation.verb in BOUNDED and isinstance(result, SymbolicVector) and result.maximum is None:
+            result.maximum = maximum_of_result(operation, operands)
+        return result
+
+    def _rewritten_integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """Return the result of an operation on integers: rewritten where rules match, elsewhere a term."""
         plan = plan_of(operation.name, self.context.finite)
         if plan.redirect is not None:

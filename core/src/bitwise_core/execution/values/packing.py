@@ -280,7 +280,7 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
     whole = value
     if value.origins and not slices_of(value):
         whole = SymbolicVector(value.bits, value.words, value.flags)
-        whole.cached_hash, whole.recorder = value.cached_hash, value.recorder
+        whole.cached_hash, whole.recorder, whole.maximum = value.cached_hash, value.recorder, value.maximum
     result.origins = (Origin(f"slice.{low}.{bits}", (whole,)),)
     result.recorder = value.recorder
     return result
@@ -305,7 +305,21 @@ def concat(parts: Sequence[Value]) -> Value:
     merged = _merge_neighbours(flat)
     if len(merged) == 1:
         return merged[0]
+    whole = _whole_of_low_slice(merged)
+    if whole is not None:
+        return whole
     return _join_sliced_lanes(PackedVector(tuple(merged)))
+
+
+def _whole_of_low_slice(parts: Sequence[Array | SymbolicVector]) -> SymbolicVector | None:
+    """Return the value whose low bits the first part is, if the other parts are zeros and so are its other bits."""
+    found = slices_of(parts[0])
+    if len(found) != 1 or found[0].low != 0 or found[0].lanes is not True:
+        return None
+    whole, low = found[0].whole, width(parts[0])
+    if whole.maximum is None or whole.maximum >> low or whole.bits != sum(map(width, parts)):
+        return None
+    return whole if all(isinstance(part, np.ndarray) and not part.any() for part in parts[1:]) else None
 
 
 def _join_sliced_lanes(value: PackedVector) -> PackedVector:
@@ -374,7 +388,46 @@ def _end_of_whole(parts: Sequence[Array | SymbolicVector], start: int) -> int | 
     return end if total == found[0].whole.bits and _contiguous(parts[start:end], found[0]) is True else None
 
 
+def _with_aligned_numbers(value: PackedVector) -> PackedVector:
+    """Return a value whose known numbers are cut where their width divides their position, into as few as possible.
+
+    The cut depends only on which bits are known numbers, and so does the term of the value.
+    """
+    parts: list[Array | SymbolicVector] = []
+    start, position, changed = 0, 0, False
+    for end, part in enumerate((*value.parts, None)):
+        if isinstance(part, np.ndarray):
+            continue
+        run = value.parts[start:end]
+        if len(run) > 1 or (run and position % width(run[0])):
+            bytes_: list[Array | SymbolicVector] = []
+            for each in run:
+                bytes_ += [_byte_of(each, low) for low in range(0, width(each), 8)]
+            place = position // 8
+            while bytes_:
+                count = 1
+                while count < 8 and place % (2 * count) == 0 and 2 * count <= len(bytes_):
+                    count *= 2
+                parts += _merge_neighbours(bytes_[:count])
+                bytes_, place = bytes_[count:], place + count
+            changed = True
+        else:
+            parts += run
+        if part is not None:
+            parts.append(part)
+            position += sum(map(width, run)) + width(part)
+        start = end + 1
+    return PackedVector(tuple(parts)) if changed else value
+
+
+def _byte_of(number: Array | SymbolicVector, low: int) -> Array:
+    found = extract(number, low, 8)
+    assert isinstance(found, np.ndarray)
+    return found
+
+
 def _concat_term(value: PackedVector) -> SymbolicVector:
+    value = _with_aligned_numbers(value)
     parts = [as_symbolic_vector(part) for part in value.parts]
     first = parts[0]
     if all(isinstance(part.flags, int) and part.flags & FORM == LOAD for part in parts):
@@ -537,7 +590,7 @@ def take_threads(value: Value, index: Array) -> Value:
     flags = value.flags
     words = _words_of_threads(value.words, index)
     result = SymbolicVector(value.bits, words, flags if isinstance(flags, int) else uniform_flags(take(flags, index)))
-    result.recorder = value.recorder
+    result.recorder, result.maximum = value.recorder, value.maximum
     if value.origins:
         result.origins = tuple(
             Origin(
@@ -567,7 +620,7 @@ def take_blocks(value: Value, rows: Array) -> Value:
     words = value.words if value.words.shape[1] == 1 else value.words[:, rows]
     moved = flags if isinstance(flags, int) or flags.shape[0] == 1 else flags[rows]
     result = SymbolicVector(value.bits, words, moved)
-    result.recorder = value.recorder
+    result.recorder, result.maximum = value.recorder, value.maximum
     return result
 
 

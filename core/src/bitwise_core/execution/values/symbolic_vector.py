@@ -130,6 +130,7 @@ class SymbolicVector:
     - `cached_constants`: which lanes are constant, once that has been computed (`constant_mask`).
     - `cached_union`, `cached_intersection`: the flags that some lane has, and those that every lane has, once they have
       been computed (`flags_of_some_lane`, `flags_of_every_lane`).
+    - `maximum`: no lane exceeds this number as an unsigned integer; None where nothing is known (`values.bounds`).
     - `cached_hash`: the hash of the payload, once it has been computed.
     - `recorder`: the recorder of the recorded run in which the value was made, else None.
     """
@@ -144,6 +145,7 @@ class SymbolicVector:
         "cached_union",
         "flags",
         "last_take",
+        "maximum",
         "origins",
         "recorder",
         "words",
@@ -160,6 +162,7 @@ class SymbolicVector:
         self.cached_constants: bool | Array | None = None
         self.cached_union: int | None = None
         self.cached_intersection: int | None = None
+        self.maximum: int | None = None
 
     def __deepcopy__(self, memo: object) -> SymbolicVector:
         """Return the value itself: values are never changed."""

@@ -45,7 +45,7 @@ from bitwise_nvidia_ptx.assembler import (
     code_digest,
 )
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
-from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusion_guesses
+from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusable, fusion_guesses
 from bitwise_nvidia_ptx.contraction.program import Program
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 
@@ -72,6 +72,8 @@ _DIVISIONS = (
 """Expansions of an approximate division to try, in this order."""
 _MAX_ASSEMBLIES = 14
 _CONCURRENT = 2
+_MAX_OBSERVED = 32
+"""The number of products up to which each is prevented from fusion by itself."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,7 @@ class _Search:
                 reason = f"{fused or 'the text with every rounding stated'} gives the same machine code"
                 method = Method.EQUAL_FUSED if found.fusions else Method.EQUAL
                 return _Outcome(method, found.returned, found.fusions, reason, self.count)
-            found = self._equal_dataflow()
+            found = self._equal_dataflow(open_pairs)
             if found is not None:
                 fused = f"explicit fusion of {len(found.fusions)} products" if found.fusions else ""
                 reason = f"the machine code computes what {fused or 'the text with every rounding stated'} computes"
@@ -280,14 +282,14 @@ class _Search:
         key = (attempt.assembled.text, attempt.fuse)
         return self.tried.setdefault(key, attempt) is attempt
 
-    def _equal_dataflow(self) -> Attempt | None:
+    def _equal_dataflow(self, open_pairs: tuple[Pair, ...]) -> Attempt | None:
         """Return an attempt whose machine code is proved to compute the same.  Raises AssemblyFailed."""
         for attempt, equal in zip(
             self.tried.values(), self.ptxas.equal_dataflow(self.original, list(self.tried)), strict=True
         ):
             if equal:
                 return attempt
-        for attempt in _likeliest(self.stated):
+        for attempt in itertools.chain(_likeliest(self.stated), self._with_observed_fusions(open_pairs)):
             if self._is_new(attempt):
                 self.count += 1
                 try:
@@ -297,6 +299,40 @@ class _Search:
                 except AssemblyFailed as error:
                     self.interrupted |= isinstance(error, AssemblyInterrupted)
         return None
+
+    def _with_observed_fusions(self, open_pairs: tuple[Pair, ...]) -> Iterator[Attempt]:
+        """Yield the rewritings with the fusions that `_observed_fusions` finds.  Raises AssemblyFailed."""
+        if not has_reserved_names(self.stated.program) and (guess := self._observed_fusions()):
+            for division in _DIVISIONS:
+                yield from _forms(self.stated, open_pairs, guess, division)
+
+    def _observed_fusions(self) -> tuple[Fusion, ...]:
+        """Return the fusions that change the machine code if only they are prevented, or none if there are many.
+
+        A product with `.rn` is not fused, nor is one into a sum with `.rn`.  The code may change for other reasons too,
+        so this is a guess.  Raises AssemblyFailed for the original.
+        """
+        program, text = self.stated.program, self.stated.original
+        groups = fusable(program, text)
+        if len(groups) > _MAX_OBSERVED:
+            return ()
+        expected = self.ptxas.digest(text) if self.cubin is None else code_digest(self.cubin)
+        taken: dict[int, Fusion] = {}
+        with ThreadPoolExecutor(_CONCURRENT) as pool:
+            found = [_submit(pool, partial(self.ptxas.digest, _prevented(self.stated, each).text)) for each in groups]
+            for group, future in zip(groups, found, strict=True):
+                self.count += 1
+                if future.result() != expected and all(fusion.consumer not in taken for fusion in group):
+                    taken.update({fusion.consumer: fusion for fusion in group})
+        return tuple(taken[consumer] for consumer in sorted(taken))
+
+
+def _prevented(stated: Rewriting, group: list[Fusion]) -> Rewriting:
+    """Return the text with `.rn` on one product only, or on its sums if it is hidden in another instruction."""
+    statements = stated.program.statements
+    hidden = statements[group[0].product].hidden_product
+    marked = frozenset(fusion.consumer if hidden else fusion.product for fusion in group)
+    return rewrite(stated.program, stated.original, round_only=marked)
 
 
 def _submit(pool: ThreadPoolExecutor, call: Callable[[], str]) -> Future[str]:
@@ -319,12 +355,24 @@ def attempts(
     guesses: list[tuple[Fusion, ...]] = [*fusion_guesses(program, text), ()]
     for division in _DIVISIONS:
         for guess in guesses:
-            returned = rewrite(program, text, guess)
-            if guess:
-                yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
-            for products in (True, False):
-                if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded)) is not None:
-                    yield Attempt(assembled, True, returned, guess)
+            yield from _forms(stated, open_pairs, guess, division, rounded)
+
+
+def _forms(
+    stated: Rewriting,
+    open_pairs: tuple[Pair, ...],
+    guess: tuple[Fusion, ...],
+    division: Division,
+    rounded: frozenset[str] = frozenset(),
+) -> Iterator[Attempt]:
+    """Yield the rewritings with these fusions that leave ptxas no choice."""
+    program, text = stated.program, stated.original
+    returned = rewrite(program, text, guess)
+    if guess:
+        yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
+    for products in (True, False):
+        if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded)) is not None:
+            yield Attempt(assembled, True, returned, guess)
 
 
 def _likeliest(stated: Rewriting) -> Iterator[Attempt]:

@@ -122,18 +122,18 @@ def _bit_field(instruction: Instruction, name: str) -> Step:
     position_and_length = instruction.operands[-2:]
 
     def step(machine: Machine) -> None:
-        if any(_above_255(machine.read_bits(each, 32)) for each in position_and_length):
+        if any(_above(255, machine.read_bits(each, 32)) for each in position_and_length):
             raise Unsupported("a bit field's position or length is above 255, which PTX does not define")
         inner(machine)
 
     return step
 
 
-def _above_255(value: Value) -> bool:
-    """Return whether some lane is known to hold more than 255."""
+def _above(limit: int, value: Value) -> bool:
+    """Return whether some lane is known to hold more than `limit`."""
 
     def above(number: Array) -> Array:
-        return np.greater(number, np.uint32(255))
+        return np.greater(number, np.uint32(limit))
 
     lazy = L.lazy_integers(value)
     if lazy is not None:
@@ -172,6 +172,31 @@ def bit_count(instruction: Instruction, context: Context) -> Step:
     if root == "bfind":
         root = "findmsb.top" if modifiers else "findmsb"
     return integer_step(instruction, named(instruction, f"{root}.{kind}"))
+
+
+@TABLE.opcode("fns", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def find_nth_set(instruction: Instruction, context: Context) -> Step:
+    """fns.b32 d, mask, base, offset: the position of the n-th set bit from `base`.
+
+    PTX defines it for a base of at most 31.
+    """
+    if instruction.opcode != "fns.b32":
+        raise UnknownInstruction(instruction)
+    inner = integer_step(instruction, named(instruction, "findnth.b32"))
+    _, _, base, _ = operands_of(instruction, 4)
+
+    def step(machine: Machine) -> None:
+        start = machine.read_bits(base, 32)
+        if _above(31, start) or not _known(start):
+            raise Unsupported("the base of fns is not known to be at most 31, beyond which PTX does not define it")
+        inner(machine)
+
+    return step
+
+
+def _known(value: Value) -> bool:
+    """Return whether every lane holds a known number."""
+    return L.lazy_integers(value) is not None or bool(np.all(L.constant_mask(as_symbolic_vector(value))))
 
 
 @TABLE.opcode("copysign", operands=DESTINATION_FIRST, effects=Effect.NONE)

@@ -1,0 +1,50 @@
+"""Greatest numbers that values may hold: a sum of few small numbers has no bits beyond those of its greatest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, lazy_integers, width
+from bitwise_core.numerics import Operation
+
+BOUNDED = frozenset({"add", "mul", "and", "popc"})
+"""The verbs of operations whose results may have a bound."""
+
+
+def maximum_of(value: Value) -> int | None:
+    """Return a number that no lane of a value exceeds as an unsigned integer, None where nothing is known."""
+    if isinstance(value, SymbolicVector):
+        return value.maximum
+    if isinstance(value, np.ndarray):
+        return int(value.max(initial=0))
+    if lazy_integers(value) is not None:
+        return None
+    bits, parts = value.bits, list(value.parts)
+    while isinstance(parts[-1], np.ndarray) and not parts[-1].any():
+        bits -= width(parts.pop())
+        if not parts:
+            return 0
+    if len(parts) == 1 and isinstance(parts[0], SymbolicVector) and parts[0].maximum is not None:
+        return parts[0].maximum
+    return (1 << bits) - 1 if bits < value.bits else None
+
+
+def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | None:
+    """Return a number that no lane of a result exceeds, None where nothing is known or the result may wrap."""
+    if operation.verb == "popc":
+        return operation.operands[0].bits
+    # Known numbers are looked at last: most results have an operand of which nothing is known.
+    bounds = []
+    for operand in sorted(operands, key=lambda each: isinstance(each, np.ndarray)):
+        bound = maximum_of(operand)
+        if bound is None:
+            if operation.verb != "and":
+                return None
+        else:
+            bounds.append(bound)
+    if operation.verb == "and":
+        return min(bounds, default=None)
+    found = bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1]
+    return found if found < 1 << operation.bits else None
