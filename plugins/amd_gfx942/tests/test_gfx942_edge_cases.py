@@ -110,6 +110,16 @@ def test_pack_may_quiet_signalling_nans() -> None:
     assert left == right is not None
 
 
+def test_pack_keeps_the_payload_of_a_quiet_nan() -> None:
+    # An arithmetic NaN is the canonical one, a packed one need not be.
+    packed = "v_pack_b32_f16 v5, v2, v3"
+    extremum = f"{packed}\nv_lshrrev_b32_e32 v6, 16, v5\nv_max_f16_e32 v7, v5, v5\nv_lshl_or_b32 v5, v6, 16, v7"
+    payload, canonical = (run(body, [0x7E01], [0x3C00])[0] & 0xFFFF for body in (packed, extremum))
+    assert (payload, canonical) == (0x7E01, 0x7FFF)
+    assert reading(packed).signature != reading(extremum).signature
+
+
+
 def test_barrier_during_pending_global_writes_does_not_order_them() -> None:
     body = """v_xor_b32_e32 v6, 64, v0
 v_lshlrev_b32_e32 v6, 2, v6

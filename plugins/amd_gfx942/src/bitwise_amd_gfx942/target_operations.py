@@ -51,7 +51,8 @@ for _verb in ("min", "max"):
     )  # fmt: skip
 
 _declare("med3", ("fp16", "fp32"), ("",) * 3, says="the median of three numbers; with a NaN their minimum")
-_declare("quieted", ("fp16",), says="a, with a signalling NaN replaced by the quiet NaN")
+# Its result is a pattern: a quiet NaN keeps its payload, so it is not that of arithmetic.
+_declare("quieted", ("fp16",), says="a, with a signalling NaN replaced by the quiet NaN", result="b16")
 _declare("saturate", _FLOATS, says="a clamped to [0, 1]; a NaN is +0 unless `nan`", modifiers=(("nan",),))
 for _format, _power in (("fp16", "b16"), ("fp32", "b32"), ("fp64", "b32")):
     _declare(
