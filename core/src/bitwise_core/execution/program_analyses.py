@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bitwise_core.execution.control_flow import EXIT
@@ -38,27 +38,42 @@ def effects_of(program: Program, instructions: frozenset[int]) -> Effect:
 
 def live_at(program: Program, index: int) -> Callable[[str], bool]:
     """Return whether a register may be read from an instruction on; one that no instruction names counts as live."""
-    before, named = _cached(program, "live", lambda: _liveness(program))
-    live = before[index] if index < len(before) else frozenset()
+    before, number = _cached(program, "live", lambda: _liveness(program))
+    live = before[index] if index < len(before) else 0
     storage = program.storage
-    return lambda name: storage(name) in live or storage(name) not in named
+
+    def is_live(name: str) -> bool:
+        place = number.get(storage(name))
+        return place is None or bool(live >> place & 1)
+
+    return is_live
 
 
-def _liveness(program: Program) -> tuple[list[frozenset[str]], frozenset[str]]:
-    storage = program.storage
-    reads = [frozenset(map(storage, info.reads)) for info in program.infos]
-    writes = [frozenset(map(storage, info.writes)) for info in program.infos]
+def _liveness(program: Program) -> tuple[list[int], Mapping[str, int]]:
+    """Return the set of live registers before each instruction, as the bits of an integer, and the bit of each one."""
+    number: dict[str, int] = {}
+
+    def bits(names: Iterable[str]) -> int:
+        found = 0
+        for name in map(program.storage, names):
+            found |= 1 << number.setdefault(name, len(number))
+        return found
+
     # A register that a guarded or partial instruction leaves unchanged is among those that it reads.
-    before: list[frozenset[str]] = [frozenset()] * len(reads)
+    reads, kept = [bits(info.reads) for info in program.infos], [~bits(info.writes) for info in program.infos]
+    before = [0] * len(reads)
     changed = True
     while changed:
         changed = False
         for index in range(len(reads) - 1, -1, -1):
-            after = [before[each] for each in program.following[index] if 0 <= each < len(reads)]
-            entering = reads[index].union(*(each - writes[index] for each in after))
+            after = 0
+            for each in program.following[index]:
+                if 0 <= each < len(reads):
+                    after |= before[each]
+            entering = reads[index] | after & kept[index]
             if entering != before[index]:
                 before[index], changed = entering, True
-    return before, frozenset().union(*reads, *writes)
+    return before, number
 
 
 def _cached(program: Program, key: Any, make: Callable[[], Any]) -> Any:
