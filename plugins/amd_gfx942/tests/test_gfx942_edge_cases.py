@@ -119,7 +119,6 @@ def test_pack_keeps_the_payload_of_a_quiet_nan() -> None:
     assert reading(packed).signature != reading(extremum).signature
 
 
-
 def test_barrier_during_pending_global_writes_does_not_order_them() -> None:
     body = """v_xor_b32_e32 v6, 64, v0
 v_lshlrev_b32_e32 v6, 2, v6

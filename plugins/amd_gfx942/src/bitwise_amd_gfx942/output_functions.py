@@ -16,13 +16,15 @@ _INFINITY = {"fp16": 0x7C00, "fp32": 0x7F800000, "fp64": 0x7FF << 52}
 
 
 def saturated(form: str, keeps_nan: bool, pattern: Array) -> Array:
-    """Clamp to [0, 1]: negative numbers and -0 become +0; a NaN becomes +0 unless `keeps_nan`."""
+    """Clamp to [0, 1]: negative numbers and -0 become +0; a NaN becomes +0, or the canonical one with `keeps_nan`."""
     kind = pattern.dtype.type
     sign = kind(1 << 8 * pattern.dtype.itemsize - 1)
     size, one = pattern & ~sign, kind(_ONE[form])
     clamped = np.where((pattern & sign) != 0, kind(0), np.minimum(pattern, one))
     nan = size > kind(_INFINITY[form])
-    return np.where(nan, pattern if keeps_nan else kind(0), clamped)
+    of_nan = numerics.FLOAT_FORMATS[form].canonical_nan if keeps_nan else 0
+    found: Array = np.where(nan, kind(of_nan), clamped)
+    return found
 
 
 def clamped_fp16_result(name: str, source: str, *patterns: Array) -> Array:
