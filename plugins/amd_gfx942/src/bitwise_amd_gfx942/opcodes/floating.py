@@ -30,17 +30,15 @@ from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.assumed_finite import assumed_finite
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
 from bitwise_core.execution.values.rule_matching import same_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import FLOAT_FORMATS as FORMATS
-from bitwise_core.numerics import FloatFormat, Operation, operation
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -245,14 +243,11 @@ def unless_signalling(
 ) -> Value:
     """`plain()` in the lanes where no value is a signalling NaN, the operation `meaning` in the others."""
     quiet: bool | Array = True
-    domain = machine.domain
-    formats = domain.context.formats if isinstance(domain, TermDomain) and domain.assumes(FINITE) else None
-    for each, operand in zip(values, meaning.operands, strict=True):
+    finite = machine.domain.assumes(FINITE)  # no loaded or computed value is then a NaN
+    for each in values:
         quiet_here = quiet_lanes(each)
-        symbolic = not isinstance(each, np.ndarray) and L.lazy_integers(each) is None
-        if formats is not None and symbolic and isinstance(operand, FloatFormat):
-            finite = assumed_finite(as_symbolic_vector(each), operand, formats)
-            quiet_here = np.logical_or(quiet_here, finite)
+        if finite and not isinstance(each, np.ndarray) and L.lazy_integers(each) is None:
+            quiet_here = np.logical_or(quiet_here, np.logical_not(L.constant_mask(as_symbolic_vector(each))))
         quiet = np.logical_and(quiet, quiet_here)
     if np.all(quiet if machine.mask is None else quiet | ~machine.mask):
         return plain()
