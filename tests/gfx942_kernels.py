@@ -83,9 +83,9 @@ def text_of(body: str, denormals: int = 3) -> str:
     return HEAD + PROLOGUE + lines + EPILOGUE + tail.lstrip("\n")
 
 
-def launch_of(threads: int = 64) -> Launch:
-    """Return a launch of one block."""
-    buffers = tuple(Argument(kind="buffer", buffer=name, dtype="i32") for name in ("out", "a", "b", "c"))
+def launch_of(threads: int = 64, dtype: str = "i32") -> Launch:
+    """Return a launch of one block, with buffers of elements of a type."""
+    buffers = tuple(Argument(kind="buffer", buffer=name, dtype=dtype) for name in ("out", "a", "b", "c"))
     return Launch(file="kernel.amdgcn", grid=(1, 1, 1), block=(threads, 1, 1), args=buffers)
 
 

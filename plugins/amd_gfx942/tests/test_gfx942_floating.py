@@ -270,13 +270,22 @@ def test_finite_assumption_excludes_signalling_nans() -> None:
     """Under the assumption `finite`; a literal may still be a signalling NaN."""
     bodies = ["v_max3_f32 v5, v2, v3, v4", "v_max_f32_e32 v5, v4, v3\nv_max_f32_e32 v5, v2, v5"]
     assert len({reading(body).signature for body in bodies}) == 2
-    finite = [signature(body, "finite") for body in [*bodies, "v_max3_f32 v5, v2, v3, 0x7f800001"]]
+    finite = [signature(body, "finite", "fp32") for body in [*bodies, "v_max3_f32 v5, v2, v3, 0x7f800001"]]
     assert finite[0] == finite[1] is not None
-    assert finite[2] not in (None, finite[0], signature("v_max_f32_e32 v5, v2, v3", "finite"))
+    assert finite[2] not in (None, finite[0], signature("v_max_f32_e32 v5, v2, v3", "finite", "fp32"))
 
 
-def signature(body: str, assumption: str) -> bytes | None:
-    source = Source("kernel.amdgcn", text_of(body), launch_of())
+def test_finite_assumption_says_nothing_about_numbers_of_another_format() -> None:
+    # The low half of an fp32, or an integer, may have the pattern of a signalling fp16 NaN.
+    for dtype in ("i32", "fp32"):
+        bodies = "v_pack_b32_f16 v5, v2, v3", "v_and_b32_e32 v5, 0xffff, v2\nv_lshl_or_b32 v5, v3, 16, v5"
+        assert len({signature(body, "finite", dtype) for body in bodies}) == 2
+    assert run(bodies[0], [0xFC7A], [0xFC7A])[0] == 0x7FFF7FFF
+    assert run(bodies[1], [0xFC7A], [0xFC7A])[0] == 0xFC7AFC7A
+
+
+def signature(body: str, assumption: str, dtype: str) -> bytes | None:
+    source = Source("kernel.amdgcn", text_of(body), launch_of(dtype=dtype))
     return analyse(
         source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options(assume=frozenset([assumption]))
     ).signature

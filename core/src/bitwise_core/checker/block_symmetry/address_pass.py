@@ -43,7 +43,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import MmaStep
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value
-from bitwise_core.numerics import Operation
+from bitwise_core.numerics import FloatFormat, Operation
 
 
 def taint_of(*values: Any) -> int:
@@ -76,8 +76,8 @@ class AddressDomain:
         self.pointers: set[int] = set()
         """The buffers whose addresses were combined with data; a gather may read them."""
 
-    def assumes(self, assumption: str) -> bool:
-        """See `Domain.assumes`: a pass makes no assumption, so it covers at least the executions of a full run."""
+    def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
+        """See `Domain.assumed_finite`: a pass assumes nothing, so it covers at least the executions of a full run."""
         return False
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:

@@ -99,8 +99,8 @@ class BitsDomain:
         self.notes: dict[str, None] = {}
         """The assumptions of this run that are not established facts, in the order of occurrence."""
 
-    def assumes(self, assumption: str) -> bool:
-        """See `Domain.assumes`: no rule is applied to patterns."""
+    def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
+        """See `Domain.assumed_finite`: a pattern is a constant."""
         return False
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:

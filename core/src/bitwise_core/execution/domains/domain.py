@@ -9,7 +9,7 @@ from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.numerics import Operation
+from bitwise_core.numerics import FloatFormat, Operation
 
 
 class Unsupported(BitwiseError):
@@ -45,8 +45,8 @@ class Domain(Protocol):
     recorder: Recorder | None
     """The recorder of a recorded run, None in every other run."""
 
-    def assumes(self, assumption: str) -> bool:
-        """Return whether rules that need the assumption may be applied."""
+    def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
+        """Return which lanes the run's assumptions make finite numbers of a format; constants are not covered."""
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """Apply a floating-point operation per lane.

@@ -87,7 +87,7 @@ class TermDomain:
     name = "terms"
 
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
-        self.assumptions, self.recorder = assumptions, recorder
+        self.recorder = recorder
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
         self.context = TermContext(FINITE in assumptions, recorder)
@@ -96,9 +96,11 @@ class TermDomain:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
         self.context = replace(self.context, formats=formats)
 
-    def assumes(self, assumption: str) -> bool:
-        """See `Domain.assumes`."""
-        return assumption in self.assumptions
+    def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
+        """See `Domain.assumed_finite`."""
+        if not self.context.finite or isinstance(value, np.ndarray) or L.lazy_integers(value) is not None:
+            return False
+        return assumed_finite(as_symbolic_vector(value), form, self.context.formats)
 
     # -- floating point -------------------------------------------------------------------------------------------
 
@@ -256,9 +258,9 @@ class TermDomain:
 
     def _some_operand_is_finite(self, info: Operation, values: Sequence[SymbolicVector]) -> bool:
         """Return whether in every lane some operand is assumed to be a finite number."""
-        if not self.context.finite or not isinstance(info.result, FloatFormat):
+        if not isinstance(info.result, FloatFormat):
             return False
-        one, other = (assumed_finite(value, info.result, self.context.formats) for value in values)
+        one, other = (self.assumed_finite(value, info.result) for value in values)
         return bool(np.all(np.logical_or(one, other)))
 
     def _hoisted(self, info: Operation, plan: Plan, values: list[SymbolicVector], properties: int) -> SymbolicVector:

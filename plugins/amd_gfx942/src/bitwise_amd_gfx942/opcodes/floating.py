@@ -28,7 +28,6 @@ from bitwise_amd_gfx942.opcodes.output_modifiers import (
 from bitwise_amd_gfx942.possible_values import PossibleValues, apply_to_possible_values, possible_reciprocals
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step
@@ -38,7 +37,7 @@ from bitwise_core.execution.values.rule_matching import same_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import FLOAT_FORMATS as FORMATS
-from bitwise_core.numerics import Operation, operation
+from bitwise_core.numerics import FloatFormat, Operation, operation
 
 TABLE = Table()
 
@@ -243,11 +242,10 @@ def unless_signalling(
 ) -> Value:
     """`plain()` in the lanes where no value is a signalling NaN, the operation `meaning` in the others."""
     quiet: bool | Array = True
-    finite = machine.domain.assumes(FINITE)  # no loaded or computed value is then a NaN
-    for each in values:
+    for each, operand in zip(values, meaning.operands, strict=True):
         quiet_here = quiet_lanes(each)
-        if finite and not isinstance(each, np.ndarray) and L.lazy_integers(each) is None:
-            quiet_here = np.logical_or(quiet_here, np.logical_not(L.constant_mask(as_symbolic_vector(each))))
+        if isinstance(operand, FloatFormat):
+            quiet_here = np.logical_or(quiet_here, machine.domain.assumed_finite(each, operand))
         quiet = np.logical_and(quiet, quiet_here)
     if np.all(quiet if machine.mask is None else quiet | ~machine.mask):
         return plain()
