@@ -63,13 +63,20 @@ def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -
     """Powers of two whose squares are half an ulp of the next one, so that one rounding error propagates to the sum.
 
     Eight powers form a ladder, contiguous or in two parts at a distance, with zeros between ladders; later factors
-    are 1, or near 2^-24 in variant 4.
+    are 1, or near 2^-24 in variant 4.  Variants 5 and 6 have ladders at random, with the first two powers in the other
+    order; in variant 6 the last four are at a distance of 16, 8, 4 and 2 lanes of four elements.
     """
     if place:
         return np.full(len(first), 1.25 * 2.0**-24 if variant == 4 else 1.0)
     index = np.arange(len(first))
     if variant == 4:
         return np.where(first[index // 256 * 256] % np.uint64(256) == index % 256, 2.0**-125, 0.0)
+    if variant > 4:
+        size, places = ((8, (1, 0, 2, 3, 4, 5, 6, 7)), (128, (1, 0, 2, 3, 64, 32, 16, 8)))[variant - 5]
+        powers = np.zeros(size)
+        powers[list(places)] = _LADDER
+        chosen = first[index // size * size] % np.uint64(1024 // size // 4) == 0
+        return np.where(chosen, powers[index % size], 0.0)
     distance = (0, 4, 512, 1024)[variant]
     step = index % 4 + 4 * (index // distance % 2)
     start = index % distance // 4 + index // (2 * distance) * 1000003
@@ -135,7 +142,7 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "tiny": (_tiny, 1),
         "opposed": (_opposed, 1),
         "underflow": (_underflow, 5),
-        "ladder": (_ladder, 4),
+        "ladder": (_ladder, 6),
         "infinite": (_infinite, 2),
         "nans": (_nans, 2),
         "last": (_last, 4),
