@@ -87,6 +87,25 @@ def test_every_operation_is_analysed_and_executed(name: str) -> None:
     assert len(executed.results) == len(programs)
 
 
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_every_operation_is_a_function_of_its_operands(name: str) -> None:
+    """A text that reads a register before it writes it depends on the programs with which it shares registers."""
+    language = LANGUAGES[name]
+    for program in every_operation(language):
+        assert analyse([program], language, SCOPES["launch"]).reasons == (), written(program)
+
+
+def test_the_high_half_of_every_f16_of_gfx942_is_zero() -> None:
+    halves = [program.root for program in every_operation(GFX942) if program.root.kind == "f16"]
+    programs = [Program(Expression("as f16 i32", (root,), "i32"), "u32") for root in halves]
+    assert len(programs) > 30
+    for program in programs:
+        assert analyse([program], GFX942, SCOPES["launch"]).reasons == (), written(program)
+    executed = execution.execute(programs, GFX942, 8, 1, finite=False)
+    high = [rows.view(np.uint16)[:, 1] for rows in executed.results]
+    assert [written(each) for each, half in zip(programs, high, strict=True) if half.any()] == []
+
+
 def bind(term: Term, kind: str, bound: dict[str, Expression | str], language: Language) -> None:
     if term.spec is not None:
         for each, of in zip(term.operands, term.spec.operands, strict=True):

@@ -1,6 +1,8 @@
 """The gfx942 operations of the adversary.
 
-In a text, @ is the destination, $0 is the first operand; lines are separated by semicolons.
+In a text, @ is the destination, $0 is the first operand; lines are separated by semicolons.  A text writes all bits of
+its destination before it reads any: an instruction that keeps a part of the register follows a move.  The high half of
+an f16 is zero.
 """
 
 from __future__ import annotations
@@ -32,15 +34,19 @@ def _floats() -> Iterator[Spec]:
             name = f"v_{verb}_{kind}_e64"
             for key, text in (("minus", "-$0, $1"), ("size", "$0, |$1|"), ("clamp", "$0, $1 clamp")):
                 yield _spec(f"{name} {key}", (kind, kind), kind, f"{kind} modifiers", f"{name} @, {text}")
+        # These instructions keep the high half of the register.
+        three = (kind, kind, kind)
+        cleared = "v_mov_b32_e32 @, 0; " if kind == "f16" else ""
+        for key, text in (("", "$0, $1, $2"), (" minus", "-$0, $1, $2"), (" minus sum", "$0, $1, -$2"),
+                          (" clamp", "$0, $1, $2 clamp")):  # fmt: skip
+            yield _spec(f"v_fma_{kind}{key}", three, kind, f"{kind} fma", f"{cleared}v_fma_{kind} @, {text}")
+        for verb in ("min3", "max3", "med3"):
+            text = f"{cleared}v_{verb}_{kind} @, $0, $1, $2"
+            yield _spec(f"v_{verb}_{kind}", three, kind, f"{kind} extremum", text)
         for verb in ("min", "max"):
             yield _spec(f"v_{verb}_{kind}_e32", (kind, kind), kind, f"{kind} extremum")
-            yield _spec(f"v_{verb}3_{kind}", (kind, kind, kind), kind, f"{kind} extremum")
             name = f"v_{verb}_{kind}_e64"
             yield _spec(f"{name} minus", (kind, kind), kind, f"{kind} modifiers", f"{name} @, -$0, -$1")
-        yield _spec(f"v_med3_{kind}", (kind, kind, kind), kind, f"{kind} extremum")
-        yield _spec(f"v_fma_{kind}", (kind, kind, kind), kind, f"{kind} fma")
-        for key, text in (("minus", "-$0, $1, $2"), ("minus sum", "$0, $1, -$2"), ("clamp", "$0, $1, $2 clamp")):
-            yield _spec(f"v_fma_{kind} {key}", (kind, kind, kind), kind, f"{kind} fma", f"v_fma_{kind} @, {text}")
         for verb in ("rndne", "trunc", "floor", "ceil"):
             yield _spec(f"v_{verb}_{kind}_e32", (kind,), kind, f"{kind} rounding")
     text = "v_mov_b32_e32 @, $2; v_fmac_f32_e32 @, $0, $1"
@@ -53,6 +59,10 @@ def _floats() -> Iterator[Spec]:
                           ("low", "op_sel_hi:[0,1]")):  # fmt: skip
             yield _spec(f"{name} {key}", ("h2", "h2"), "h2", "h2 modifiers", f"{name} @, $0, $1 {text}")
     yield _spec("v_pk_fma_f16", ("h2", "h2", "h2"), "h2", "h2 arithmetic")
+    for verb in ("fma", "min3", "max3", "med3"):
+        for key, text in (("low", ""), ("high", " op_sel:[0,0,0,1]")):
+            yield _spec(f"v_{verb}_f16 {key}", ("f16", "f16", "f16", "h2"), "h2", "halves kept",
+                        f"v_mov_b32_e32 @, $3; v_{verb}_f16 @, $0, $1, $2{text}")  # fmt: skip
 
 
 def _integers() -> Iterator[Spec]:
