@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bitwise_bench.adversary import campaign, execution, folders, loop_rounds
+from bitwise_bench.adversary import campaign, execution, folders, gfx942_kernel, loop_rounds
 from bitwise_bench.adversary.__main__ import main
 from bitwise_bench.adversary.campaign import Round, Tally, play, worker
 from bitwise_bench.adversary.classes import analyse, grouped
@@ -111,6 +112,18 @@ def test_the_high_half_of_every_value_of_16_bits_of_gfx942_is_zero() -> None:
     executed = execution.execute(programs, GFX942, 8, 1, finite=False)
     high = [rows.view(np.uint16)[:, 1] for rows in executed.results]
     assert [written(each) for each, half in zip(programs, high, strict=True) if half.any()] == []
+
+
+def test_a_text_that_keeps_a_part_of_its_register_depends_on_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest case of what the two tests before this one exclude: the high half that v_fma_f16 keeps."""
+    keeps = replace(GFX942.words.specs["v_fma_f16"], text="v_fma_f16 @, $0, $1, $2")
+    specs = {**GFX942.words.specs, "v_fma_f16": keeps}
+    monkeypatch.setattr(gfx942_kernel, "GFX942_WORDS", replace(GFX942.words, specs=specs))
+    x, y, z = (leaf(f"f16.{number}", "f16") for number in range(3))
+    fused = Program(Expression("as f16 i32", (Expression("v_fma_f16", (x, y, z), "f16"),), "i32"), "u32")
+    other = Program(Expression("v_not_b32_e32", (leaf("i32.0", "i32"),), "i32"), "u32")
+    assert "nothing wrote" in analyse([fused], GFX942, SCOPES["launch"]).reasons[0]
+    assert analyse([other, fused], GFX942, SCOPES["launch"]).reasons == ()
 
 
 def bind(term: Term, kind: str, bound: dict[str, Expression | str], language: Language) -> None:
