@@ -38,20 +38,22 @@ from bitwise_core.execution.values.rule_matching import same_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import FLOAT_FORMATS as FORMATS
-from bitwise_core.numerics import Operation, operation
+from bitwise_core.numerics import FloatFormat, Operation, operation
 
 TABLE = Table()
 
 
 def apply_float(machine: Machine, meaning: Operation, values: Sequence[Value], properties: int = 0) -> Value:
-    """Apply a floating-point operation; the result is marked as no signalling NaN."""
+    """Apply a floating-point operation; a result that is a number of a format is marked as no signalling NaN."""
     for value in values:
         if isinstance(value, PossibleValues):
             found = _over_candidates(machine, meaning, values)
             if found is not None:
                 return found
             break
-    return mark_quiet(machine.domain.floating(meaning, values, properties))
+    result = machine.domain.floating(meaning, values, properties)
+    # The bits of an integer may be a signalling NaN.
+    return mark_quiet(result) if isinstance(meaning.result, FloatFormat) else result
 
 
 def _over_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]) -> Value | None:
