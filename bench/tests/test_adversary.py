@@ -5,26 +5,34 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bitwise_bench.adversary import campaign, execution, findings
+from bitwise_bench.adversary import campaign, execution, folders, gfx942_kernel, loop_rounds
 from bitwise_bench.adversary.__main__ import main
 from bitwise_bench.adversary.campaign import Round, Tally, play, worker
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.expressions import Expression, constant, leaf
+from bitwise_bench.adversary.findings import finding
+from bitwise_bench.adversary.folders import Element
 from bitwise_bench.adversary.judging import difference
+from bitwise_bench.adversary.kernel_mutants import WrongMutant
 from bitwise_bench.adversary.kernels import DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.loops import LoopProgram, accumulator, row_value
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
 from bitwise_bench.adversary.record import failed, merged, record_of
 from bitwise_bench.adversary.rewriting import Term, built
 from bitwise_bench.adversary.scopes import SCOPES
+from bitwise_bench.adversary.shrinking import witness
 from bitwise_bench.adversary.sources import SOURCES, Material
+from bitwise_bench.mutants.detection_rate import Kernel
+from bitwise_bench.mutants.generation import Mutant
 from bitwise_core import api
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.domains.terms import TermDomain
@@ -87,6 +95,37 @@ def test_every_operation_is_analysed_and_executed(name: str) -> None:
     assert len(executed.results) == len(programs)
 
 
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_every_operation_is_a_function_of_its_operands(name: str) -> None:
+    """A text that reads a register before it writes it depends on the programs with which it shares registers."""
+    language = LANGUAGES[name]
+    for program in every_operation(language):
+        assert analyse([program], language, SCOPES["launch"]).reasons == (), written(program)
+
+
+def test_the_high_half_of_every_value_of_16_bits_of_gfx942_is_zero() -> None:
+    halves = [program.root for program in every_operation(GFX942) if program.root.width == 16]
+    programs = [Program(Expression("as f16 i32", (root,), "i32"), "u32") for root in halves]
+    assert len(programs) > 70
+    for program in programs:
+        assert analyse([program], GFX942, SCOPES["launch"]).reasons == (), written(program)
+    executed = execution.execute(programs, GFX942, 8, 1, finite=False)
+    high = [rows.view(np.uint16)[:, 1] for rows in executed.results]
+    assert [written(each) for each, half in zip(programs, high, strict=True) if half.any()] == []
+
+
+def test_a_text_that_keeps_a_part_of_its_register_depends_on_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest case of what the two tests before this one exclude: the high half that v_fma_f16 keeps."""
+    keeps = replace(GFX942.words.specs["v_fma_f16"], text="v_fma_f16 @, $0, $1, $2")
+    specs = {**GFX942.words.specs, "v_fma_f16": keeps}
+    monkeypatch.setattr(gfx942_kernel, "GFX942_WORDS", replace(GFX942.words, specs=specs))
+    x, y, z = (leaf(f"f16.{number}", "f16") for number in range(3))
+    fused = Program(Expression("as f16 i32", (Expression("v_fma_f16", (x, y, z), "f16"),), "i32"), "u32")
+    other = Program(Expression("v_not_b32_e32", (leaf("i32.0", "i32"),), "i32"), "u32")
+    assert "nothing wrote" in analyse([fused], GFX942, SCOPES["launch"]).reasons[0]
+    assert analyse([other, fused], GFX942, SCOPES["launch"]).reasons == ()
+
+
 def bind(term: Term, kind: str, bound: dict[str, Expression | str], language: Language) -> None:
     if term.spec is not None:
         for each, of in zip(term.operands, term.spec.operands, strict=True):
@@ -126,7 +165,7 @@ def test_programs_of_a_class_differ_as_text_and_have_equal_forms() -> None:
 
 
 def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
-    tally = worker(seed=7, number=0, seconds=20, gpu=False, rounds=60)
+    tally = worker(seed=7, number=0, seconds=600, gpu=False, rounds=60)
     assert tally.errors == []
     assert sum(tally.equal.values()) > 500
     assert {scope.split(", ")[1] for scope in tally.equal} == set(SCOPES)
@@ -164,7 +203,7 @@ def test_a_wrong_rule_is_reported_with_a_small_pair(scope: str, broken_rule: Non
     found = next(each for each in tally.findings if not each.with_nan)
     assert found.confirmed
     assert found.opcodes == {"sub.rn.f32"}
-    findings.write(found, tmp_path)
+    folders.write(found, tmp_path)
     left, right = tmp_path / "left.ptx", tmp_path / "right.ptx"
     launch = None if scope == "every launch" else tmp_path / "manifest.json"
     assume = ("finite",) if scope == "finite" else ()
@@ -174,10 +213,45 @@ def test_a_wrong_rule_is_reported_with_a_small_pair(scope: str, broken_rule: Non
         outputs = [api.run(each, buffers, tmp_path / "manifest.json")["out_fp32"] for each in (left, right)]
     assert (outputs[0].view(np.uint32) != outputs[1].view(np.uint32)).any()
     assert found.values[0] in (tmp_path / "README.md").read_text()
+    replayed = folders.replay(tmp_path)
+    assert replayed.wrong
+    assert replayed.values == found.values
+
+
+@pytest.mark.parametrize("scope", sorted(SCOPES))
+def test_wrong_loops_are_replayed(scope: str, broken_rule: None, tmp_path: Path) -> None:
+    total, value = accumulator("f32", 0), row_value("f32", 0)
+    left, right = (
+        LoopProgram("f32", (constant(0x3F800000, "f32"),), (Expression("sub.rn.f32", pair, "f32"),), total)
+        for pair in ((total, value), (value, total))
+    )
+    pair = loop_rounds.wrong_pair(left, right, PTX, SCOPES[scope], 0, with_nan=False)
+    assert pair is not None
+    folders.write(pair, tmp_path)
+    replayed = folders.replay(tmp_path)
+    assert replayed.wrong
+    assert [int(each, 0) for each in replayed.values] == [int(each, 0) for each in pair.values]
+
+
+def test_wrong_mutants_are_replayed(broken_rule: None, tmp_path: Path) -> None:
+    kernels = [PTX.kernel([program]) for program in subtractions(PTX.material, random.Random(0), 0)[-2:]]
+    launch = kernels[0].launch(1)
+    contents = {name: np.zeros(kernels[0].bytes_of(name, 1), dtype=np.uint8) for name in launch.buffers()}
+    contents |= PTX.inputs(kernels[0], 1, 0, finite=False)
+    first, second = (execution.run(each, PTX, 1, contents, finite=False).results[0].view(np.uint32) for each in kernels)
+    index = int(np.flatnonzero(first != second)[0])
+    mutant = Mutant("swap operands", 1, "a", "b", kernels[1].text)
+    element = Element("out_fp32", index, "fp32")
+    values = hex(int(first[index, 0])), hex(int(second[index, 0]))
+    kernel = Kernel("difference", kernels[0].text, launch)
+    folders.write(WrongMutant(kernel, mutant, "launch", element, values, contents), tmp_path)
+    replayed = folders.replay(tmp_path)
+    assert replayed.wrong
+    assert [int(each, 0) for each in replayed.values] == [int(each, 0) for each in values]
 
 
 def test_the_search_itself_finds_a_wrong_rule(broken_rule: None) -> None:
-    tally = worker(seed=3, number=0, seconds=60, gpu=False, rounds=40)
+    tally = worker(seed=3, number=0, seconds=600, gpu=False, rounds=40)
     assert any("without NaN" in name for name in tally.wrong)
     assert any("sub" in opcode for each in tally.findings if not each.with_nan for opcode in each.opcodes)
 
@@ -242,10 +316,31 @@ def test_records_are_merged_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "2 pairs Equal" in capsys.readouterr().out
 
 
+def test_folders_are_replayed_by_the_command(
+    broken_rule: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = (leaf(f"f32.{number}", "f32") for number in range(2))
+    left, right = (Program(Expression("sub.rn.f32", pair, "f32"), "fp32") for pair in ((x, y), (y, x)))
+    seen = witness(left, right, PTX, SCOPES["launch"], (0,), with_nan=False)
+    assert seen is not None
+    folders.write(finding(seen, PTX, SCOPES["launch"]), tmp_path)
+    assert main(["--replay", str(tmp_path)]) == 1
+    assert f"{tmp_path}: equal, different bytes" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert main(["--replay", str(tmp_path)]) == 0
+    assert f"{tmp_path}: unproved, different bytes" in capsys.readouterr().out
+    (tmp_path / "left.ptx").write_text("no kernel")
+    with pytest.raises(SystemExit) as stopped:
+        main(["--replay", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert f"--replay: {tmp_path}: cannot be replayed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--jobs", "0"], "must be positive"),
+        (["--replay", "missing"], "missing: is no folder that --found has written"),
         (["--merge", "missing.json"], "is not a record"),
         (["--gpu", "--seconds", "1"], "--gpu: "),
     ],
@@ -270,7 +365,9 @@ def test_forms_of_several_kernels_name_their_buffers() -> None:
     assert forms[0] != forms[1]
 
 
-def test_a_pair_that_is_equal_in_the_context_of_another_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_is_equal_in_the_context_of_another_program_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     floating = TermDomain.floating
 
     def confused(domain: TermDomain, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
@@ -291,5 +388,14 @@ def test_a_pair_that_is_equal_in_the_context_of_another_program_is_reported(monk
     tally = Tally()
     play(Round(PTX, SCOPES["launch"], "together", together, random.Random(0), 1, 2), tally, None)
     assert sum(tally.wrong.values()) == 1
-    assert tally.findings == []
-    assert [each.split(", in a kernel with: ")[1] for each in tally.unshrunk] == ["sqrt.rn.f32 f32.0; fp32 v0"]
+    assert tally.unshrunk == []
+    (found,) = tally.findings
+    assert found.context == ("sqrt.rn.f32 f32.0; fp32 v0",)
+    assert found.confirmed
+    folders.write(found, tmp_path)
+    assert found.context[0] in (tmp_path / "README.md").read_text()
+    assert folders.replay(tmp_path).wrong
+    monkeypatch.setattr(TermDomain, "floating", floating)
+    replayed = folders.replay(tmp_path)
+    assert replayed.verdict is Outcome.UNPROVED
+    assert replayed.values == found.values

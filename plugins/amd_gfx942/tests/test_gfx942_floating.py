@@ -189,6 +189,28 @@ def test_the_minimum_of_a_value_with_itself_leaves_the_value_as_it_is() -> None:
     assert direct.signature == reading("v_mov_b32_e32 v7, 0xff800000\nv_max_f32_e32 v5, v7, v2").signature
 
 
+@pytest.mark.parametrize(
+    ("convert", "number", "form", "infinity"),
+    [
+        ("v_cvt_i32_f32_e32 v6, v2", np.float32(-0x7FFDA0), "f32", "0xff800000"),
+        ("v_cvt_u32_f32_e32 v6, v2", np.float32(0x7F800080), "f32", "0xff800000"),
+        ("v_cvt_i16_f16_e32 v6, v2", np.float16(0x7C10), "f16", "0xfc00"),
+        ("v_cvt_u16_f16_e32 v6, v2", np.float16(0x7C10), "f16", "0xfc00"),
+        ("v_cvt_i16_f16_e32 v6, v2\nv_lshlrev_b32_e32 v6, 16, v6", np.float16(0x7F90), "f32", "0xff800000"),
+    ],
+)
+def test_the_bits_of_a_converted_integer_may_be_a_signalling_nan(
+    convert: str, number: np.floating[Any], form: str, infinity: str
+) -> None:
+    """The maximum with -infinity makes the NaN quiet; a second one replaces it by -infinity."""
+    once = f"{convert}\nv_mov_b32_e32 v7, {infinity}\nv_max_{form}_e32 v5, v7, v6"
+    twice = f"{once}\nv_max_{form}_e32 v5, v7, v5"
+    patterns = [int(number.view(f"u{number.itemsize}"))]
+    assert run(once, patterns)[0] == (0x7FFFFFFF if form == "f32" else 0x7FFF)
+    assert run(twice, patterns)[0] == int(infinity, 0)
+    assert reading(once).signature != reading(twice).signature is not None
+
+
 def test_flushing_is_part_of_the_signature() -> None:
     """The same instruction in another denormal mode has another signature."""
     body = "v_add_f32_e32 v5, v2, v3"

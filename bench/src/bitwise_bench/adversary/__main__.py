@@ -3,8 +3,9 @@
     python -m bitwise_bench.adversary --seconds 600 --jobs 2 --record records/adversary.json
     python -m bitwise_bench.adversary --gpu --seconds 240 --jobs 14 --record records/adversary-sm90-h100.json
     python -m bitwise_bench.adversary --merge part-1.json part-2.json --record records/adversary.json
+    python -m bitwise_bench.adversary --replay found/1 found/2
 
-The exit status is 1 where such a pair was found, 2 where the run itself failed.
+The exit status is 1 where such a pair was found, or is still Equal with different bytes; 2 where the run itself failed.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.adversary import findings
+from bitwise_bench.adversary import folders
 from bitwise_bench.adversary.campaign import worker
 from bitwise_bench.adversary.device import Device, DeviceError
-from bitwise_bench.adversary.findings import WrongEqual
+from bitwise_bench.adversary.folders import ReplayError, WrongEqual
 from bitwise_bench.adversary.record import failed, merged, record_of, summary
 from bitwise_bench.command_line import command_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the adversary, or merge records."""
+    """Run the adversary, merge records, or replay what was found."""
     parser = command_parser("adversary", __doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (default 600)")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
@@ -36,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", type=Path, help="write the counts here, as JSON")
     parser.add_argument("--found", type=Path, help="write each wrong Equal to a folder of its own here")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="merge records instead of a search")
+    parser.add_argument(
+        "--replay", type=Path, nargs="+", metavar="FOLDER", help="compare and run what --found has written"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.jobs < 1 or chosen.seconds <= 0:
         parser.error("--jobs and --seconds must be positive")
@@ -46,6 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (OSError, ValueError, KeyError, TypeError) as error:
             parser.error(f"--merge: a file is not a record of the adversary ({error})")
         return _finish(whole, chosen.record)
+    if chosen.replay:
+        try:
+            replayed = [folders.replay(folder) for folder in chosen.replay]
+        except ReplayError as error:
+            parser.error(f"--replay: {error}")
+        for folder, each in zip(chosen.replay, replayed, strict=True):
+            print(f"{folder}: {each}")
+        return int(any(each.wrong for each in replayed))
     try:
         device = Device().environment() if chosen.gpu else {}
     except DeviceError as error:
@@ -70,7 +82,7 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
     for number, each in enumerate(found, 1):
         print(f"WRONG EQUAL: {each.entry()}")
         if chosen.found is not None:
-            findings.write(each, chosen.found / str(number))
+            folders.write(each, chosen.found / str(number))
     return record_of(
         [tally.portable() for tally in tallies], lost, device,
         seed=chosen.seed, jobs=chosen.jobs, seconds=time.monotonic() - start,

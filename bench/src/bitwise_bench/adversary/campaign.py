@@ -59,6 +59,7 @@ class Tally:
     wrong_loops: list[loop_rounds.LoopPair] = field(default_factory=list)
     kernels_not_judged: Counter[str] = field(default_factory=Counter)
     seen: set[bytes] = field(default_factory=set)
+    contexts: int = 0
 
     def portable(self) -> dict[str, Any]:
         """Return the counts and lists as a JSON value."""
@@ -165,11 +166,16 @@ def _judge(
     seen = witness(members[left], members[right], language, scope, seeds, with_nan=found.with_nan)
     if seen is None:
         text = f"{written(members[left])} and {written(members[right])}"
-        if len(tally.unshrunk) < MOST_CONTEXTS and not scope.options.every_launch:
+        if tally.contexts < MOST_CONTEXTS and not scope.options.every_launch:
+            tally.contexts += 1
             others = context_of(programs, (members[left], members[right]), language, scope)
+            seen = witness(
+                members[left], members[right], language, scope, seeds, with_nan=found.with_nan, context=others
+            )
             text += ", in a kernel with: " + " | ".join(written(each) for each in others)
-        tally.unshrunk.append(text)
-        return
+        if seen is None:
+            tally.unshrunk.append(text)
+            return
     small = finding(shrunk(seen, language, scope), language, scope)
     if all(small.opcodes != other.opcodes for other in tally.findings):
         tally.findings.append(small)

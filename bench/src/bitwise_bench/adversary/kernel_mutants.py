@@ -5,7 +5,6 @@ The kernels are configurations of the corpus, compiled here.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_bench.adversary.folders import MANIFEST, Element, manifest, typed
 from bitwise_bench.adversary.judging import canonical
 from bitwise_bench.adversary.patterns import Array, drawn
 from bitwise_bench.adversary.scopes import Scope
@@ -42,30 +42,30 @@ _KINDS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "fp64": "f64"}
 
 @dataclass(frozen=True, slots=True)
 class WrongMutant:
-    """A mutant that is Equal to its kernel and returns other bytes: the buffer, the place and both patterns."""
+    """A mutant that is Equal to its kernel and returns other bytes: the element, both patterns and the input."""
 
-    kernel: str
+    kernel: Kernel
     mutant: Mutant
     scope: str
-    buffer: str
-    index: int
+    element: Element
     values: tuple[str, str]
-    kernels: tuple[str, str]
+    contents: Mapping[str, Array]
 
     def arrays(self) -> Mapping[str, Array]:
-        """See `WrongEqual.arrays`: the input follows from the kernel."""
-        return {}
+        """See `WrongEqual.arrays`."""
+        return typed(self.kernel.launch, self.contents)
 
     def texts(self) -> Mapping[str, str]:
         """See `WrongEqual.texts`."""
-        left, right = self.kernels
-        return {"left.ptx": left, "right.ptx": right, "finding.json": json.dumps(self.entry(), indent=1) + "\n"}
+        texts = {"left.ptx": self.kernel.text, "right.ptx": self.mutant.text}
+        return {**texts, MANIFEST: manifest(dict.fromkeys(texts, self.kernel.launch))}
 
     def entry(self) -> dict[str, Any]:
         """Return the finding for a record."""
         return {
-            "left": self.kernel, "right": f"{self.mutant.kind}: {self.mutant.before} -> {self.mutant.after}",
-            "scope": self.scope, "element": f"{self.buffer}[{self.index}]", "values": list(self.values), "loaded": {},
+            "left": self.kernel.name, "right": f"{self.mutant.kind}: {self.mutant.before} -> {self.mutant.after}",
+            "scope": self.scope, "element": f"{self.element.buffer}[{self.element.index}]",
+            "place": self.element.entry(), "values": list(self.values), "loaded": {},
             "source": "mutants of compiled kernels", "confirmed": True, "with NaN": True,
         }  # fmt: skip
 
@@ -153,9 +153,8 @@ def _compared(
                 if places.size:
                     index = int(places[0])
                     values = hex(int(first[index])), hex(int(second[index]))
-                    found[mutant.text] = WrongMutant(
-                        kernel.name, mutant, scope.name, array.name, index, values, (kernel.text, mutant.text)
-                    )
+                    element = Element(array.name, array.offset + index, array.dtype)
+                    found[mutant.text] = WrongMutant(kernel, mutant, scope.name, element, values, contents)
     return list(found.values())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.execution import run
 from bitwise_bench.adversary.expressions import Expression, nodes, substituted
+from bitwise_bench.adversary.folders import MANIFEST, Element, element_of, manifest, typed
 from bitwise_bench.adversary.judging import Difference, canonical, difference
 from bitwise_bench.adversary.kernels import BUFFERS, DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
@@ -36,6 +36,7 @@ class LoopPair:
     scope: str
     rows: int
     sample: int
+    element: Element
     values: tuple[str, str]
     with_nan: bool
     contents: Mapping[str, Array]
@@ -44,8 +45,8 @@ class LoopPair:
         """Return the pair for a record."""
         return {
             "left": self.left.text_key(), "right": self.right.text_key(), "scope": self.scope,
-            "element": f"thread {self.sample} of {BLOCKS} blocks, {self.rows} rows", "values": list(self.values),
-            "loaded": {}, "source": "loops", "confirmed": True, "with NaN": self.with_nan,
+            "element": f"thread {self.sample} of {BLOCKS} blocks, {self.rows} rows", "place": self.element.entry(),
+            "values": list(self.values), "loaded": {}, "source": "loops", "confirmed": True, "with NaN": self.with_nan,
         }  # fmt: skip
 
     def arrays(self) -> Mapping[str, Array]:
@@ -54,20 +55,12 @@ class LoopPair:
 
     def texts(self) -> Mapping[str, str]:
         """See `WrongEqual.texts`."""
-        kernels = [loop_kernel(program, self.rows) for program in (self.left, self.right)]
-        launches = []
-        for name, kernel in zip(("left.ptx", "right.ptx"), kernels, strict=True):
-            launch = kernel.launch(BLOCKS)
-            arguments = [argument.short() for argument in launch.args]
-            launches.append(
-                {"file": name, "entry": "kernel", "grid": BLOCKS, "block": kernel.threads, "args": arguments}
-            )
-        return {
-            "left.ptx": kernels[0].text,
-            "right.ptx": kernels[1].text,
-            "manifest.json": json.dumps({"kernels": launches}, indent=1) + "\n",
-            "finding.json": json.dumps(self.entry(), indent=1) + "\n",
+        kernels = {
+            name: loop_kernel(program, self.rows)
+            for name, program in (("left.ptx", self.left), ("right.ptx", self.right))
         }
+        launches = {name: kernel.launch(BLOCKS) for name, kernel in kernels.items()}
+        return {**{name: kernel.text for name, kernel in kernels.items()}, MANIFEST: manifest(launches)}
 
 
 def analysed(
@@ -154,11 +147,15 @@ def wrong_pair(
         return None
     rows, seen = found
     dtype = DTYPES[STORES[STORE_OF[left.kind]].buffer]
-    shown = [canonical(each.bytes_of[rows][seen.sample : seen.sample + 1], dtype) for each in results]
-    values = hex(int(shown[0].flat[0])), hex(int(shown[1].flat[0]))
+    shown = [canonical(each.bytes_of[rows][seen.sample : seen.sample + 1], dtype)[0] for each in results]
+    column = int(np.flatnonzero(shown[0] != shown[1])[0])
+    values = hex(int(shown[0][column])), hex(int(shown[1][column]))
     kernel = loop_kernel(left, rows)
-    contents = language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
-    return LoopPair(left, right, scope.name, rows, seen.sample, values, seen.with_nan, contents)
+    element = element_of(kernel, 0, seen.sample, column)
+    launch = kernel.launch(BLOCKS)
+    contents = {name: np.zeros(kernel.bytes_of(name, BLOCKS), dtype=np.uint8) for name in launch.buffers()}
+    contents |= language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
+    return LoopPair(left, right, scope.name, rows, seen.sample, element, values, seen.with_nan, typed(launch, contents))
 
 
 def shrunk(pair: LoopPair, language: Language, scope: Scope, seed: int, most: int = 150) -> LoopPair:

@@ -21,34 +21,47 @@ BLOCKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A pair that the checker calls Equal, its execution on the input of a seed, and a sample that differs."""
+    """A pair that the checker calls Equal, its execution on the input of a seed, and a sample that differs.
+
+    `context`: the programs before the pair in the kernel.
+    """
 
     left: Program
     right: Program
     seed: int
     executed: Executed
     found: Difference
+    context: tuple[Program, ...] = ()
 
 
 def witness(
-    left: Program, right: Program, language: Language, scope: Scope, seeds: tuple[int, ...], *, with_nan: bool
+    left: Program,
+    right: Program,
+    language: Language,
+    scope: Scope,
+    seeds: tuple[int, ...],
+    *,
+    with_nan: bool,
+    context: tuple[Program, ...] = (),
 ) -> Witness | None:
     """Return a witness if the checker calls the pair Equal and no note covers a difference of its bytes.
 
-    Unless `with_nan`, the programs must differ in a sample without a NaN.
+    One kernel of `context` and the pair is analysed and executed.  Unless `with_nan`, the programs must differ in a
+    sample without a NaN.
     """
-    analysed = analyse((left, right), language, scope)
-    if analysed.forms[0] is None or analysed.forms[0] != analysed.forms[1]:
+    programs = (*context, left, right)
+    first, second = analyse(programs, language, scope).forms[-2:]
+    if first is None or first != second:
         return None
     for seed in seeds:
         try:
-            executed = execute((left, right), language, BLOCKS, seed, finite=scope.finite)
+            executed = execute(programs, language, BLOCKS, seed, finite=scope.finite)
         except Unsupported:
             return None
         dtype = DTYPES[STORES[left.store].buffer]
-        found = pair_difference(executed, 0, 1, dtype)
+        found = pair_difference(executed, len(context), len(context) + 1, dtype)
         if found is not None and not found.covered and (with_nan or not found.with_nan):
-            return Witness(left, right, seed, executed, found)
+            return Witness(left, right, seed, executed, found, context)
     return None
 
 
@@ -88,7 +101,7 @@ def shrunk(first: Witness, language: Language, scope: Scope, most: int = 400) ->
             attempts += 1
             if attempts > most:
                 return best
-            found = witness(left, right, language, scope, seeds, with_nan=first.found.with_nan)
+            found = witness(left, right, language, scope, seeds, with_nan=first.found.with_nan, context=first.context)
             if found is not None:
                 best, progress = found, True
                 break

@@ -43,14 +43,16 @@ TABLE = Table()
 
 
 def apply_float(machine: Machine, meaning: Operation, values: Sequence[Value], properties: int = 0) -> Value:
-    """Apply a floating-point operation; the result is marked as no signalling NaN."""
+    """Apply a floating-point operation; a result that is a number of a format is marked as no signalling NaN."""
     for value in values:
         if isinstance(value, PossibleValues):
             found = _over_candidates(machine, meaning, values)
             if found is not None:
                 return found
             break
-    return mark_quiet(machine.domain.floating(meaning, values, properties))
+    result = machine.domain.floating(meaning, values, properties)
+    # The bits of an integer may be a signalling NaN.
+    return mark_quiet(result) if isinstance(meaning.result, FloatFormat) else result
 
 
 def _over_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]) -> Value | None:
