@@ -288,6 +288,20 @@ def test_ldexp_of_nan() -> None:
     assert forms[3] not in (None, forms[0])
 
 
+@pytest.mark.parametrize(("kind", "two", "nan"), [("f32", 0x40000000, 0x7F800001), ("f16", 0x4000, 0x7C01)])
+def test_select_in_the_form_of_a_maximum_may_be_a_signalling_nan(kind: str, two: int, nan: int) -> None:
+    """A minimum with itself makes the selected NaN quiet, and the maximum then returns the number."""
+    select = f"v_mov_b32_e32 v6, {two:#x}\nv_cmp_gt_{kind}_e32 vcc, v6, v2\nv_cndmask_b32_e32 v7, v2, v6, vcc\n"
+    bodies = [
+        select + f"v_max_{kind}_e32 v5, v6, v7",
+        select + f"v_min_{kind}_e32 v8, v7, v7\nv_max_{kind}_e32 v5, v6, v8",
+    ]
+    assert run(bodies[0], [nan])[0] != run(bodies[1], [nan])[0] == two
+    signatures = [reading(body).signature for body in bodies]
+    assert None not in signatures
+    assert signatures[0] != signatures[1]
+
+
 def test_finite_assumption_excludes_signalling_nans() -> None:
     """Under the assumption `finite`; a literal may still be a signalling NaN."""
     bodies = ["v_max3_f32 v5, v2, v3, v4", "v_max_f32_e32 v5, v4, v3\nv_max_f32_e32 v5, v2, v5"]

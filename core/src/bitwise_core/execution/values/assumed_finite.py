@@ -1,7 +1,8 @@
 """Which values the assumption of finite numbers covers, as numbers of a format (see `assumptions`).
 
 It covers elements of buffers of that format, and results of operations of that format.  Bits of another format are no
-numbers of this one: an fp32 may have the pattern of an fp16 NaN in its low half.
+numbers of this one: an fp32 may have the pattern of an fp16 NaN in its low half.  A select that is represented as an
+extremum is no operation on numbers: it is finite where what it selects is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bitwise_core.execution.assumptions import not_finite
 from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
@@ -42,11 +44,28 @@ def assumed_finite(value: SymbolicVector, form: FloatFormat, formats: Mapping[in
     if isinstance(flags, int):
         if known is True:
             return False
-        if flags & mark:
+        if flags & mark and not flags & L.INTEGER:
             return True
     marked = np.asarray((flags & np.uint32(mark)) != 0)
+    selected = marked & np.asarray((flags & np.uint32(L.INTEGER)) != 0)
+    if selected.any():
+        marked = marked & (~selected | _of_finite_operands(value, form, formats))
     covered = (marked | elements_of(value, form.name, formats) | _widened(value, form, formats)) & np.logical_not(known)
     return bool(covered) if covered.ndim == 0 else True if covered.all() else L.nonempty(covered)
+
+
+def _of_finite_operands(value: SymbolicVector, form: FloatFormat, formats: Mapping[int, FloatFormat]) -> Array:
+    """Return which lanes hold the result of an operation whose operands are finite, by assumption or as constants."""
+    result = np.zeros((1, 1), dtype=bool)
+    for origin in value.origins:
+        lanes = np.asarray(origin.lanes)
+        for operand in origin.operands:
+            constants: Array = np.asarray(L.constant_mask(operand)) & (operand.bits == form.bits)
+            if constants.any():
+                constants = constants & ~not_finite(L.constants_of(operand), form)
+            lanes = lanes & (np.asarray(assumed_finite(operand, form, formats)) | constants)
+        result = result | lanes
+    return result
 
 
 def _widened(value: SymbolicVector, form: FloatFormat, formats: Mapping[int, FloatFormat]) -> Array:

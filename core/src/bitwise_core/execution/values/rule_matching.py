@@ -35,7 +35,7 @@ from bitwise_core.execution.values.rule_plans import (
     wrapper_of,
 )
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash, full_hash
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, is_quiet
 from bitwise_core.ir.rules.facts import fact
 from bitwise_core.ir.rules.patterns import Term, evaluate
 from bitwise_core.numerics import FLOAT_FORMATS, FORMATS, FloatFormat, Format
@@ -282,10 +282,9 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermCont
     """Return the lanes in which a fact is known of a value of a format."""
     found: Lanes = False
     flag = READ_FLAGS.get(name)
-    if name == "quiet" and form.name == "bf16":
-        flag = L.QUIET  # the canonical NaN of another format may be a signalling one
     if flag is not None:
-        found = L.has_flag(value, flag)
+        # The canonical NaN of another format may be a signalling one of bf16.
+        found = is_quiet(value) if name == "quiet" and form.name != "bf16" else L.has_flag(value, flag)
         if found is True or name in FLAGS_OF_CONSTANTS:
             return found if isinstance(found, bool) else L.nonempty(found)
     if name == "not_nan" and isinstance(form, FloatFormat):

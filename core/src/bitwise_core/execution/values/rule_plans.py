@@ -33,7 +33,7 @@ READ_FLAGS = {
     "not_minus_zero": L.NOT_MINUS_ZERO | L.PLUS_ZERO,
     "quiet": L.QUIET | L.CANONICAL_NAN,
 }
-"""The flags of which one proves a fact."""
+"""The flags of which one proves a fact; a mark of NaNs does so with other flags (`term_hash.is_quiet`)."""
 
 FLAGS_OF_CONSTANTS = frozenset(["not_minus_zero", "not_negative"])
 """The facts whose flags constants have as well."""

@@ -27,6 +27,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     OPERATION_SHIFT,
     PLUS_ZERO,
     POISON,
+    QUIET,
     TERM,
     UNSPECIFIED_NAN,
     WIDENED,
@@ -190,6 +191,17 @@ def may_be_moved(flags: Flags) -> bool | Array:
         | (((kind == TERM) | (kind == AC_TERMS)) & ((flags & INTEGER) != 0))
         | of_integers
     )
+
+
+def is_quiet(lanes: SymbolicVector, mark: int = CANONICAL_NAN) -> bool | Array:
+    """Return where a value is known to be no signalling NaN of the format of a mark.
+
+    It is none where it is an arithmetic result; with a mark, moved bits may still be those of the term.
+    """
+    marked = has_flag(lanes, mark)
+    if marked is False:
+        return has_flag(lanes, QUIET)
+    return np.logical_or(has_flag(lanes, QUIET), np.logical_and(marked, np.logical_not(may_be_moved(lanes.flags))))
 
 
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | NAN_MARK

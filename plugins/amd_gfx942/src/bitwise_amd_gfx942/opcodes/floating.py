@@ -35,7 +35,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
 from bitwise_core.execution.values.rule_matching import same_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.execution.values.term_hash import is_quiet, poison
 from bitwise_core.numerics import FLOAT_FORMATS as FORMATS
 from bitwise_core.numerics import FloatFormat, Operation, operation
 
@@ -97,7 +97,7 @@ def quiet_lanes(value: Value) -> bool | Array:
 def _quiet_lanes_of_vector(value: SymbolicVector, *, widens: bool = False) -> bool | Array:
     """`quiet_lanes` of a vector; `widens`: the vector is the high half of an fp32 whose low half is zero."""
     # A value whose NaNs are the canonical NaN of the format is never a signalling NaN.
-    quiet = L.has_flag(value, L.QUIET | (L.CANONICAL_BF16_NAN if widens else L.CANONICAL_NAN))
+    quiet = is_quiet(value, L.CANONICAL_BF16_NAN if widens else L.CANONICAL_NAN)
     known = L.constant_mask(value)
     if quiet is True or known is False:
         return quiet
