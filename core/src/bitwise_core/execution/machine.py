@@ -21,9 +21,6 @@ from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import operation
 
-THREAD_SHIFT = 20
-"""A thread's number in the launch is its block's number times 2**20 plus its number in the block."""
-
 
 @dataclass(slots=True)
 class Branch:

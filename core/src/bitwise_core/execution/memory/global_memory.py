@@ -36,6 +36,7 @@ from bitwise_core.execution.memory.undetermined import (
     race,
     undetermined,
 )
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -578,7 +579,7 @@ def _two_of_each_block(address: Array, thread: Array, lanes: Array) -> Array:
     where, who = address[lanes], thread[lanes]
     order = np.lexsort((who, where))
     same = np.zeros(order.size, dtype=bool)
-    same[2:] = (where[order][2:] == where[order][:-2]) & (who[order][2:] >> 20 == who[order][:-2] >> 20)
+    same[2:] = (where[order][2:] == where[order][:-2]) & (block_of(who[order][2:]) == block_of(who[order][:-2]))
     kept = np.empty(order.size, dtype=bool)
     kept[order] = ~same
     found = np.zeros(lanes.shape, dtype=bool)

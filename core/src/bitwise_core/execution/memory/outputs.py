@@ -32,6 +32,7 @@ from bitwise_core.execution.memory.undetermined import (
     undetermined_output,
 )
 from bitwise_core.execution.term_recorder import Recorder
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -320,7 +321,7 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
-            if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
+            if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
             if (other & (epoch[row] == load.epoch)).any():
                 reason = "a thread reads global memory that another writes with no barrier between (a race)"

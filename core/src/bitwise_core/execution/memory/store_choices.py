@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import split_elements
 from bitwise_core.execution.memory.store_forwarding import Access, StoredElements, common_granule, forward_stores
 from bitwise_core.execution.memory.undetermined import STORE_RACE, Kind, race, undetermined
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
@@ -213,9 +214,9 @@ def _content_before(
 def _predicate_of_threads(machine: Machine, predicate: Value, thread: Array) -> Value:
     """Return the predicate of the block of each thread, shape (1, threads)."""
     vector = as_symbolic_vector(predicate)
-    blocks = np.broadcast_to(machine.thread[:, :1] >> THREAD_SHIFT, (machine.blocks, 1))[:, 0]
+    blocks = np.broadcast_to(block_of(machine.thread[:, :1]), (machine.blocks, 1))[:, 0]
     order = np.argsort(blocks)
-    rows = order[np.searchsorted(blocks[order], thread >> THREAD_SHIFT)]
+    rows = order[np.searchsorted(blocks[order], block_of(thread))]
     words = np.broadcast_to(vector.words, (2, machine.blocks, 1))[:, rows, 0][:, None]
     flags = vector.flags
     if not isinstance(flags, int):

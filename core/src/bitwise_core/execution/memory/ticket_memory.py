@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
@@ -168,7 +169,7 @@ class TicketMemory(GlobalMemory):
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         old: Array = np.zeros(shape, dtype=L.UNSIGNED[bits])
         where, who = np.broadcast_to(address, shape)[active], np.broadcast_to(thread, shape)[active]
-        blocks = who >> THREAD_SHIFT
+        blocks = block_of(who)
         if np.unique(blocks).size < blocks.size or self._taken[blocks].any():
             raise Unsupported("a block takes several tickets", line)
         rows = np.flatnonzero(active.reshape(-1))
@@ -206,7 +207,7 @@ class TicketMemory(GlobalMemory):
     def _note_stores(self, address: Array, size: int, mask: Array | None, thread: Array) -> None:
         shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        blocks = np.broadcast_to(thread, shape)[active] >> THREAD_SHIFT
+        blocks = block_of(np.broadcast_to(thread, shape)[active])
         places = np.broadcast_to(address, shape)[active][self._last[blocks]]
         counters = self._counter[blocks[self._last[blocks]]]
         for offset in range(size):
@@ -232,7 +233,7 @@ class TicketMemory(GlobalMemory):
         near = end > first
         if not near.any():
             return
-        blocks = np.broadcast_to(thread, shape)[active][near] >> THREAD_SHIFT
+        blocks = block_of(np.broadcast_to(thread, shape)[active][near])
         own = self._last[blocks] & (end[near] - first[near] == 1)
         if not (own & (self._counter[blocks] == self._cells[first[near]])).all():
             raise Unsupported("a counter is accessed other than by tickets", line)
@@ -243,7 +244,7 @@ class TicketMemory(GlobalMemory):
             return
         shape = thread.shape if mask is None else np.broadcast_shapes(thread.shape, mask.shape)
         who = np.broadcast_to(thread, shape)
-        blocks = (who if mask is None else who[np.broadcast_to(mask, shape)]) >> THREAD_SHIFT
+        blocks = block_of(who if mask is None else who[np.broadcast_to(mask, shape)])
         if (self._taken[blocks] if atomic else self._taken[blocks] & ~self._last[blocks]).any():
             raise Unsupported("a block stores after it has taken a ticket that is not the last", line)
 
@@ -252,7 +253,7 @@ class TicketMemory(GlobalMemory):
 
         The last ticket of the counter and a barrier precede the access of the second block.
         """
-        block, later = thread >> THREAD_SHIFT, later_thread >> THREAD_SHIFT
+        block, later = block_of(thread), block_of(later_thread)
         found: Array = self._taken[block] & self._last[later] & (block != later)
         found &= self._counter[block] == self._counter[later]
         found &= (epoch < self._epoch[block]) & (later_epoch > self._epoch[later])

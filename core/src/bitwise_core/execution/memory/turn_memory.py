@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
 from bitwise_core.execution.memory.undetermined import undetermined
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
@@ -246,7 +247,7 @@ class TurnMemory(GlobalMemory):
         shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
         lane = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         place, who = int(np.broadcast_to(address, shape)[lane][0]), int(np.broadcast_to(thread, shape)[lane][0])
-        block = self._blocks[who >> THREAD_SHIFT]
+        block = self._blocks[block_of(who)]
         if block.last[0] != -1 and block.last[0] != who and block.last[1] >= epoch:
             raise Unsupported("several threads of a block synchronise with no barrier between", line)
         block.last = (who, epoch)
@@ -279,7 +280,7 @@ class TurnMemory(GlobalMemory):
         else:
             if self._passed == (line, place, who, len(cell.writes)):
                 raise Unsupported("a block waits for a flag that no block before it sets", line)
-            contents = self._earlier(cell, knows, who >> THREAD_SHIFT)
+            contents = self._earlier(cell, knows, block_of(who))
             if cell.writes[-1].content in contents:
                 raise Unsupported("a flag holds one number twice", line)
             waiting = _Waiting(line, place, who, contents, 0, _state(machine))
@@ -296,7 +297,7 @@ class TurnMemory(GlobalMemory):
 
     def _finish(self, cell: _Cell, changed: Callable[[int], int], knows: Array, who: int, epoch: int, line: int) -> int:
         """The access finds the last content of a cell, and may change it.  Return the content before."""
-        number, kind = who >> THREAD_SHIFT, self.lines[line]
+        number, kind = block_of(who), self.lines[line]
         block, last = self._blocks[number], cell.writes[-1]
         block.count += 1
         if kind.acquires and last.released is not None and last.block != number:
@@ -332,7 +333,7 @@ class TurnMemory(GlobalMemory):
 
     def _knowledge(self, thread: int, epoch: int) -> Array:
         """Return for each block the number of the last of its accesses that is ordered before an access of a thread."""
-        number = thread >> THREAD_SHIFT
+        number = block_of(thread)
         found = np.zeros(len(self._blocks), dtype=np.int64)
         for at, who, knows in self._blocks[number].acquired:
             if at < epoch or who == thread:
@@ -366,7 +367,7 @@ class TurnMemory(GlobalMemory):
 
     def _ordered(self, thread: Array, epoch: Array, later_thread: Array, later_epoch: Array) -> Array:
         """See `BlockOrder`: a release after the first access is known at the second."""
-        columns = np.stack([thread >> THREAD_SHIFT, epoch, later_thread >> THREAD_SHIFT, later_epoch])
+        columns = np.stack([block_of(thread), epoch, block_of(later_thread), later_epoch])
         keys, inverse = np.unique(columns, axis=1, return_inverse=True)
         found = np.zeros(keys.shape[1], dtype=bool)
         for place, (block, at, later, later_at) in enumerate(keys.T.tolist()):
