@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from bitwise_core.assembly.module import Symbol
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.data_loops import condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect
@@ -380,8 +381,7 @@ class Executor:
             return False
         if group.mask is not None or self.outside is not None:
             full = (machine.blocks, machine.threads)
-            mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
-            others = np.ones(full, dtype=bool) if self.alive is None else np.broadcast_to(self.alive, full)
+            mask, others = whole_mask(group.mask, full), whole_mask(self.alive, full)
             if self.outside is not None:
                 others = others | self.outside
             if (others & ~mask)[mask.any(axis=1)].any():
@@ -476,8 +476,7 @@ class Executor:
 
     def _remove_lanes(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
         full = (self.machine.blocks, self.machine.threads)
-        before = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
-        after = np.zeros(full, dtype=bool) if mask is None else before & ~mask
+        after = whole_mask(alive, full) & ~whole_mask(mask, full)
         self._release_barriers(groups, after)
         self._unblock_groups(groups)
         return after
@@ -522,7 +521,7 @@ class Executor:
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
                 for races in machine.races.of_blocks(ready):
                     races.barrier(warps)
-                everyone = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
+                everyone = whole_mask(alive, full)
                 if self.outside is not None:
                     everyone = everyone | self.outside
                 if not (everyone & ~(present & ready[:, None])).any():

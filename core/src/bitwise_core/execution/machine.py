@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, Symbol, Vector
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
@@ -260,8 +261,7 @@ class Machine:
 
     def active(self, shape: tuple[int, int] | None = None) -> Array:
         """Return the active lanes as a boolean array of the whole batch."""
-        full = shape or (self.blocks, self.threads)
-        return np.ones(full, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, full)
+        return whole_mask(self.mask, shape or (self.blocks, self.threads))
 
     def guard(self) -> Value | None:
         """Return the predicate on data under which the current instruction is executed, or None if it always is."""

@@ -14,7 +14,8 @@ Numbers = TypeVar("Numbers", int, npt.NDArray[Any])
 
 def thread_numbers(blocks: npt.NDArray[Any], local: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the numbers of the threads of some blocks, shape (blocks, threads); `local` are those in the block."""
-    return (blocks.astype(np.int64).reshape(-1, 1) << _BLOCK_SHIFT) + local
+    found: npt.NDArray[Any] = (blocks.astype(np.int64).reshape(-1, 1) << _BLOCK_SHIFT) + local
+    return found
 
 
 def block_of(thread: Numbers) -> Numbers:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
@@ -313,8 +314,7 @@ class SharedMemory:
             return
         shape = (self.blocks, cells.shape[1])
         where = np.broadcast_to(cells, shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        block, lane = np.nonzero(active)
+        block, lane = np.nonzero(whole_mask(mask, shape))
         column = where[block, lane]
         row = block if rows is None else rows[block, lane]
         self.words[:, row, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
