@@ -125,7 +125,7 @@ class Executor:
                 if all(each.pc == stop for each in groups):
                     break
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
-            alive = self.alive = self._advance(group, groups, stop, alive, outer)
+            alive = self.alive = self._advance(group, groups, stop, alive)
         machine.mask = outer
 
     def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
@@ -159,7 +159,7 @@ class Executor:
         return instructions[min(pc, len(instructions) - 1)].line if instructions else None
 
     def _advance(
-        self, group: LaneGroup, groups: list[LaneGroup], stop: int | None, alive: Array | None, outer: Array | None
+        self, group: LaneGroup, groups: list[LaneGroup], stop: int | None, alive: Array | None
     ) -> Array | None:
         """Run one group until it diverges, waits, ends or reaches another group; return the lanes still alive."""
         machine, program = self.machine, self.program
@@ -210,7 +210,7 @@ class Executor:
             group.pc = pc
             if progressed:
                 self._unblock_groups(groups)
-            return self._control(control, group, groups, alive, outer)
+            return self._control(control, group, groups, alive)
         group.pc = pc
         if pc >= end and pc != stop:
             groups.remove(group)
@@ -222,7 +222,7 @@ class Executor:
         return alive
 
     def _control(
-        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None, outer: Array | None
+        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None
     ) -> Array | None:
         machine = self.machine
         pc = group.pc
@@ -490,7 +490,7 @@ class Executor:
             first = waiting[0].waiting
             assert first is not None
             if len(waiting) == 1 and waiting[0].mask is None:
-                self._release_single_group(waiting[0], groups)
+                self._release_single_group(waiting[0])
                 continue
             full = (machine.blocks, machine.threads)
             present = np.zeros(full, dtype=bool)
@@ -527,7 +527,7 @@ class Executor:
                 if not (everyone & ~(present & ready[:, None])).any():
                     machine.epoch += 1
 
-    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
+    def _release_single_group(self, group: LaneGroup) -> None:
         machine = self.machine
         for races in machine.races.acting(None):
             races.barrier(np.arange(races.warps))

@@ -138,17 +138,17 @@ class ParametricExecutor(Executor):
         self.domain = machine.domain
 
     def _control(
-        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None, outer: Array | None
+        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None
     ) -> Array | None:
         if isinstance(control, LoopEntry):
             self._loop(control, group)
             self._unblock_groups(groups)
             self._merge_groups(groups)
             return alive
-        return super()._control(control, group, groups, alive, outer)
+        return super()._control(control, group, groups, alive)
 
-    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
-        super()._release_single_group(group, groups)
+    def _release_single_group(self, group: LaneGroup) -> None:
+        super()._release_single_group(group)
         self._races().compact()
 
     def _races(self) -> SymbolicRaces:

@@ -739,7 +739,7 @@ class LoopSummary:
         and for registers that are overwritten before they are read.  The values of `others` are recorded too.
         """
         machine = self.machine
-        flags = {name: self._property(machine, name, entry) for name in level}
+        flags = {name: self._property(name, entry) for name in level}
         matrix_only = found.matrix_only & set(level)
         recorded = IterationValues(
             {name: [] for name in level}, matrix_only, variables.period, flags, {name: [] for name in others}
@@ -769,7 +769,7 @@ class LoopSummary:
             raise NotPreserved(lost)
         return recorded
 
-    def _property(self, machine: Machine, name: str, entry: LoopState) -> int:
+    def _property(self, name: str, entry: LoopState) -> int:
         if name not in entry.registers:
             return 0
         start = entry.registers[name]
