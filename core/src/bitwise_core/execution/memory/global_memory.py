@@ -36,6 +36,7 @@ from bitwise_core.execution.memory.undetermined import (
     by_arrival,
     race,
     undetermined,
+    undetermined_where,
 )
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import hashing
@@ -55,13 +56,6 @@ MAXIMUM_POLLS = 1024
 
 Change: TypeAlias = Callable[[Value], Value]
 """The content of an element after an atomic operation, as a function of the content before it."""
-
-
-def _lanes_of(value: SymbolicVector, active: Array) -> SymbolicVector:
-    shape = active.shape
-    words = np.broadcast_to(value.words, (2, *shape))[:, active][:, None, :]
-    flags = value.flags if isinstance(value.flags, int) else np.broadcast_to(value.flags, shape)[active][None]
-    return SymbolicVector(value.bits, words, flags)
 
 
 def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
@@ -160,7 +154,6 @@ class GlobalMemory:
         if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
         active = active_lanes(mask, address, thread)
-        full = (active.shape[0], active.shape[1])
         where, who = active_values(address, active), active_values(thread, active)
         racing = np.zeros(where.shape, dtype=bool)
         load = Access(where, who, epoch, None, bits, line)
@@ -185,9 +178,9 @@ class GlobalMemory:
                 kind = Kind.ARRIVAL if line in self.undetermined.updates else Kind.BLOCKS
                 racing |= self.undetermined.note(Cause(kind, WAITS, line))
         if racing.any():
-            lanes = np.zeros(full, dtype=bool)
+            lanes = np.zeros(active.shape, dtype=bool)
             lanes[active] = racing
-            value = blend_values(lanes, undetermined(bits, full, self.domain.recorder), value)
+            value = undetermined_where(lanes, value, self.domain.recorder)
         read = [load]
         if self.undetermined is not None:
             read = [
@@ -195,7 +188,7 @@ class GlobalMemory:
                     where + np.uint64(offset),
                     who,
                     epoch,
-                    _lanes_of(lanes, active),
+                    L.chosen_lanes(lanes, active),
                     lanes.bits,
                     line,
                 )
@@ -232,8 +225,7 @@ class GlobalMemory:
             raise Unsupported(BEYOND, line)
         if not self.undetermined.note(Cause(Kind.UNDEFINED, BEYOND, line)):
             return value
-        shape = (beyond.shape[0], beyond.shape[1])
-        return blend_values(beyond, undetermined(bits, shape, self.domain.recorder), value)
+        return undetermined_where(beyond, value, self.domain.recorder)
 
     def _count_poll(self, line: int, address: Array) -> None:
         """A read by which threads may wait is executed.  Raises Undetermined if nothing else happens any more."""
@@ -372,15 +364,14 @@ class GlobalMemory:
         if self.sizes and self._beyond(where, width(value)).any():
             raise Unsupported("memory beyond the elements of a buffer is written", line)
         for offset, lanes in parts:
-            flat = _lanes_of(lanes, active)
+            flat = L.chosen_lanes(lanes, active)
             if len(buffers) == 1:
                 access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
                 self.stores.setdefault(buffers[0], []).append(access)
                 continue
             for buffer in buffers:
                 chosen = numbers == buffer
-                part = SymbolicVector(flat.bits, np.broadcast_to(flat.words, (2, 1, chosen.size))[:, :, chosen],
-                             flat.flags if isinstance(flat.flags, int) else flat.flags[:, chosen])  # fmt: skip
+                part = L.chosen_lanes(flat, chosen[None])
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
                 self.stores.setdefault(buffer, []).append(access)
 
@@ -426,14 +417,9 @@ class GlobalMemory:
             exact=True,
             recorder=self.domain.recorder,
         )
-        active = whole_mask(mask, shape)
-        words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
-        flags = (
-            contribution.flags
-            if isinstance(contribution.flags, int)
-            else int(np.bitwise_or.reduce(np.broadcast_to(contribution.flags, shape)[active], initial=np.uint32(0)))
-        )
-        if flags & L.STICKY:
+        chosen = L.chosen_lanes(contribution, whole_mask(mask, shape))
+        words = chosen.words[:, 0].sum(axis=1, dtype=np.uint64)
+        if L.flags_of_some_lane(chosen) & L.STICKY:
             causes = () if self.undetermined is None else tuple(self.undetermined.causes)
             raise Undetermined("a contribution depends on a value that is not determined", line, causes)
         self.scattered.append(
@@ -510,13 +496,13 @@ class GlobalMemory:
                 self._polled = polled
                 self._count_poll(line, address)
             return old
-        shape = (contended.shape[0], contended.shape[1])
-        where, who = np.broadcast_to(self.in_own_launch(address), shape), np.broadcast_to(thread, shape)
+        where = np.broadcast_to(self.in_own_launch(address), contended.shape)
+        who = np.broadcast_to(thread, contended.shape)
         if self.note_race(Cause(Kind.ARRIVAL, OLD_VALUE, line, line)):
-            old = blend_values(contended, undetermined(bits, shape, self.domain.recorder), old)
+            old = undetermined_where(contended, old, self.domain.recorder)
             new = change(old)
             differing = _differing(where, new, contended)
-            new = blend_values(differing, undetermined(bits, shape, self.domain.recorder), new)
+            new = undetermined_where(differing, new, self.domain.recorder)
         active = active_lanes(mask, contended)
         self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
         return old

@@ -247,8 +247,7 @@ class SharedMemory:
         ]
         chosen = as_symbolic_vector(select(*sides))
         shape = (self.blocks, columns.size)
-        words, flags = np.broadcast_to(chosen.words, (2, *shape)), chosen.flags
-        flags = np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, shape)
+        words, flags = np.broadcast_to(chosen.words, (2, *shape)), L.flags_of_lanes(chosen.flags, shape)
         found = other.copy()
         found.version = max(self.version, other.version) + 1
         here = differ[:, columns]
