@@ -126,16 +126,6 @@ def test_commutative_operations() -> None:
     ]
 
 
-def test_operations_that_distinguish_nans() -> None:
-    names = ["add.rn.fp32", "max.fp32", "convert.rn.fp16.fp32", "lt.fp32", "and.b32", "convert.rna.tf32.fp32"]
-    names += ["convert.fp32.tf32", "convert.rzi.s32.fp32", "ex2.approx.fp32"]
-    assert [name for name in names if operation(name).sees_nan_patterns] == [
-        "and.b32",
-        "convert.rna.tf32.fp32",
-        "convert.fp32.tf32",
-    ]
-
-
 def test_wrong_arrays_are_refused() -> None:
     add = operation("add.rn.fp32")
     with pytest.raises(TypeError, match="takes patterns as uint32 and was given int64"):

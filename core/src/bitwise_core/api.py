@@ -39,9 +39,9 @@ from bitwise_core.checker.readings import open_cache
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.errors import BitwiseError
-from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
+from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types, fitting_arrays
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.element_types import Array, array_mismatch
+from bitwise_core.execution.element_types import Array
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.execution.time_limit import DEFAULT_SECONDS
@@ -301,22 +301,14 @@ def _launch_of(launch: AnyLaunch, name: str) -> Launch:
 def _buffer_arrays(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict[str, Array]:
     """Return the arrays of the launch's buffers.  Raises InputError with a sentence for each that does not fit."""
     assert source.launch is not None
-    found: dict[str, Array] = {}
-    wrong = []
-    types, given = element_types([source.launch]), source.launch.given()
-    for name, form in types.items():
-        if name not in buffers and name in given:
-            found[name] = given[name].numbers
-            continue
-        if name not in buffers:
-            wrong.append(f"{source.name}: buffers: {name} is missing; the launch's buffers: {', '.join(types)}")
-            continue
-        array = np.ascontiguousarray(buffers[name])
-        fault = array_mismatch(array, form)
-        if fault is None and name in given:
-            fault = given[name].fault_of(array)
-        if fault is not None:
-            wrong.append(f"{source.name}: buffers: the array {name} {fault}")
-        found[name] = array
-    _raise_if_any(wrong)
+    names = list(element_types([source.launch]))
+    arrays = {name: np.ascontiguousarray(buffers[name]) for name in names if name in buffers}
+    found, faults = fitting_arrays(source.launch, arrays)
+    missing = f"is missing; the launch's buffers: {', '.join(names)}"
+    _raise_if_any(
+        f"{source.name}: buffers: {name} {missing}"
+        if fault is None
+        else f"{source.name}: buffers: the array {name} {fault}"
+        for name, fault in faults.items()
+    )
     return found

@@ -14,7 +14,8 @@ import pytest
 
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, Source, analyse, buffer_numbers
-from bitwise_core.checker.parametric.loop_summary import History, LoopSummary
+from bitwise_core.checker.parametric.access_history import AccessHistory
+from bitwise_core.checker.parametric.loop_summary import LoopSummary
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch, read_manifest
@@ -122,7 +123,7 @@ def test_histories_of_accesses_are_those_of_whole_iterations(name: str, monkeypa
     executed = LoopSummary._executed_histories
     whole = False
 
-    def record(summary: LoopSummary, pcs: Sequence[int], iterations: int) -> list[History]:
+    def record(summary: LoopSummary, pcs: Sequence[int], iterations: int) -> list[AccessHistory]:
         histories = executed(summary, pcs, iterations)
         assert (len(pcs) == len(summary.loop.body)) <= whole
         found[whole].append([(each.races.states(), len(each.reads)) for each in histories])

@@ -12,11 +12,11 @@ from bitwise_core.assembly.module import SourceLine
 from bitwise_core.execution.concrete import PreparedLaunch, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.machine import THREAD_SHIFT
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import final_events
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.term_recorder import SAME, RecordedTerm, Recorder, TooManyTerms
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import hashing, mma_steps
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
@@ -243,7 +243,7 @@ def trace_provenance(
 
     Raises Unsupported where there are too many terms to record.
     """
-    block = thread >> THREAD_SHIFT
+    block = block_of(thread)
     try:
         recorder = Recorder()
         memory, _ = run_blocks(ready, RecordingDomain(assume, recorder), buffers, [block])

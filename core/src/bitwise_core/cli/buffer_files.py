@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from bitwise_core.checker.kernel_files import InputError
-from bitwise_core.execution.buffers import element_types
-from bitwise_core.execution.element_types import Array, array_mismatch
+from bitwise_core.execution.buffers import fitting_arrays
+from bitwise_core.execution.element_types import Array
 from bitwise_core.execution.launch import Launch
 
 
@@ -21,25 +21,14 @@ def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
     Raises InputError with a sentence for each array that is missing or does not fit.
     """
     stored = _load(path)
-    sentences = []
-    result: dict[str, Array] = {}
-    given = launch.given()
-    for name, form in element_types([launch]).items():
-        if name not in stored and name in given:
-            result[name] = given[name].numbers
-            continue
-        if name not in stored:
-            there = ", ".join(stored) or "none"
-            sentences.append(f"{path}: has no array for the buffer {name} of the launch; the file's arrays: {there}")
-            continue
-        array = stored[name]
-        fault = array_mismatch(array, form)
-        if fault is None and name in given:
-            fault = given[name].fault_of(array)
-        if fault is not None:
-            sentences.append(f"{path}: the array {name} {fault}")
-            continue
-        result[name] = array
+    result, faults = fitting_arrays(launch, stored)
+    missing = f"of the launch; the file's arrays: {', '.join(stored) or 'none'}"
+    sentences = [
+        f"{path}: has no array for the buffer {name} {missing}"
+        if fault is None
+        else f"{path}: the array {name} {fault}"
+        for name, fault in faults.items()
+    ]
     if sentences:
         raise InputError(*sentences)
     return result

@@ -58,7 +58,7 @@ def to_svg(desc: GEMMDesc, title: str = "") -> str:
         _level(page, desc, part, cut, level)
         part = next(each for each in part.parts if len(each.positions))
     if not desc.k_cuts:
-        _axis(page, desc, [("all of k", 0, desc.k - desc.k_dropped)], desc.k)
+        _axis(page, [("all of k", 0, desc.k - desc.k_dropped)], desc.k)
         page.y += BAR + 16
     _k_loop(page, desc, part)
     page.sentence(f"stored: {stored_text(desc)}")
@@ -70,7 +70,7 @@ def to_svg(desc: GEMMDesc, title: str = "") -> str:
     )
 
 
-def _axis(page: _Page, desc: GEMMDesc, spans: list[tuple[str, int, int]], length: int) -> list[float]:
+def _axis(page: _Page, spans: list[tuple[str, int, int]], length: int) -> list[float]:
     """Draw parts (label, begin, end) along `length` k, dropped k in grey.  Returns the x of the parts' centres."""
     middles, scale = [], WIDTH / length
     for number, (label, begin, end) in enumerate(spans):
@@ -106,7 +106,7 @@ def _contiguous(page: _Page, desc: GEMMDesc, part: Part, level: int) -> list[flo
         begin, ends = ends, ends + len(each.positions)
         spans.append((str(number), begin, ends))
     page.y += 8
-    middles = _axis(page, desc, [each for each in spans if each[2] > each[1]], length)
+    middles = _axis(page, [each for each in spans if each[2] > each[1]], length)
     page.text(MARGIN, page.y + BAR + 14, "0", size=10)
     for _, _, end in spans[:-1] if len(spans) <= MOST else []:
         page.text(MARGIN + end * WIDTH / length, page.y + BAR + 14, str(end), "middle", 10)

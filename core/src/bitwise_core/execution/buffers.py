@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from bitwise_core.execution.element_types import Array, ElementType, element_type
+from bitwise_core.execution.element_types import Array, ElementType, array_mismatch, element_type
 from bitwise_core.execution.launch import Launch
 from bitwise_core.numerics import FloatFormat
 
@@ -34,6 +34,29 @@ def formats_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, 
 def sizes_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, int]:
     """Return the size in bytes of each buffer for which the launch states it, by the buffer's number."""
     return {buffers[name]: size for name, size in launch.sizes().items() if name in buffers}
+
+
+def fitting_arrays(launch: Launch, arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, str | None]]:
+    """Return the array of each buffer of a launch, and why others do not fit: the end of a sentence, None if missing.
+
+    The contents that the launch gives stand for a missing array.
+    """
+    found: dict[str, Array] = {}
+    faults: dict[str, str | None] = {}
+    given = launch.given()
+    for name, form in element_types([launch]).items():
+        if name in arrays:
+            found[name] = arrays[name]
+            fault = array_mismatch(arrays[name], form)
+            if fault is None and name in given:
+                fault = given[name].fault_of(arrays[name])
+            if fault is not None:
+                faults[name] = fault
+        elif name in given:
+            found[name] = given[name].numbers
+        else:
+            faults[name] = None
+    return found, faults
 
 
 def buffer_bytes(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -17,7 +17,7 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor, unknown_lanes
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
-from bitwise_core.execution.machine import THREAD_SHIFT, ClusterState, Machine
+from bitwise_core.execution.machine import ClusterState, Machine
 from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory
@@ -34,6 +34,7 @@ from bitwise_core.execution.memory.undetermined import (
     undetermined_output,
 )
 from bitwise_core.execution.program import Program, build
+from bitwise_core.execution.thread_numbers import thread_numbers
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import POISON, STICKY, Array
@@ -310,7 +311,7 @@ def machine_for(
             else RaceDetectors(4096 // granule, threads, prepared.arch.warp, count)
         ),
         memory=memory,
-        thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
+        thread=thread_numbers(numbers, local),
         local_thread=local,
         block=prepared.block,
         clusters=prepared.clusters,

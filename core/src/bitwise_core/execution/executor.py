@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from bitwise_core.assembly.module import Symbol
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.data_loops import condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect
@@ -124,7 +125,7 @@ class Executor:
                 if all(each.pc == stop for each in groups):
                     break
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
-            alive = self.alive = self._advance(group, groups, stop, alive, outer)
+            alive = self.alive = self._advance(group, groups, stop, alive)
         machine.mask = outer
 
     def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
@@ -158,7 +159,7 @@ class Executor:
         return instructions[min(pc, len(instructions) - 1)].line if instructions else None
 
     def _advance(
-        self, group: LaneGroup, groups: list[LaneGroup], stop: int | None, alive: Array | None, outer: Array | None
+        self, group: LaneGroup, groups: list[LaneGroup], stop: int | None, alive: Array | None
     ) -> Array | None:
         """Run one group until it diverges, waits, ends or reaches another group; return the lanes still alive."""
         machine, program = self.machine, self.program
@@ -209,7 +210,7 @@ class Executor:
             group.pc = pc
             if progressed:
                 self._unblock_groups(groups)
-            return self._control(control, group, groups, alive, outer)
+            return self._control(control, group, groups, alive)
         group.pc = pc
         if pc >= end and pc != stop:
             groups.remove(group)
@@ -221,7 +222,7 @@ class Executor:
         return alive
 
     def _control(
-        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None, outer: Array | None
+        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None
     ) -> Array | None:
         machine = self.machine
         pc = group.pc
@@ -380,8 +381,7 @@ class Executor:
             return False
         if group.mask is not None or self.outside is not None:
             full = (machine.blocks, machine.threads)
-            mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
-            others = np.ones(full, dtype=bool) if self.alive is None else np.broadcast_to(self.alive, full)
+            mask, others = whole_mask(group.mask, full), whole_mask(self.alive, full)
             if self.outside is not None:
                 others = others | self.outside
             if (others & ~mask)[mask.any(axis=1)].any():
@@ -476,8 +476,7 @@ class Executor:
 
     def _remove_lanes(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
         full = (self.machine.blocks, self.machine.threads)
-        before = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
-        after = np.zeros(full, dtype=bool) if mask is None else before & ~mask
+        after = whole_mask(alive, full) & ~whole_mask(mask, full)
         self._release_barriers(groups, after)
         self._unblock_groups(groups)
         return after
@@ -491,7 +490,7 @@ class Executor:
             first = waiting[0].waiting
             assert first is not None
             if len(waiting) == 1 and waiting[0].mask is None:
-                self._release_single_group(waiting[0], groups)
+                self._release_single_group(waiting[0])
                 continue
             full = (machine.blocks, machine.threads)
             present = np.zeros(full, dtype=bool)
@@ -522,13 +521,13 @@ class Executor:
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
                 for races in machine.races.of_blocks(ready):
                     races.barrier(warps)
-                everyone = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
+                everyone = whole_mask(alive, full)
                 if self.outside is not None:
                     everyone = everyone | self.outside
                 if not (everyone & ~(present & ready[:, None])).any():
                     machine.epoch += 1
 
-    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
+    def _release_single_group(self, group: LaneGroup) -> None:
         machine = self.machine
         for races in machine.races.acting(None):
             races.barrier(np.arange(races.warps))

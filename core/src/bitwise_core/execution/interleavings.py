@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.concrete import PreparedLaunch, lines_that_synchronise, machine_for, run_until_valid
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
@@ -149,12 +150,7 @@ class OrderedMemory(BitsMemory):
         line: int,
     ) -> None:
         """See `GlobalMemory.atomic`: the lanes act one after another."""
-        act = self.domain.floating if operation.is_float else self.domain.integer
-
-        def change(old: Value) -> Value:
-            return act(operation, [old, value])
-
-        old = self._in_turns(change, address, width(value), mask, thread, epoch, line)
+        old = self._in_turns(self.change_by(operation, value), address, width(value), mask, thread, epoch, line)
         self._old_values.setdefault(line, []).append(old)
 
     def update(
@@ -168,11 +164,10 @@ class OrderedMemory(BitsMemory):
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
     ) -> Value:
         """Change the content of one lane's element after another's.  Return the content before each lane's turn."""
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        turns = np.full(shape, -1, dtype=np.int64)
-        turns[active] = _turns(np.broadcast_to(self.in_own_launch(address), shape)[active], self.descending)
-        found: Value = np.zeros(shape, dtype=L.UNSIGNED[bits])
+        active = active_lanes(mask, address, thread)
+        turns = np.full(active.shape, -1, dtype=np.int64)
+        turns[active] = _turns(active_values(self.in_own_launch(address), active), self.descending)
+        found: Value = np.zeros(active.shape, dtype=L.UNSIGNED[bits])
         for turn in range(int(turns.max(initial=-1)) + 1):
             chosen = turns == turn
             old = self.load(address, bits, chosen, thread, epoch, line)
@@ -184,13 +179,6 @@ class OrderedMemory(BitsMemory):
                 self.store(address, new, changed, thread, epoch, line)
             found = blend_values(chosen, old, found)
         return found
-
-    def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
-        """See `GlobalMemory.old_value`: the content before the lane's turn."""
-        found = self._old_values.pop(line, [])
-        if len(found) == 1 and width(found[0]) == bits:
-            return found[0]
-        return super().old_value(bits, shape, line)
 
 
 def _turns(address: Array, descending: bool) -> Array:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -20,6 +21,7 @@ from pydantic import (
 
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.tensor_contents import FLOATS, TensorContents, float_pattern, tensor_contents
+from bitwise_core.execution.values.symbolic_vector import Array
 
 POINTER_SHIFT = 40
 """Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
@@ -31,6 +33,12 @@ BUFFER_REACH = 1 << POINTER_SHIFT - 1
 def buffer_at(address: int) -> int:
     """Return the number of the buffer at an address; 0 for an address outside every buffer."""
     return address + BUFFER_REACH >> POINTER_SHIFT
+
+
+def buffers_at(address: Array) -> Array:
+    """Return the number of the buffer at each address (unsigned)."""
+    found: Array = address + np.uint64(BUFFER_REACH) >> np.uint64(POINTER_SHIFT)
+    return found
 
 
 def offset_at(address: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, Symbol, Vector
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
@@ -20,9 +21,6 @@ from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import operation
-
-THREAD_SHIFT = 20
-"""A thread's number in the launch is its block's number times 2**20 plus its number in the block."""
 
 
 @dataclass(slots=True)
@@ -263,8 +261,7 @@ class Machine:
 
     def active(self, shape: tuple[int, int] | None = None) -> Array:
         """Return the active lanes as a boolean array of the whole batch."""
-        full = shape or (self.blocks, self.threads)
-        return np.ones(full, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, full)
+        return whole_mask(self.mask, shape or (self.blocks, self.threads))
 
     def guard(self) -> Value | None:
         """Return the predicate on data under which the current instruction is executed, or None if it always is."""

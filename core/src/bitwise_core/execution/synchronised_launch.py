@@ -17,15 +17,14 @@ from bitwise_core.execution.concrete import (
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.memory.given_contents import GivenContents
-from bitwise_core.execution.memory.ticket_memory import TicketMemory
-from bitwise_core.execution.memory.turn_memory import TurnMemory
+from bitwise_core.execution.memory.synchronised_memory import SynchronisedMemory
 from bitwise_core.execution.memory.undetermined import UndeterminedValues
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_STEPS = 2_000_000
 """The largest number of steps of one run; there are several for each launch."""
 
-MemoryType = TypeVar("MemoryType", TicketMemory, TurnMemory)
+MemoryType = TypeVar("MemoryType", bound=SynchronisedMemory)
 
 
 def lines_with_infos(prepared: PreparedLaunch) -> list[tuple[int, InstructionInfo]]:

@@ -8,13 +8,14 @@ import numpy as np
 
 from bitwise_core.numerics import native_floats, softfloat
 from bitwise_core.numerics.formats import FloatFormat
+from bitwise_core.numerics.relations import RELATIONS
 from bitwise_core.numerics.softfloat import Rounding, Unpacked, join, magnitude_of, nan_of, sign_of, unpack
 from bitwise_core.numerics.word_arithmetic import Bits, Booleans, Integers
 
 ARITHMETIC: dict[str, int] = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, "fnma": 3, "sqrt": 1, "rcp": 1}
 """Rounded operations and their numbers of operands."""
 
-COMPARISONS: tuple[str, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
+COMPARISONS = tuple(RELATIONS)
 """False where an operand is NaN; with the suffix `u` true there.  `ord` and `unord` test for NaNs only."""
 
 CLASSES: tuple[str, ...] = ("isfinite", "isinfinite", "isnumber", "isnan", "isnormal", "issubnormal")
@@ -143,7 +144,7 @@ def compare(verb: str, form: FloatFormat, mode: Mode, left: Bits, right: Bits) -
     if verb in ("ord", "unord"):
         return unordered if verb == "unord" else ~unordered
     first, second = (_signed_magnitude(bits, form) for bits in (left, right))
-    answer = _RELATIONS[verb.removesuffix("u")](first, second)
+    answer = RELATIONS[verb.removesuffix("u")](first, second)
     return np.where(unordered, np.bool_(verb.endswith("u")), answer)
 
 
@@ -165,13 +166,3 @@ def classify(verb: str, form: FloatFormat, operand: Bits) -> Booleans:
 def _signed_magnitude(bits: Bits, form: FloatFormat) -> Integers:
     magnitude = magnitude_of(bits, form).astype(np.int64)
     return np.where(sign_of(bits, form), -magnitude, magnitude)
-
-
-_RELATIONS = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}

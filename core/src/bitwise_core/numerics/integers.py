@@ -7,7 +7,7 @@ integers of the form block + thread, which support no others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bitwise_core.numerics import modular
 from bitwise_core.numerics.formats import IntegerFormat
+from bitwise_core.numerics.relations import RELATIONS
 from bitwise_core.numerics.word_arithmetic import Bits, words
 
 Signed: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
@@ -131,19 +132,9 @@ def extremum_by_sign(verb: str, a: Array, b: Array) -> Array:
     return np.where((keys[0] > keys[1]) == (verb == "max"), a, b)
 
 
-_COMPARISONS: Mapping[str, Function] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-
-
 def compare(verb: str, form: IntegerFormat, a: Array, b: Array) -> Array:
     """Evaluate a comparison to a predicate."""
-    return _COMPARISONS[verb](*_as(form, a, b))
+    return RELATIONS[verb](*_as(form, a, b))
 
 
 def shift(verb: str, form: IntegerFormat, a: Array, amount: Array) -> Array:

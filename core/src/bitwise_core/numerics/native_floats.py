@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.numerics.formats import FloatFormat
+from bitwise_core.numerics.relations import RELATIONS
 from bitwise_core.numerics.word_arithmetic import Bits, Booleans
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -58,14 +59,6 @@ _FUNCTIONS: dict[str, Callable[..., Floats]] = {
 
 _COMPARED: dict[str, type[np.floating[Any]]] = {"fp16": np.float16, **_TYPES}
 
-_RELATIONS: dict[str, Callable[..., Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 _OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
@@ -89,8 +82,8 @@ def compare(verb: str, form: FloatFormat, left: Bits, right: Bits) -> Booleans:
         if verb == "neu":
             return np.asarray(x != y)
         if verb.endswith("u"):
-            return np.asarray(~_RELATIONS[_OPPOSITES[verb[:-1]]](x, y))
-        return np.asarray(_RELATIONS[verb](x, y))
+            return np.asarray(~RELATIONS[_OPPOSITES[verb[:-1]]](x, y))
+        return np.asarray(RELATIONS[verb](x, y))
 
 
 def supports(verb: str, form: FloatFormat) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bitwise_core.numerics.conversion import INTEGER_ROUNDINGS
 from bitwise_core.numerics.floating import COMPARISONS
-from bitwise_core.numerics.formats import FloatFormat, Format, IntegerFormat
+from bitwise_core.numerics.formats import FloatFormat, Format
 from bitwise_core.numerics.softfloat import ROUNDINGS
 from bitwise_core.numerics.verbs import Array, Function
 from bitwise_core.numerics.word_arithmetic import Bits, storage
@@ -68,18 +68,6 @@ class Operation:
         """The rounding modifier; None without one."""
         known = (*ROUNDINGS, *INTEGER_ROUNDINGS)
         return next((modifier for modifier in self.modifiers if modifier in known), None)
-
-    @property
-    def sees_nan_patterns(self) -> bool:
-        """Whether different NaN operands can give different results, or a result that is not NaN.
-
-        This holds for every operation that reads patterns as integers.  It also holds for tf32: rounding to it, or
-        reading it, drops low bits, which makes infinities of some NaNs.
-        """
-        formats = (self.result, *self.operands)
-        return any(isinstance(form, IntegerFormat) for form in self.operands) or any(
-            form.name == "tf32" for form in formats
-        )
 
     @property
     def evaluable(self) -> bool:

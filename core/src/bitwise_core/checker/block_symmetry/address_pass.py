@@ -29,10 +29,11 @@ from bitwise_core.checker.block_symmetry.block_affine import (
     unsigned,
 )
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
+from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
-from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, buffer_at
+from bitwise_core.execution.launch import buffer_at, buffers_at
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
@@ -150,7 +151,7 @@ class AddressDomain:
                     if isinstance(value, np.ndarray)
                     else value.grid.active_values(value.column)[:1] + value.thread
                 )
-                buffers = np.unique(first + np.uint64(BUFFER_REACH) >> np.uint64(POINTER_SHIFT))
+                buffers = np.unique(buffers_at(first))
                 self.pointers.update(int(each) for each in buffers if each)
 
     def operand_vectors(self, elements: L.SymbolicVector, form: str) -> mma_steps.OperandVectors:
@@ -284,9 +285,7 @@ class AddressMemory(GlobalMemory):
         value = plain(address)
         column = value.column if isinstance(value, BlockAffine) else None
         thread = value.thread if isinstance(value, BlockAffine) else value
-        if mask is not None:
-            shape = np.broadcast_shapes(thread.shape, mask.shape)
-            thread = np.broadcast_to(thread, shape)[np.broadcast_to(mask, shape)]
+        thread = active_values(thread, mask)
         if thread.size:
             self.accesses.append(
                 GlobalAccess(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
@@ -319,9 +318,7 @@ class AddressMemory(GlobalMemory):
         value = plain(address)
         if isinstance(value, BlockAffine):
             value = value.grid.active_values(value.column)[:1].reshape(1, 1) + value.thread
-        if mask is not None:
-            shape = np.broadcast_shapes(value.shape, mask.shape)
-            value = np.broadcast_to(value, shape)[np.broadcast_to(mask, shape)]
+        value = active_values(value, mask)
         buffer = buffer_at(int(value.flat[0])) if value.size else 0
         return buffer if buffer in self.given.buffers else None
 

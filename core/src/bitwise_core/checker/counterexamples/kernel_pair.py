@@ -16,8 +16,8 @@ from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import offset_at
-from bitwise_core.execution.machine import THREAD_SHIFT
 from bitwise_core.execution.simulation import SimulationResult, simulate
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of, storage
 
 MAXIMUM_WHOLE_LANES = MAXIMUM_LANES >> 3
@@ -199,7 +199,7 @@ def make_pair(
             raise Unsupported("the launches are too large to be executed in full, and no divergent element is known")
         return KernelPair(kernels, forms, finite=finite)
     element = trace.element
-    left, right = ([int(thread or 0) >> THREAD_SHIFT] for thread in element.threads)
+    left, right = ([block_of(int(thread or 0))] for thread in element.threads)
     name = trace.buffer
     offset = offset_at(element.address)
     partial = KernelPair(kernels, forms, (left, right), (name, offset, element.size), finite)

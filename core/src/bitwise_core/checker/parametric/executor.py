@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from bitwise_core.checker.parametric.access_history import AccessHistory, set_copies
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.induction_variables import LoopBody
 from bitwise_core.checker.parametric.loop_abstraction import LoopAbstraction
@@ -18,8 +19,6 @@ from bitwise_core.checker.parametric.loop_state import (
     invalidate,
     merged_copies,
     merged_reads,
-    queue_of_copies,
-    reads_in_flight,
 )
 from bitwise_core.checker.parametric.loop_summary import NO_ITERATION, LoopSummary
 from bitwise_core.checker.parametric.memory import ParametricMemory
@@ -138,17 +137,17 @@ class ParametricExecutor(Executor):
         self.domain = machine.domain
 
     def _control(
-        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None, outer: Array | None
+        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None
     ) -> Array | None:
         if isinstance(control, LoopEntry):
             self._loop(control, group)
             self._unblock_groups(groups)
             self._merge_groups(groups)
             return alive
-        return super()._control(control, group, groups, alive, outer)
+        return super()._control(control, group, groups, alive)
 
-    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
-        super()._release_single_group(group, groups)
+    def _release_single_group(self, group: LaneGroup) -> None:
+        super()._release_single_group(group)
         self._races().compact()
 
     def _races(self) -> SymbolicRaces:
@@ -248,9 +247,7 @@ class ParametricExecutor(Executor):
         """Execute both sides of a uniform branch that depends on the launch; registers become selections."""
         machine, pc = self.machine, group.pc
         memory = cast(ParametricMemory, cast(object, machine.memory))
-        shared, races = machine.shared, self._races()
-        copies, reads = machine.extra.get("copies"), machine.asynchronous_reads
-        local = machine.local
+        shared, local, entry = machine.shared, machine.local, AccessHistory.of(machine)
         before, words, flags, version = (
             dict(machine.registers),
             shared.words.copy(),
@@ -269,12 +266,8 @@ class ParametricExecutor(Executor):
             machine.registers = dict(before)
             machine.shared, machine.mask = shared, None
             shared.words[:, :, : words.shape[2]], shared.flags[:, : words.shape[2]] = words, flags
-            machine.races, machine.local = races.copy(), dict(local)
-            machine.asynchronous_reads = reads_in_flight(reads)
-            if copies is not None:
-                machine.extra["copies"] = queue_of_copies(copies)
-            else:
-                machine.extra.pop("copies", None)
+            machine.local = dict(local)
+            entry.restore(machine)
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
             loops_before, facts_before = len(self.parametric.loop_conditions), len(self.domain.integers.facts)
             memory.path.append(predicate)
@@ -327,10 +320,7 @@ class ParametricExecutor(Executor):
             merged[place] = self._select_value(taken, first, second)
         machine.local = merged
         machine.asynchronous_reads = merged_reads([reads_left, reads_right])
-        merged_queue = merged_copies(copies)
-        machine.extra.pop("copies", None)
-        if merged_queue is not None:
-            machine.extra["copies"] = merged_queue
+        set_copies(machine, merged_copies(copies))
 
     def _contains_loop(self, start: int, reconvergence: int) -> bool:
         return any(start <= header < reconvergence for header in self.parametric.loops)

@@ -179,36 +179,6 @@ def tighten(value: Polynomial) -> Polynomial:
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-def _add(
-    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
-) -> Polynomial | None:
-    return P.add(values[0], values[1])
-
-
-def _subtract(
-    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
-) -> Polynomial | None:
-    return P.subtract(values[0], values[1])
-
-
-def _negate(
-    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
-) -> Polynomial | None:
-    return P.negate(values[0])
-
-
-def _complement(
-    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
-) -> Polynomial | None:
-    return P.add_constant(P.negate(values[0]), -1)
-
-
-def _multiply(
-    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
-) -> Polynomial | None:
-    return P.multiply(values[0], values[1])
-
-
 def _multiply_wide(
     integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
 ) -> Polynomial | None:
@@ -342,9 +312,15 @@ def _convert(
 Rule = Callable[[ParametricIntegers, Operation, Sequence[Polynomial], int], Polynomial | None]
 """A function from operation, operands and width to the result; None where the rule does not apply."""
 
+
+def _always(function: Callable[..., Polynomial | None]) -> Rule:
+    """A rule that applies a function of polynomials to any operands."""
+    return lambda integers, operation, values, bits: function(*values)
+
+
 _RULES: dict[str, Rule] = {
-    "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "mulwide": _multiply_wide,
-    "shl": _shift_left,
+    "add": _always(P.add), "sub": _always(P.subtract), "neg": _always(P.negate), "mul": _always(P.multiply),
+    "not": _always(lambda value: P.add_constant(P.negate(value), -1)), "mulwide": _multiply_wide, "shl": _shift_left,
     "shr": _shift_right, "div": _divide, "and": _bitwise, "or": _bitwise, "xor": _bitwise, "convert": _convert,
 }  # fmt: skip
 

@@ -15,25 +15,20 @@ from typing import Any, cast
 import numpy as np
 
 from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.access_history import AccessHistory, restore_any
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.loop_state import (
     INERT,
     LoopState,
     copies_have_equal_places,
     hash_of,
-    merged_copies,
-    merged_reads,
-    queue_of_copies,
-    reads_in_flight,
 )
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.persistent_loops import PersistentLoop
 from bitwise_core.checker.parametric.polynomial import Polynomial
-from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, integer_of, polynomial_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Branch, Machine
-from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
@@ -53,32 +48,19 @@ class Snapshot:
 
     registers: Mapping[str, Value]
     shared: SharedMemory
-    races: SymbolicRaces
-    reads: dict[str, AsynchronousReads]
-    copies: Any
     local: Mapping[int, Value]
+    history: AccessHistory
 
     @staticmethod
     def of(machine: Machine) -> Snapshot:
         """The current state, independent of the machine."""
-        assert isinstance(machine.races, SymbolicRaces)
-        return Snapshot(
-            dict(machine.registers),
-            machine.shared.copy(),
-            machine.races.copy(),
-            reads_in_flight(machine.asynchronous_reads),
-            queue_of_copies(machine.extra.get("copies")),
-            dict(machine.local),
-        )
+        return Snapshot(dict(machine.registers), machine.shared.copy(), dict(machine.local), AccessHistory.of(machine))
 
     def restore(self, machine: Machine) -> None:
         """Set the machine to this state."""
-        machine.registers, machine.shared, machine.races = dict(self.registers), self.shared.copy(), self.races.copy()
-        machine.asynchronous_reads, machine.local = reads_in_flight(self.reads), dict(self.local)
-        machine.extra.pop("copies", None)
+        machine.registers, machine.shared, machine.local = dict(self.registers), self.shared.copy(), dict(self.local)
+        self.history.restore(machine)
         machine.extra.pop("tiles", None)
-        if self.copies is not None:
-            machine.extra["copies"] = queue_of_copies(self.copies)
 
 
 class LoopAbstraction:
@@ -218,7 +200,7 @@ class LoopAbstraction:
             if all(isinstance(each.registers.get(name), np.ndarray) for each in snapshots):
                 return False
         return all(
-            copies_have_equal_places(snapshots[place].copies, snapshots[place + period].copies)
+            copies_have_equal_places(snapshots[place].history.copies, snapshots[place + period].history.copies)
             for place in range(1, len(snapshots) - period)
         )
 
@@ -286,11 +268,8 @@ class LoopAbstraction:
         found = [snapshots[0]]
         for place in range(3 * period + 1):
             self._set_general_state(snapshots, period, place % period, growth, atom)
-            previous = found[-1]
-            machine.races, machine.asynchronous_reads = previous.races.copy(), reads_in_flight(previous.reads)
-            machine.extra.pop("copies", None)
-            if previous.copies is not None:
-                machine.extra["copies"] = self._opaque_copies(queue_of_copies(previous.copies))
+            found[-1].history.restore(machine)
+            self._opaque_copies()
             self._iterate()
             found.append(Snapshot.of(machine))
         memory.forget_accesses_after(*counts[:2])
@@ -363,17 +342,17 @@ class LoopAbstraction:
             registers[name] = self._value(name, snapshots, phase, growth, atom)
         machine.registers = registers
         self._join_memories(snapshots)
-        copies = machine.extra.get("copies")
-        if copies is not None:
-            self._opaque_copies(copies)
+        self._opaque_copies()
 
-    def _opaque_copies(self, copies: Any) -> Any:
-        """Make the values of copies in flight opaque, in place; return the copies."""
+    def _opaque_copies(self) -> None:
+        """Make the values of copies in flight opaque."""
+        copies = self.machine.extra.get("copies")
+        if copies is None:
+            return
         copies.open = [self._opaque_copy(each) for each in copies.open]
         for groups in copies.groups.values():
             for group in groups.groups:
                 group.work = [self._opaque_copy(each) for each in group.work]
-        return copies
 
     def _opaque_copy(self, copy: Any) -> Any:
         bits = L.width(copy.value)
@@ -448,7 +427,7 @@ class LoopAbstraction:
                 self.opaque[name] = self._alike([value, expected])
                 stable = False
         found, steady = Snapshot.of(machine), snapshots[period + phase + 1]
-        if not copies_have_equal_places(found.copies, steady.copies):
+        if not copies_have_equal_places(found.history.copies, steady.history.copies):
             raise self.fail("the copies in flight do not repeat")
         written = LoopState.of(machine)
         both = min(written.flags.shape[1], snapshots[0].shared.flags.shape[1])
@@ -485,10 +464,5 @@ class LoopAbstraction:
                 continue
             registers[name] = self._opaque(name, bits, self._alike(values)) if defined else poison(bits)
         machine.registers = registers
-        machine.races = histories[0].races.with_histories(each.races for each in histories[1:])
-        machine.asynchronous_reads = merged_reads([each.reads for each in histories])
-        copies = merged_copies([each.copies for each in histories], self._opaque_copy)
-        machine.extra.pop("copies", None)
+        restore_any(machine, [each.history for each in histories], self._opaque_copy)
         machine.extra.pop("tiles", None)
-        if copies is not None:
-            machine.extra["copies"] = copies

@@ -141,7 +141,8 @@ def reads_in_flight(reads: Mapping[str, AsynchronousReads]) -> dict[str, Asynchr
     return {work: each.copy() for work, each in reads.items()}
 
 
-def _undefined_copy(copy: Any) -> Any:
+def undefined_copy(copy: Any) -> Any:
+    """The copy of an undefined value."""
     bits = L.width(copy.value)
     return replace(copy, value=SymbolicVector(bits, hashing.constant("a copy after a branch"), L.TERM | L.POISON))
 
@@ -155,7 +156,7 @@ def copies_have_equal_places(left: Any, right: Any) -> bool:
     )
 
 
-def merged_copies(histories: Sequence[Any], of_copy: Callable[[Any], Any] = _undefined_copy) -> Any:
+def merged_copies(histories: Sequence[Any], of_copy: Callable[[Any], Any] = undefined_copy) -> Any:
     """The copies in flight after one of several histories, each None or a record with open copies and groups.
 
     `of_copy` is applied to copies whose value depends on the history.  Groups are counted from the newest, as waits

@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.access_history import AccessHistory, restore_any
 from bitwise_core.checker.parametric.accesses import accesses_only
 from bitwise_core.checker.parametric.coordinates import Coordinate, Substitution
 from bitwise_core.checker.parametric.induction_variables import InductionVariables, LoopBody
@@ -28,10 +29,7 @@ from bitwise_core.checker.parametric.loop_state import (
     INERT,
     LiveInSharedMemory,
     LoopState,
-    copies_are_equal,
     hash_of,
-    merged_copies,
-    merged_reads,
     queue_of_copies,
     reads_in_flight,
 )
@@ -136,26 +134,19 @@ class CarriedState:
 
     registers: Mapping[str, Value]
     shared: LiveInSharedMemory
-    races: SymbolicRaces
-    reads: Mapping[str, AsynchronousReads]
-    copies: Any
+    history: AccessHistory
 
     @staticmethod
     def of(machine: Machine, shared: LiveInSharedMemory) -> CarriedState:
         """The current state, independent of the machine, whose shared memory is `shared`."""
-        assert isinstance(machine.races, SymbolicRaces)
-        reads, copies = reads_in_flight(machine.asynchronous_reads), queue_of_copies(machine.extra.get("copies"))
-        return CarriedState(dict(machine.registers), shared.duplicate(), machine.races.copy(), reads, copies)
+        return CarriedState(dict(machine.registers), shared.duplicate(), AccessHistory.of(machine))
 
     def restore(self, machine: Machine) -> LiveInSharedMemory:
         """Set the machine to this state; its shared memory."""
         shared = machine.shared = self.shared.duplicate()
-        machine.registers, machine.races = dict(self.registers), self.races.copy()
-        machine.asynchronous_reads = reads_in_flight(self.reads)
+        machine.registers = dict(self.registers)
+        self.history.restore(machine)
         machine.extra.pop("tiles", None)
-        machine.extra.pop("copies", None)
-        if self.copies is not None:
-            machine.extra["copies"] = queue_of_copies(self.copies)
         return shared
 
 
@@ -293,30 +284,6 @@ def _equal_rows(left: hashing.Words, left_row: int, right: hashing.Words, right_
 # -- summaries --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The accesses to shared memory after some iterations, and the asynchronous work in flight."""
-
-    races: SymbolicRaces
-    reads: dict[str, AsynchronousReads]
-    copies: Any
-
-    @staticmethod
-    def of(machine: Machine) -> History:
-        """The current state of the machine."""
-        assert isinstance(machine.races, SymbolicRaces)
-        return History(
-            machine.races.copy(),
-            reads_in_flight(machine.asynchronous_reads),
-            queue_of_copies(machine.extra.get("copies")),
-        )
-
-    def is_unchanged(self, other: History) -> bool:
-        """Whether no access was made between two states."""
-        same = self.races.states() == other.races.states()
-        return same and (self.copies is None) == (other.copies is None) and copies_are_equal(self.copies, other.copies)
-
-
 _NOT_ONLY_REGISTERS = ~(Effect.LOAD | Effect.MOVE | Effect.INTEGER | Effect.CROSS_LANE)
 """The effects of instructions that may do more than to read memory and to write registers."""
 
@@ -426,16 +393,10 @@ class LoopSummary:
         if len(self._stored()) != stored:
             raise self.fail("global memory is written")
         histories = self._histories(variables, start)
-        entered = histories[1:] if condition is None else histories
-        machine.races = entered[0].races.with_histories(each.races for each in entered[1:])
-        machine.asynchronous_reads = merged_reads([each.reads for each in entered])
-        copies = merged_copies([each.copies for each in entered])
-        machine.extra.pop("copies", None)
-        if copies is not None:
-            machine.extra["copies"] = copies
+        restore_any(machine, histories[1:] if condition is None else histories)
         return condition
 
-    def _histories(self, variables: InductionVariables, start: Entry) -> list[History]:
+    def _histories(self, variables: InductionVariables, start: Entry) -> list[AccessHistory]:
         """The states before the loop and after every number of iterations.  Raises Unsupported.
 
         The iterations are executed from the state at the entry; every period accesses the same cells.  Two periods
@@ -459,14 +420,14 @@ class LoopSummary:
             machine.asynchronous_reads, machine.extra = after.reads, after.extra
             self._memory().forget_loads_after(loads)
 
-    def _executed_histories(self, pcs: Sequence[int], iterations: int) -> list[History]:
+    def _executed_histories(self, pcs: Sequence[int], iterations: int) -> list[AccessHistory]:
         machine = self.machine
-        found = [History.of(machine)]
+        found = [AccessHistory.of(machine)]
         for _ in range(iterations):
             self.body.run(pcs)
             if machine.extra.keys() - INERT:
                 raise self.fail("memory barriers are not followed")
-            found.append(History.of(machine))
+            found.append(AccessHistory.of(machine))
             if len(found) == 2 and found[0].is_unchanged(found[1]):
                 break
         return found
@@ -739,7 +700,7 @@ class LoopSummary:
         and for registers that are overwritten before they are read.  The values of `others` are recorded too.
         """
         machine = self.machine
-        flags = {name: self._property(machine, name, entry) for name in level}
+        flags = {name: self._property(name, entry) for name in level}
         matrix_only = found.matrix_only & set(level)
         recorded = IterationValues(
             {name: [] for name in level}, matrix_only, variables.period, flags, {name: [] for name in others}
@@ -769,7 +730,7 @@ class LoopSummary:
             raise NotPreserved(lost)
         return recorded
 
-    def _property(self, machine: Machine, name: str, entry: LoopState) -> int:
+    def _property(self, name: str, entry: LoopState) -> int:
         if name not in entry.registers:
             return 0
         start = entry.registers[name]

@@ -88,10 +88,10 @@ def _text_parts(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
     for name in functions:
         names.setdefault(name, f"function {len(names)}")
     program = build(module, kernel, arch)
-    yield from _body(program, arch, dict(names))
+    yield from _body(program, dict(names))
     for name in functions:
         called = program.functions.get(name) or build(module, module.functions[name], arch)
-        yield from _body(called, arch, dict(names))
+        yield from _body(called, dict(names))
 
 
 def registers_of_clusters(module: Module, kernel: Kernel, arch: Arch) -> frozenset[str]:
@@ -131,7 +131,7 @@ def _reachable(module: Module, kernel: Kernel) -> list[str]:
     return found
 
 
-def _body(program: Program, arch: Arch, names: dict[str, str]) -> Iterator[str]:
+def _body(program: Program, names: dict[str, str]) -> Iterator[str]:
     kernel = program.kernel
     for index, parameter in enumerate((*kernel.parameters, *kernel.returns)):
         names[parameter.name] = f"parameter {index}"

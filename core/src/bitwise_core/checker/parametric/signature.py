@@ -30,9 +30,10 @@ from bitwise_core.execution.architecture import Arch, ParametricSupport
 from bitwise_core.execution.clusters import Clusters, cluster_shape
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.program import build
+from bitwise_core.execution.thread_numbers import thread_numbers
 from bitwise_core.execution.values import hashing
 
 ALL_TILES = "the number of blocks equals the step of the persistent loop over tiles"
@@ -312,7 +313,7 @@ def machine_for(
         shared=SharedMemory(4096, rows, granule),
         races=SymbolicRaces(4096 // granule, threads, arch.warp, rows),
         memory=memory,  # type: ignore[arg-type]
-        thread=(np.arange(rows, dtype=np.int64).reshape(rows, 1) << THREAD_SHIFT) + local,
+        thread=thread_numbers(np.arange(rows), local),
         local_thread=local,
         block=kernel.threads,
         clusters=clusters,

@@ -70,7 +70,6 @@ from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedV
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
 from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.ir.rules.patterns import Term
-from bitwise_core.ir.rules.rule import Instance
 from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 
 Otherwise: TypeAlias = Callable[[], SymbolicVector]
@@ -130,11 +129,9 @@ class TermDomain:
     def _apply(self, info: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """Return the result of an operation: rewritten where rules match, elsewhere a term; constants are folded."""
         plan = plan_of(info.name, self.context.finite)
-        if plan.redirect is not None:
-            return self._redirected(plan.redirect, operands, info)
-        narrow = self._of_widened(plan, info, operands)
-        if narrow is not None:
-            return narrow
+        replaced = self._replaced(plan, info, operands)
+        if replaced is not None:
+            return replaced
         if info.name == WIDENING_BF16:
             if self.context.finite:
                 return concat([np.zeros((1, 1), dtype=np.uint16), operands[0]])
@@ -148,13 +145,14 @@ class TermDomain:
             return result
         return fold_constants(info, operands, as_symbolic_vector(result))
 
-    def _redirected(self, instance: Instance, operands: Sequence[Value], info: Operation) -> Value:
-        """Return the right side of a rule that always applies."""
-        named = zip(instance.left.operands, operands, strict=True)
-        return self._build(instance.right, {each.word: value for each, value in named}, info)
+    def _replaced(self, plan: Plan, info: Operation, operands: Sequence[Value]) -> Value | None:
+        """Return the right side of a rule that always applies, or of one of widened bf16 that matches in all lanes.
 
-    def _of_widened(self, plan: Plan, info: Operation, operands: Sequence[Value]) -> Value | None:
-        """Return the result of the first rule of widened bf16 that matches in all lanes, None if there is none."""
+        None if there is none.
+        """
+        if plan.redirect is not None:
+            named = zip(plan.redirect.left.operands, operands, strict=True)
+            return self._build(plan.redirect.right, {each.word: value for each, value in named}, info)
         if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
             for rule in plan.bf16_rules:
                 for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
@@ -395,11 +393,9 @@ class TermDomain:
     def _rewritten_integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """Return the result of an operation on integers: rewritten where rules match, elsewhere a term."""
         plan = plan_of(operation.name, self.context.finite)
-        if plan.redirect is not None:
-            return self._redirected(plan.redirect, operands, operation)
-        narrow = self._of_widened(plan, operation, operands)
-        if narrow is not None:
-            return narrow
+        replaced = self._replaced(plan, operation, operands)
+        if replaced is not None:
+            return replaced
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [
@@ -408,7 +404,7 @@ class TermDomain:
             ]
         if plan.rules.rules:
             for value in values:
-                value.flags = L.uniform_flags(value.flags)
+                L.settle_flags(value)
             found = self._rewritten(
                 plan.rules, values, operation, lambda: self._integer_term(operation, operands, values)
             )

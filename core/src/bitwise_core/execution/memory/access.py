@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Operand
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
@@ -55,7 +56,7 @@ def detector_cells(
         found = [(each, row, threads) for each in machine.races.acting(mask)]
     else:
         shape = (cells.shape[0], machine.threads)
-        rows = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        rows = whole_mask(mask, shape)
         found = []
         for each, where in machine.races.at(np.broadcast_to(cells, shape), rows):
             threads = np.flatnonzero(where >= 0)

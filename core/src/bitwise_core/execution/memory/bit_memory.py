@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.domains.bits import undefined_lanes
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT
+from bitwise_core.execution.launch import POINTER_SHIFT, buffers_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import final_events
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
-_OFFSET, _REACH = np.uint64((1 << POINTER_SHIFT) - 1), np.uint64(BUFFER_REACH)
+_OFFSET = np.uint64((1 << POINTER_SHIFT) - 1)
 _WIDEST = 8
 
 LAUNCH_SHIFT = 52
@@ -47,7 +48,7 @@ class BufferContents:
     def read(self, address: Array, bits: int) -> Value:
         """See `domains.bits.Contents`; a buffer without content, which is scratch memory, reads as undefined."""
         size = bits // 8
-        buffer = (address + _REACH >> np.uint64(POINTER_SHIFT)) & _BUFFER
+        buffer = buffers_at(address) & _BUFFER
         place = ((address & _OFFSET) // np.uint64(size)).astype(np.int64)
         launch = (address >> np.uint64(LAUNCH_SHIFT)).astype(np.int64) if self.launches > 1 else None
         first = int(buffer.flat[0]) if buffer.size else 0
@@ -138,12 +139,10 @@ class BitsMemory(GlobalMemory):
 
     def _check(self, address: Array, bits: int, mask: Array | None, what: str, line: int) -> None:
         """Raise Unsupported unless every active lane's access lies in a buffer."""
-        if mask is not None:
-            full = np.broadcast_shapes(address.shape, mask.shape)
-            address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
+        address = active_values(address, mask)
         if not address.size:
             return
-        buffer = address + _REACH >> np.uint64(POINTER_SHIFT)
+        buffer = buffers_at(address)
         low, high = int(buffer.min()), int(buffer.max())
         for number in [low] if low == high else [int(each) for each in np.unique(buffer)]:
             if number in self.scratch:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.element_types import element_type
-from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, Launch
+from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, Launch, buffers_at
 from bitwise_core.execution.tensor_contents import TensorContents
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -39,7 +39,7 @@ class GivenContents:
         values of its buffer.
         """
         size = bits // 8
-        where = address + _REACH >> np.uint64(POINTER_SHIFT)
+        where = buffers_at(address)
         place = (address + _REACH & _OFFSET).astype(np.int64) - BUFFER_REACH
         result: Array = np.zeros(address.shape, dtype=L.UNSIGNED[bits])
         for number, (name, contents) in self._contents.items():

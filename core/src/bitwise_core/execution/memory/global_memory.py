@@ -9,8 +9,9 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Kernel
+from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
-from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, buffer_at
+from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -35,7 +36,9 @@ from bitwise_core.execution.memory.undetermined import (
     by_arrival,
     race,
     undetermined,
+    undetermined_where,
 )
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -43,8 +46,6 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, blend_valu
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FloatFormat, Operation
-
-_REACH, _SHIFT = np.uint64(BUFFER_REACH), np.uint64(POINTER_SHIFT)
 
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
@@ -55,12 +56,6 @@ MAXIMUM_POLLS = 1024
 
 Change: TypeAlias = Callable[[Value], Value]
 """The content of an element after an atomic operation, as a function of the content before it."""
-
-
-def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
-    words = np.broadcast_to(value.words, (2, *shape))[:, active][:, None, :]
-    flags = value.flags if isinstance(value.flags, int) else np.broadcast_to(value.flags, shape)[active][None]
-    return SymbolicVector(value.bits, words, flags)
 
 
 def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
@@ -150,7 +145,6 @@ class GlobalMemory:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
         if line in self.polls:
             self._count_poll(line, address)
-        shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
         value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
@@ -159,10 +153,8 @@ class GlobalMemory:
         doubted = self.undetermined is not None and line in self.undetermined.doubted
         if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
-        full = np.broadcast_shapes(shape, thread.shape)
-        active = np.ones(full, dtype=bool) if mask is None else np.broadcast_to(mask, full)
-        where = np.broadcast_to(address, full)[active]
-        who = np.broadcast_to(thread, full)[active]
+        active = active_lanes(mask, address, thread)
+        where, who = active_values(address, active), active_values(thread, active)
         racing = np.zeros(where.shape, dtype=bool)
         load = Access(where, who, epoch, None, bits, line)
         for buffer in buffers:
@@ -186,9 +178,9 @@ class GlobalMemory:
                 kind = Kind.ARRIVAL if line in self.undetermined.updates else Kind.BLOCKS
                 racing |= self.undetermined.note(Cause(kind, WAITS, line))
         if racing.any():
-            lanes = np.zeros(full, dtype=bool)
+            lanes = np.zeros(active.shape, dtype=bool)
             lanes[active] = racing
-            value = blend_values(lanes, undetermined(bits, (full[0], full[1]), self.domain.recorder), value)
+            value = undetermined_where(lanes, value, self.domain.recorder)
         read = [load]
         if self.undetermined is not None:
             read = [
@@ -196,7 +188,7 @@ class GlobalMemory:
                     where + np.uint64(offset),
                     who,
                     epoch,
-                    _active_lanes(lanes, (full[0], full[1]), active),
+                    L.chosen_lanes(lanes, active),
                     lanes.bits,
                     line,
                 )
@@ -233,8 +225,7 @@ class GlobalMemory:
             raise Unsupported(BEYOND, line)
         if not self.undetermined.note(Cause(Kind.UNDEFINED, BEYOND, line)):
             return value
-        shape = (beyond.shape[0], beyond.shape[1])
-        return blend_values(beyond, undetermined(bits, shape, self.domain.recorder), value)
+        return undetermined_where(beyond, value, self.domain.recorder)
 
     def _count_poll(self, line: int, address: Array) -> None:
         """A read by which threads may wait is executed.  Raises Undetermined if nothing else happens any more."""
@@ -290,16 +281,12 @@ class GlobalMemory:
         return [stores[number] for number in pages.near(where, bits)]
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
-        if mask is not None:
-            full = np.broadcast_shapes(address.shape, mask.shape)
-            address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
-        if not address.size:
-            return set()
-        return set(_distinct(self.buffer_of(address)))
+        address = active_values(address, mask)
+        return set(_distinct(self.buffer_of(address))) if address.size else set()
 
     def buffer_of(self, address: Array) -> Array:
         """Return the number of the buffer at each address."""
-        return address + _REACH >> _SHIFT
+        return buffers_at(address)
 
     def gather(
         self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
@@ -368,15 +355,8 @@ class GlobalMemory:
             self.store(address, PackedVector(value.parts), rest, thread, epoch, line)
             return
         parts = stored_elements(self._with_widened_elements(value, address, mask))
-        shape = np.broadcast_shapes(
-            address.shape,
-            thread.shape,
-            mask.shape if mask is not None else (1, 1),
-            *(p.words.shape[1:] for _, p in parts),
-        )
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        where = np.broadcast_to(address, shape)[active].astype(np.uint64, copy=False)
-        who = np.broadcast_to(thread, shape)[active]
+        active = active_lanes(mask, address, thread, *(lanes.words[0] for _, lanes in parts))
+        where, who = active_values(address, active).astype(np.uint64, copy=False), active_values(thread, active)
         if not where.size:
             return
         numbers = self.buffer_of(where)
@@ -384,15 +364,14 @@ class GlobalMemory:
         if self.sizes and self._beyond(where, width(value)).any():
             raise Unsupported("memory beyond the elements of a buffer is written", line)
         for offset, lanes in parts:
-            flat = _active_lanes(lanes, (shape[0], shape[1]), active)
+            flat = L.chosen_lanes(lanes, active)
             if len(buffers) == 1:
                 access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
                 self.stores.setdefault(buffers[0], []).append(access)
                 continue
             for buffer in buffers:
                 chosen = numbers == buffer
-                part = SymbolicVector(flat.bits, np.broadcast_to(flat.words, (2, 1, chosen.size))[:, :, chosen],
-                             flat.flags if isinstance(flat.flags, int) else flat.flags[:, chosen])  # fmt: skip
+                part = L.chosen_lanes(flat, chosen[None])
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
                 self.stores.setdefault(buffer, []).append(access)
 
@@ -438,19 +417,19 @@ class GlobalMemory:
             exact=True,
             recorder=self.domain.recorder,
         )
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
-        flags = (
-            contribution.flags
-            if isinstance(contribution.flags, int)
-            else int(np.bitwise_or.reduce(np.broadcast_to(contribution.flags, shape)[active], initial=np.uint32(0)))
-        )
-        if flags & L.STICKY:
+        chosen = L.chosen_lanes(contribution, whole_mask(mask, shape))
+        words = chosen.words[:, 0].sum(axis=1, dtype=np.uint64)
+        if L.flags_of_some_lane(chosen) & L.STICKY:
             causes = () if self.undetermined is None else tuple(self.undetermined.causes)
             raise Undetermined("a contribution depends on a value that is not determined", line, causes)
         self.scattered.append(
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )
+
+    def change_by(self, operation: Operation, value: Value) -> Change:
+        """Return the change of an element by an atomic operation with `value`."""
+        act = self.domain.floating if operation.is_float else self.domain.integer
+        return lambda before: act(operation, [before, value])
 
     def atomic(
         self,
@@ -488,17 +467,11 @@ class GlobalMemory:
         """Execute the lanes whose operations are ordered as loads and stores.  Return the mask of the others."""
         if self.undetermined is None or not self.undetermined.in_turn.size:
             return mask
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        lanes = active & np.isin(np.broadcast_to(address, shape), self.undetermined.in_turn)
+        active = active_lanes(mask, address, thread)
+        lanes = active & np.isin(address, self.undetermined.in_turn)
         if not lanes.any():
             return mask
-        act = self.domain.floating if operation.is_float else self.domain.integer
-
-        def change(before: Value) -> Value:
-            return act(operation, [before, value])
-
-        old = self.update(change, address, width(value), lanes, thread, epoch, line)
+        old = self.update(self.change_by(operation, value), address, width(value), lanes, thread, epoch, line)
         if not (active & ~lanes).any():
             self._old_values.setdefault(line, []).append(old)
         return active & ~lanes
@@ -523,14 +496,14 @@ class GlobalMemory:
                 self._polled = polled
                 self._count_poll(line, address)
             return old
-        shape = (contended.shape[0], contended.shape[1])
-        where, who = np.broadcast_to(self.in_own_launch(address), shape), np.broadcast_to(thread, shape)
+        where = np.broadcast_to(self.in_own_launch(address), contended.shape)
+        who = np.broadcast_to(thread, contended.shape)
         if self.note_race(Cause(Kind.ARRIVAL, OLD_VALUE, line, line)):
-            old = blend_values(contended, undetermined(bits, shape, self.domain.recorder), old)
+            old = undetermined_where(contended, old, self.domain.recorder)
             new = change(old)
             differing = _differing(where, new, contended)
-            new = blend_values(differing, undetermined(bits, shape, self.domain.recorder), new)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+            new = undetermined_where(differing, new, self.domain.recorder)
+        active = active_lanes(mask, contended)
         self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
         return old
 
@@ -544,17 +517,15 @@ def _are_equal_numbers(left: Value, right: Value, mask: Array | None) -> bool:
 
 def _contended(address: Array, old: Value, new: Value, mask: Array | None, thread: Array) -> Array | None:
     """Return the lanes whose element other lanes change in the same step, None if there are none."""
-    shapes = [each.words.shape[1:] for each in map(as_symbolic_vector, (old, new))]
-    shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape, *shapes)
-    active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-    where = np.broadcast_to(address, shape)[active]
-    _, element, count = np.unique(where, return_inverse=True, return_counts=True)
+    values = [as_symbolic_vector(each) for each in (old, new)]
+    active = active_lanes(mask, address, thread, *(each.words[0] for each in values))
+    _, element, count = np.unique(active_values(address, active), return_inverse=True, return_counts=True)
     if not (count > 1).any():
         return None
-    before, after = (hashes_of_lanes(as_symbolic_vector(each), active) for each in (old, new))
+    before, after = (hashes_of_lanes(each, active) for each in values)
     changed = np.zeros(count.size, dtype=bool)
     changed[element[(before != after).any(axis=0)]] = True
-    lanes = np.zeros(shape, dtype=bool)
+    lanes = np.zeros(active.shape, dtype=bool)
     lanes[active] = (changed & (count > 1))[element]
     return lanes if lanes.any() else None
 
@@ -578,7 +549,7 @@ def _two_of_each_block(address: Array, thread: Array, lanes: Array) -> Array:
     where, who = address[lanes], thread[lanes]
     order = np.lexsort((who, where))
     same = np.zeros(order.size, dtype=bool)
-    same[2:] = (where[order][2:] == where[order][:-2]) & (who[order][2:] >> 20 == who[order][:-2] >> 20)
+    same[2:] = (where[order][2:] == where[order][:-2]) & (block_of(who[order][2:]) == block_of(who[order][:-2]))
     kept = np.empty(order.size, dtype=bool)
     kept[order] = ~same
     found = np.zeros(lanes.shape, dtype=bool)

@@ -25,6 +25,7 @@ from bitwise_core.execution.memory.undetermined import (
     UndeterminedValues,
     by_arrival,
 )
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -119,7 +120,7 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues, order:
         place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
         place += start
         stored_end = rows.address[row] + (rows.bits[row] // 8).astype(np.uint64)
-        foreign = rows.thread[row] >> 20 != load.thread[place] >> 20
+        foreign = block_of(rows.thread[row]) != block_of(load.thread[place])
         racing = (stored_end > load.address[place]) & ~settled[place]
         racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])

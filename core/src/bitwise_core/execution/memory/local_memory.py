@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
@@ -25,9 +26,8 @@ Both are below every buffer and above shared memory.
 
 
 def _uniform_address(machine: Machine, address: Array) -> int | None:
-    if address.size > 1 and machine.mask is not None:
-        shape = np.broadcast_shapes(address.shape, machine.mask.shape)
-        address = np.broadcast_to(address, shape)[np.broadcast_to(machine.mask, shape)]
+    if address.size > 1:
+        address = active_values(address, machine.mask)
     return int(address.flat[0]) if address.size and (address == address.flat[0]).all() else None
 
 
@@ -105,13 +105,11 @@ def load_constant(machine: Machine, address: Array, bits: int) -> Array | None:
     table: Array | None = machine.extra.get("constants")
     if table is None or not isinstance(address, np.ndarray):
         return None
-    shape = np.broadcast_shapes(address.shape, (1, 1) if machine.mask is None else machine.mask.shape)
-    where = np.broadcast_to(address, shape).astype(np.int64) - CONSTANT_BASE
-    if machine.mask is not None:
-        where = np.where(machine.mask, where, 0)
+    active = active_lanes(machine.mask, address)
+    where = np.where(active, address.astype(np.int64) - CONSTANT_BASE, 0)
     if where.size == 0 or int(where.min()) < 0 or int(where.max()) + bits // 8 > table.size:
         return None
-    number = np.zeros(shape, dtype=np.uint64)
+    number = np.zeros(where.shape, dtype=np.uint64)
     for byte in range(bits // 8):
         number |= table[where + byte].astype(np.uint64) << np.uint64(8 * byte)
     return number.astype(L.UNSIGNED[bits])

@@ -11,6 +11,7 @@ import numpy as np
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import Access, overlapping
 from bitwise_core.execution.memory.undetermined import UndeterminedValues
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values.symbolic_vector import Array
 
 
@@ -34,10 +35,10 @@ def _ordered_elements(events: list[Access]) -> Array:
     address = np.concatenate([each.address for each in events])
     thread = np.concatenate([each.thread for each in events])
     epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in events])
-    order = np.lexsort((thread, epoch, thread >> 20, address))
+    order = np.lexsort((thread, epoch, block_of(thread), address))
     address, thread, epoch = address[order], thread[order], epoch[order]
     same = address[1:] == address[:-1]
-    other_block = thread[1:] >> 20 != thread[:-1] >> 20
+    other_block = block_of(thread[1:]) != block_of(thread[:-1])
     unordered = (thread[1:] != thread[:-1]) & (epoch[1:] == epoch[:-1])
     distinct = np.unique(address)
     found: Array = distinct[~np.isin(distinct, address[1:][same & (other_block | unordered)])]

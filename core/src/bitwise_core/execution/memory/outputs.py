@@ -14,6 +14,7 @@ from bitwise_core.execution.memory.store_forwarding import (
     StoredElements,
     common_granule,
     overlapping,
+    payload,
     range_pairs,
 )
 from bitwise_core.execution.memory.undetermined import (
@@ -28,10 +29,11 @@ from bitwise_core.execution.memory.undetermined import (
     Undetermined,
     by_arrival,
     race,
-    undetermined,
     undetermined_output,
+    undetermined_where,
 )
 from bitwise_core.execution.term_recorder import Recorder
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -110,13 +112,10 @@ def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
     found, start = [], 0
     for event in events:
         assert event.value is not None
-        count, flags = event.address.size, event.value.flags
-        chosen = kept[start : start + count]
-        start += count
-        words = np.broadcast_to(event.value.words, (2, 1, count))[:, :, chosen]
-        properties = flags if isinstance(flags, int) else np.broadcast_to(flags, (1, count))[:, chosen]
-        value = SymbolicVector(event.bits, words, properties)
+        chosen = kept[start : start + event.address.size]
+        start += chosen.size
         if chosen.any():
+            value = L.chosen_lanes(event.value, chosen[None])
             found.append(
                 Access(event.address[chosen], event.thread[chosen], event.epoch, value, event.bits, event.line)
             )
@@ -132,9 +131,9 @@ def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, 
     words, flag_rows = [], []
     for event in events:
         assert event.value is not None
-        hashed, flags = exact_hash(event.value), event.value.flags
-        words.append(np.broadcast_to(hashed, (2, 1, event.address.size))[:, 0])
-        flag_rows.append(np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags[0], event.address.shape))
+        shape = (1, event.address.size)
+        words.append(np.broadcast_to(exact_hash(event.value), (2, *shape))[:, 0])
+        flag_rows.append(L.flags_of_lanes(event.value.flags, shape)[0])
     return address, thread, size, np.concatenate(words, axis=1), np.concatenate(flag_rows), line, epoch
 
 
@@ -187,8 +186,7 @@ def split_elements(
         for keep, narrow in ((~chosen, False), (chosen, True)):
             if not keep.any():
                 continue
-            lanes = SymbolicVector(event.bits, np.broadcast_to(event.value.words, (2, 1, keep.size))[:, :, keep],
-                          flags if isinstance(flags, int) else flags[:, keep])  # fmt: skip
+            lanes = L.chosen_lanes(event.value, keep[None])
             lanes.recorder = recorder
             base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
             width = exact_width if narrow else narrowest
@@ -320,7 +318,7 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
-            if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
+            if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
             if (other & (epoch[row] == load.epoch)).any():
                 reason = "a thread reads global memory that another writes with no barrier between (a race)"
@@ -339,18 +337,9 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[s
     if any(event.bits != bits for event in events):
         raise Unsupported("atomic operations of different widths update one buffer", events[0].line)
     address = np.concatenate([e.address for e in events])
-    lanes = []
-    for event in events:
-        assert event.value is not None
-        flags = event.value.flags
-        words = np.broadcast_to(event.value.words, (2, 1, event.address.size))
-        lanes.append(
-            (words, np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, (1, event.address.size)))
-        )
-    words = np.concatenate([w for w, _ in lanes], axis=2)
-    flags = np.concatenate([m for _, m in lanes], axis=1)
+    words, flags = payload(events)
     order = np.argsort(address, kind="stable")
-    address, words, flags = address[order], words[:, :, order], flags[:, order]
+    address, words, flags = address[order], words[:, None, order], flags[None, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
     total = initial = memory.initial(unique[None], bits, None, (buffer,), events[0].line)
     ordered = count > 1
@@ -369,7 +358,7 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[s
         lines = sorted(set(line[start[first] : start[first] + count[first]].tolist()))
         cause = Cause(Kind.SUM, SUM_ORDER, lines[0], lines[1] if len(lines) > 1 else None)
         if memory.undetermined is None or memory.undetermined.note(cause):
-            total = blend_values(ordered[None], undetermined(bits, (1, unique.size)), total)
+            total = undetermined_where(ordered[None], total)
         if memory.undetermined is not None and _orders_differ(initial, words, flags, start, count, bits)[ordered].any():
             memory.undetermined.proved[buffer] = cause
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)

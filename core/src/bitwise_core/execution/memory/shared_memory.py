@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
@@ -246,8 +247,7 @@ class SharedMemory:
         ]
         chosen = as_symbolic_vector(select(*sides))
         shape = (self.blocks, columns.size)
-        words, flags = np.broadcast_to(chosen.words, (2, *shape)), chosen.flags
-        flags = np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, shape)
+        words, flags = np.broadcast_to(chosen.words, (2, *shape)), L.flags_of_lanes(chosen.flags, shape)
         found = other.copy()
         found.version = max(self.version, other.version) + 1
         here = differ[:, columns]
@@ -313,8 +313,7 @@ class SharedMemory:
             return
         shape = (self.blocks, cells.shape[1])
         where = np.broadcast_to(cells, shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        block, lane = np.nonzero(active)
+        block, lane = np.nonzero(whole_mask(mask, shape))
         column = where[block, lane]
         row = block if rows is None else rows[block, lane]
         self.words[:, row, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]

@@ -8,14 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import split_elements
-from bitwise_core.execution.memory.store_forwarding import Access, StoredElements, common_granule, forward_stores
-from bitwise_core.execution.memory.undetermined import STORE_RACE, Kind, race, undetermined
-from bitwise_core.execution.values import hashing
+from bitwise_core.execution.memory.store_forwarding import (
+    Access,
+    StoredElements,
+    common_granule,
+    forward_stores,
+    payload,
+)
+from bitwise_core.execution.memory.undetermined import STORE_RACE, Kind, race, undetermined_where
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
 
@@ -86,18 +92,22 @@ class _Elements:
         thread = np.concatenate([each.thread for each in events])
         epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in events])
         line = np.concatenate([np.full(each.address.size, each.line, dtype=np.int64) for each in events])
-        words, flags = _columns(events)
+        words, flags = payload(events)
         order = np.argsort(address, kind="stable")
         address, thread, epoch, line = address[order], thread[order], epoch[order], line[order]
-        value = SymbolicVector(bits, words[:, :, order], flags[:, order])
+        value = SymbolicVector(bits, words[:, None, order], flags[None, order])
         last = np.append(address[1:] != address[:-1], True)
         rows = np.flatnonzero(last)
         final = rows[np.cumsum(last) - last]
         clash = StoredElements(address, thread, epoch, exact_hash(value)[:, 0]).after(np.arange(address.size), final)
         if clash.any():
             raise race(Kind.GLOBAL, STORE_RACE, int(line[clash][0]))
-        kept = SymbolicVector(bits, value.words[:, :, rows], _flags_of(value)[:, rows])
-        return _Elements(address[rows], thread[rows], epoch[rows], line[rows], kept)
+        return _Elements(address[rows], thread[rows], epoch[rows], line[rows], L.chosen_lanes(value, last[None]))
+
+    def contents(self, rows: Array) -> SymbolicVector:
+        """Return the contents of these rows, shape (1, rows)."""
+        flags = L.flags_of_lanes(self.value.flags, (1, self.address.size))
+        return SymbolicVector(self.value.bits, self.value.words[:, :, rows], flags[:, rows])
 
     def rows_of(self, address: Array) -> tuple[Array, Array]:
         """Return the row of each address, and whether there is one."""
@@ -105,23 +115,6 @@ class _Elements:
             return np.zeros(address.size, dtype=np.int64), np.zeros(address.size, dtype=bool)
         rows = np.minimum(np.searchsorted(self.address, address), self.address.size - 1)
         return rows, self.address[rows] == address
-
-
-def _flags_of(value: SymbolicVector) -> Array:
-    shape = value.words.shape[1:]
-    flags = value.flags
-    return np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, shape)
-
-
-def _columns(events: Sequence[Access]) -> tuple[hashing.Words, Array]:
-    words, flags = [], []
-    for each in events:
-        assert each.value is not None
-        shape = (1, each.address.size)
-        words.append(np.broadcast_to(each.value.words, (2, *shape)))
-        found = each.value.flags
-        flags.append(np.broadcast_to(np.uint32(found) if isinstance(found, int) else found, shape))
-    return np.concatenate(words, axis=2), np.concatenate(flags, axis=1)
 
 
 def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: Stores) -> None:
@@ -165,25 +158,22 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
     contents: list[SymbolicVector] = []
     for part, (rows, there) in zip(parts, found, strict=True):
         if there.all():
-            contents.append(SymbolicVector(bits, part.value.words[:, :, rows], _flags_of(part.value)[:, rows]))
+            contents.append(part.contents(rows))
             continue
         old = _content_before(machine, buffer, address, thread, bits, int(line[~there][0]))
         if there.any():
-            mine = SymbolicVector(bits, part.value.words[:, :, rows], _flags_of(part.value)[:, rows])
-            old = L.blend(there[None], mine, old)
+            old = L.blend(there[None], part.contents(rows), old)
         contents.append(old)
     chosen = _predicate_of_threads(machine, predicate, thread)
     for each in contents:
         each.recorder = recorder
     value = as_symbolic_vector(machine.domain.select(chosen, contents[0], contents[1]))
     result: list[Access] = []
-    words = np.broadcast_to(value.words, (2, 1, address.size))
-    flags = np.broadcast_to(_flags_of(value), (1, address.size))
     for part, (rows, there) in zip(parts, found, strict=True):
         stamps = np.stack([part.epoch, part.line], axis=1)[rows] if part.address.size else np.zeros((address.size, 2))
         for epoch, number in np.unique(stamps[there], axis=0):
             here = there & (stamps[:, 0] == epoch) & (stamps[:, 1] == number)
-            lanes = SymbolicVector(bits, words[:, :, here], flags[:, here])
+            lanes = L.chosen_lanes(value, here[None])
             result.append(
                 Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number), chosen=True)
             )
@@ -206,16 +196,16 @@ def _content_before(
                 continue
             racing = np.zeros((1, address.size), dtype=bool)
             racing[0, found.place] = True
-            value = blend_values(racing, undetermined(bits, (1, address.size), memory.domain.recorder), value)
+            value = undetermined_where(racing, value, memory.domain.recorder)
     return as_symbolic_vector(value)
 
 
 def _predicate_of_threads(machine: Machine, predicate: Value, thread: Array) -> Value:
     """Return the predicate of the block of each thread, shape (1, threads)."""
     vector = as_symbolic_vector(predicate)
-    blocks = np.broadcast_to(machine.thread[:, :1] >> THREAD_SHIFT, (machine.blocks, 1))[:, 0]
+    blocks = np.broadcast_to(block_of(machine.thread[:, :1]), (machine.blocks, 1))[:, 0]
     order = np.argsort(blocks)
-    rows = order[np.searchsorted(blocks[order], thread >> THREAD_SHIFT)]
+    rows = order[np.searchsorted(blocks[order], block_of(thread))]
     words = np.broadcast_to(vector.words, (2, machine.blocks, 1))[:, rows, 0][:, None]
     flags = vector.flags
     if not isinstance(flags, int):

@@ -14,6 +14,7 @@ import numpy as np
 
 from bitwise_core.execution.memory.undetermined import OTHER_BLOCK, OTHER_THREAD, STORE_RACE, Cause, Kind
 from bitwise_core.execution.term_recorder import Recorder
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
@@ -56,7 +57,9 @@ class StoredElements:
     def after(self, row: Array, final: Array, order: BlockOrder | None = None) -> Array:
         """Return which rows may execute after the `final` row of their address, despite earlier program order."""
         other_thread = self.thread[row] != self.thread[final]
-        unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
+        unordered = (block_of(self.thread[row]) != block_of(self.thread[final])) | (
+            self.epoch[row] >= self.epoch[final]
+        )
         if order is not None:
             unordered &= ~order(self.thread[row], self.epoch[row], self.thread[final], self.epoch[final])
         found: Array = other_thread & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
@@ -176,7 +179,7 @@ class _Rows:
         """
         place, row = range_pairs(low, high)
         epoch = np.array([each.epoch for each in self.stores])[self.access]
-        foreign = self.thread[row] >> 20 != load.thread[place] >> 20
+        foreign = block_of(self.thread[row]) != block_of(load.thread[place])
         unordered = foreign | ((self.thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
         if order is not None:
             unordered &= ~order(self.thread[row], epoch[row], load.thread[place], np.full(row.shape, load.epoch))

@@ -7,17 +7,18 @@ order of the run.  Only the block with the last ticket of a counter may store af
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
-from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
-from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
+from bitwise_core.execution.active_lanes import active_lanes, active_values
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.memory.given_contents import GivenContents
+from bitwise_core.execution.memory.global_memory import Change
+from bitwise_core.execution.memory.synchronised_memory import SynchronisedMemory
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.numerics import Operation
 
@@ -46,35 +47,34 @@ class Counter:
     final: int
 
 
-class TicketMemory(GlobalMemory):
-    """Global memory in which the operations of some lines take tickets.
+class TicketMemory(SynchronisedMemory):
+    """Global memory in which the atomic operations of some lines take tickets.
 
     `expected` are the counters of another order of the blocks, by address; None while they are not known.  Then no
     block is the last, and no access is ordered by tickets.
     """
 
+    cell_name = "counter"
+
     def __init__(
         self,
-        *arguments: object,
+        domain: Domain,
+        given: GivenContents,
+        *,
         blocks: int,
         lines: TicketLines,
         expected: Mapping[int, Counter] | None,
-        **keywords: object,
     ) -> None:
-        super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
-        self.lines, self.expected = lines, expected
-        self.machine: Machine | None = None
+        cells = None if expected is None else {address: each.bits for address, each in expected.items()}
+        super().__init__(domain, given, lines.unordered, cells)
+        self.tickets, self.expected = lines.tickets, expected
         self._counters: dict[int, list[tuple[int, int, int]]] = {}
         """By address of the counter: for each ticket its block, and the contents before and after it."""
         self._bits: dict[int, int] = {}
         self._stored_by_last: set[tuple[int, int]] = set()
-        self._found_values: dict[int, Value] = {}
         self._counter = np.zeros(blocks, dtype=np.uint64)
         self._last, self._taken = np.zeros(blocks, dtype=bool), np.zeros(blocks, dtype=bool)
         self._epoch = np.full(blocks, -1, dtype=np.int64)
-        counters = sorted((expected or {}).items())
-        self._cells = np.array([address for address, _ in counters], dtype=np.uint64)
-        self._ends = self._cells + np.array([each.bits // 8 for _, each in counters], dtype=np.uint64)
         if expected is not None:
             self.block_order = self._ordered
 
@@ -94,85 +94,38 @@ class TicketMemory(GlobalMemory):
         """Return the bytes that blocks stored after the last ticket of a counter: its address and that of the byte."""
         return self._stored_by_last
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
-        """See `GlobalMemory.load`."""
-        self._check_counters(address, bits, mask, thread, line)
-        return super().load(address, bits, mask, thread, epoch, line)
-
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
-        self._check_counters(address, width(value), mask, thread, line)
-        self._check_last(mask, thread, line)
-        if line in self.lines.unordered:
-            raise Unsupported("an asynchronous store is not ordered by tickets", line)
+        blocks = block_of(active_values(thread, mask))
+        self._check_taken(self._taken[blocks] & ~self._last[blocks], line)
         if self._last.any():
             self._note_stores(address, width(value) // 8, mask, thread)
         super().store(address, value, mask, thread, epoch, line)
 
-    def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
-    ) -> tuple[Value, Sequence[LoadRaces]]:
-        """See `GlobalMemory.forward`."""
-        order = None if load.line in self.lines.unordered else self.block_order
-        return forward_stores(value, stores, load, active, self.domain.recorder, order=order)
+    def _synchronises(
+        self, address: Array, mask: Array | None, thread: Array, line: int, operation: Operation | None = None
+    ) -> bool:
+        """See `SynchronisedMemory`.  Raises Unsupported for another atomic operation after a ticket."""
+        if line not in self.tickets:
+            self._check_taken(self._taken[block_of(active_values(thread, mask))], line)
+            return False
+        if operation is not None and operation.is_float:
+            raise Unsupported("an atomic operation on floats takes no ticket", line)
+        return True
 
-    def atomic(
-        self,
-        operation: Operation,
-        address: Array,
-        value: Value,
-        mask: Array | None,
-        thread: Array,
-        epoch: int,
-        line: int,
-    ) -> None:
-        """See `GlobalMemory.atomic`."""
-        if line not in self.lines.tickets:
-            self._check_last(mask, thread, line, atomic=True)
-            super().atomic(operation, address, value, mask, thread, epoch, line)
-            return
-        if operation.is_float or line in self._found_values:
-            raise Unsupported("an atomic operation takes no ticket", line)
-
-        def change(old: Value) -> Value:
-            return self.domain.integer(operation, [old, value])
-
-        self._found_values[line] = self._take(change, address, width(value), mask, thread, epoch, line)
-
-    def update(
+    def _synchronise(
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
     ) -> Value:
-        """See `GlobalMemory.update`."""
-        if line in self.lines.tickets:
-            return self._take(change, address, bits, mask, thread, epoch, line)
-        self._check_last(mask, thread, line, atomic=True)
-        return super().update(change, address, bits, mask, thread, epoch, line)
-
-    def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
-        """See `GlobalMemory.old_value`: the number of the ticket."""
-        found = self._found_values.pop(line, None)
-        return super().old_value(bits, shape, line) if found is None else found
-
-    def contribute(self, *arguments: object, **keywords: object) -> None:
-        """See `GlobalMemory.contribute`: not modelled in a run with tickets."""
-        raise Unsupported("an atomic operation at a computed address in a launch with tickets")
-
-    def _take(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
-    ) -> Value:
-        """Take a ticket in each active lane, in the order of the lanes.  Return the old values."""
-        machine = self.machine
-        if machine is None or machine.condition is not None or machine.path is not None:
-            raise Unsupported("whether a ticket is taken depends on data", line)
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        old: Array = np.zeros(shape, dtype=L.UNSIGNED[bits])
-        where, who = np.broadcast_to(address, shape)[active], np.broadcast_to(thread, shape)[active]
-        blocks = who >> THREAD_SHIFT
+        """See `SynchronisedMemory`: take a ticket in each active lane, in the order of the lanes."""
+        self._unconditional_machine(line)
+        active = active_lanes(mask, address, thread)
+        old: Array = np.zeros(active.shape, dtype=L.UNSIGNED[bits])
+        where, who = active_values(address, active), active_values(thread, active)
+        blocks = block_of(who)
         if np.unique(blocks).size < blocks.size or self._taken[blocks].any():
             raise Unsupported("a block takes several tickets", line)
         rows = np.flatnonzero(active.reshape(-1))
-        places = np.broadcast_to(address, shape).reshape(-1)
+        places = np.broadcast_to(address, active.shape).reshape(-1)
         for row, place, block, who_takes in zip(
             rows.tolist(), where.tolist(), blocks.tolist(), who.tolist(), strict=True
         ):
@@ -181,70 +134,40 @@ class TicketMemory(GlobalMemory):
             if self._bits.setdefault(place, bits) != bits:
                 raise Unsupported("tickets of one counter have different widths", line)
             old.reshape(-1)[places == place] = content
-            after = as_symbolic_vector(change(old))
-            lane = np.zeros(shape, dtype=bool)
+            lane = np.zeros(active.shape, dtype=bool)
             lane.reshape(-1)[row] = True
-            if not np.broadcast_to(np.asarray(L.constant_mask(after)), shape)[lane].all():
-                raise Unsupported("the content of a counter depends on data", line)
-            tickets.append((block, content, int(np.broadcast_to(after.words[0], shape)[lane][0])))
-            self._note(block, place, who_takes, epoch, len(tickets), line)
+            tickets.append((block, content, self._changed_number(change, old, lane, line)))
+            self._note_ticket(block, place, who_takes, epoch, line)
         for row, place, block in zip(rows.tolist(), where.tolist(), blocks.tolist(), strict=True):
             old.reshape(-1)[row] = next(before for taker, before, _ in self._counters[place] if taker == block)
         return old
 
-    def _note(self, block: int, place: int, thread: int, epoch: int, count: int, line: int) -> None:
+    def _note_ticket(self, block: int, place: int, thread: int, epoch: int, line: int) -> None:
+        """A block has taken the latest ticket of the counter at an address."""
         self._taken[block], self._counter[block] = True, place
         self._epoch[block] = epoch
-        if self.expected is None or place not in self.expected or count != len(self.expected[place].blocks):
-            return
-        self._last[block] = True
-        bits, address = self._bits[place], np.array([place], dtype=np.uint64)
-        content = as_symbolic_vector(np.full((1, 1), self._counters[place][-1][2], dtype=L.UNSIGNED[bits]))
-        access = Access(address, np.array([thread]), epoch, content, bits, line)
-        self.stores.setdefault(int(self.buffer_of(address)[0]), []).append(access)
+        tickets, expected = self._counters[place], (self.expected or {}).get(place)
+        if expected is not None and len(tickets) == len(expected.blocks):
+            self._last[block] = True
+            self._store_number(place, tickets[-1][2], self._bits[place], thread, epoch, line)
 
     def _note_stores(self, address: Array, size: int, mask: Array | None, thread: Array) -> None:
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        blocks = np.broadcast_to(thread, shape)[active] >> THREAD_SHIFT
-        places = np.broadcast_to(address, shape)[active][self._last[blocks]]
+        active = active_lanes(mask, address, thread)
+        blocks = block_of(active_values(thread, active))
+        places = active_values(address, active)[self._last[blocks]]
         counters = self._counter[blocks[self._last[blocks]]]
         for offset in range(size):
             self._stored_by_last.update(zip(counters.tolist(), (places + np.uint64(offset)).tolist(), strict=True))
 
-    def _initial_number(self, place: int, bits: int, line: int) -> int:
-        address = np.array([[place]], dtype=np.uint64)
-        buffers = {int(each) for each in self.buffer_of(address).flat}
-        found = as_symbolic_vector(self.initial(address, bits, None, buffers, line))
-        if not np.all(L.constant_mask(found)):
-            raise Unsupported("the content of a counter of tickets before the launch is not given", line)
-        return int(found.words[0].flat[0])
+    def _may_touch(self, thread: Array, first: Array, end: Array) -> bool:
+        """See `SynchronisedMemory`: the block with the last ticket of a counter may."""
+        block = block_of(thread)
+        found = self._last[block] & (end - first == 1) & (self._counter[block] == self._starts[first])
+        return bool(found.all())
 
-    def _check_counters(self, address: Array, bits: int, mask: Array | None, thread: Array, line: int) -> None:
-        """Raise Unsupported if an access touches a counter, unless its block has taken the last ticket of it."""
-        if not self._cells.size:
-            return
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        where = np.broadcast_to(address, shape)[active].astype(np.uint64, copy=False)
-        first = np.searchsorted(self._ends, where, side="right")
-        end = np.searchsorted(self._cells, where + np.uint64(bits // 8), side="left")
-        near = end > first
-        if not near.any():
-            return
-        blocks = np.broadcast_to(thread, shape)[active][near] >> THREAD_SHIFT
-        own = self._last[blocks] & (end[near] - first[near] == 1)
-        if not (own & (self._counter[blocks] == self._cells[first[near]])).all():
-            raise Unsupported("a counter is accessed other than by tickets", line)
-
-    def _check_last(self, mask: Array | None, thread: Array, line: int, *, atomic: bool = False) -> None:
-        """Raise Unsupported if a block stores after a ticket that is not the last; `atomic`: after any ticket."""
-        if not self._taken.any() or self.expected is None:
-            return
-        shape = thread.shape if mask is None else np.broadcast_shapes(thread.shape, mask.shape)
-        who = np.broadcast_to(thread, shape)
-        blocks = (who if mask is None else who[np.broadcast_to(mask, shape)]) >> THREAD_SHIFT
-        if (self._taken[blocks] if atomic else self._taken[blocks] & ~self._last[blocks]).any():
+    def _check_taken(self, forbidden: Array, line: int) -> None:
+        """Raise Unsupported if a block stores after a ticket that forbids it."""
+        if self.expected is not None and forbidden.any():
             raise Unsupported("a block stores after it has taken a ticket that is not the last", line)
 
     def _ordered(self, thread: Array, epoch: Array, later_thread: Array, later_epoch: Array) -> Array:
@@ -252,7 +175,7 @@ class TicketMemory(GlobalMemory):
 
         The last ticket of the counter and a barrier precede the access of the second block.
         """
-        block, later = thread >> THREAD_SHIFT, later_thread >> THREAD_SHIFT
+        block, later = block_of(thread), block_of(later_thread)
         found: Array = self._taken[block] & self._last[later] & (block != later)
         found &= self._counter[block] == self._counter[later]
         found &= (epoch < self._epoch[block]) & (later_epoch > self._epoch[later])

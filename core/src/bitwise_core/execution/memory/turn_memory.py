@@ -15,17 +15,20 @@ order of blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import THREAD_SHIFT, Machine
-from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
-from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
+from bitwise_core.execution.active_lanes import active_lanes, active_values
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.given_contents import GivenContents
+from bitwise_core.execution.memory.global_memory import Change
+from bitwise_core.execution.memory.synchronised_memory import SynchronisedMemory
 from bitwise_core.execution.memory.undetermined import undetermined
+from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
@@ -100,35 +103,28 @@ class _State:
     extra: Mapping[str, Any]
 
 
-class TurnMemory(GlobalMemory):
-    """Global memory in which accesses of the given lines synchronise, if one thread executes them.
+class TurnMemory(SynchronisedMemory):
+    """Global memory in which accesses of the given lines synchronise, if one thread executes them."""
 
-    `cells` are the cells of an earlier run, with their widths in bits; None while they are not known.  Then other
-    accesses to them are not found, and the run proves nothing.
-    """
+    cell_name = "flag"
 
     def __init__(
         self,
-        *arguments: object,
+        domain: Domain,
+        given: GivenContents,
+        *,
         blocks: int,
         lines: Mapping[int, Synchronisation],
         unordered: frozenset[int],
         cells: Mapping[int, int] | None,
-        **keywords: object,
     ) -> None:
-        super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
-        self.lines, self.unordered = lines, unordered
-        self.machine: Machine | None = None
+        super().__init__(domain, given, unordered, cells)
+        self.lines = lines
         self._cells: dict[int, _Cell] = {}
         self._blocks = [_Block() for _ in range(blocks)]
         self._waiting: _Waiting | None = None
         self._passed: tuple[int, int, int, int] | None = None
         """The line, cell, thread and number of writes of the last read that went on."""
-        self._found_values: dict[int, Value] = {}
-        self._inside_atomic = False
-        expected = sorted((cells or {}).items())
-        self._starts = np.array([place for place, _ in expected], dtype=np.uint64)
-        self._ends = self._starts + np.array([bits // 8 for _, bits in expected], dtype=np.uint64)
         self.block_order = self._ordered
 
     def cells(self) -> dict[int, int]:
@@ -145,18 +141,13 @@ class TurnMemory(GlobalMemory):
         """Record the contents that the cells hold after the last block."""
         for place, cell in self._cells.items():
             last = cell.writes[-1]
-            if last.block < 0:
-                continue
-            address = np.array([place], dtype=np.uint64)
-            content = as_symbolic_vector(np.full((1, 1), last.content, dtype=L.UNSIGNED[cell.bits]))
-            access = Access(address, np.array([last.thread]), last.epoch, content, cell.bits, last.line)
-            self.stores.setdefault(int(self.buffer_of(address)[0]), []).append(access)
+            if last.block >= 0:
+                self._store_number(place, last.content, cell.bits, last.thread, last.epoch, last.line)
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """See `GlobalMemory.load`."""
         if self._synchronises(address, mask, thread, line):
-            return self._synchronise(None, address, bits, mask, thread, epoch, line)
-        self._check_cells(address, bits, mask, thread, line)
+            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch, line)
         return super().load(address, bits, mask, thread, epoch, line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
@@ -166,103 +157,37 @@ class TurnMemory(GlobalMemory):
             return
         if self._waiting is not None:
             raise Unsupported("a block stores while it waits", line)
-        if line in self.unordered:
-            raise Unsupported("an asynchronous store is not ordered by flags", line)
-        self._check_cells(address, width(value), mask, thread, line)
         super().store(address, value, mask, thread, epoch, line)
 
-    def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
-    ) -> tuple[Value, Sequence[LoadRaces]]:
-        """See `GlobalMemory.forward`."""
-        order = None if load.line in self.unordered else self._ordered
-        return forward_stores(value, stores, load, active, self.domain.recorder, order=order)
-
-    def atomic(
-        self,
-        operation: Operation,
-        address: Array,
-        value: Value,
-        mask: Array | None,
-        thread: Array,
-        epoch: int,
-        line: int,
-    ) -> None:
-        """See `GlobalMemory.atomic`."""
-        if operation.is_float or not self._synchronises(address, mask, thread, line):
-            outer, self._inside_atomic = self._inside_atomic, True
-            super().atomic(operation, address, value, mask, thread, epoch, line)
-            self._inside_atomic = outer
-            return
-        if line in self._found_values:
-            raise Unsupported("an atomic operation on several elements does not synchronise", line)
-
-        def change(old: Value) -> Value:
-            return self.domain.integer(operation, [old, value])
-
-        self._found_values[line] = self._synchronise(change, address, width(value), mask, thread, epoch, line)
-
-    def update(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
-    ) -> Value:
-        """See `GlobalMemory.update`."""
-        if self._synchronises(address, mask, thread, line):
-            return self._synchronise(change, address, bits, mask, thread, epoch, line)
-        outer, self._inside_atomic = self._inside_atomic, True
-        found = super().update(change, address, bits, mask, thread, epoch, line)
-        self._inside_atomic = outer
-        return found
-
-    def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
-        """See `GlobalMemory.old_value`: the content that the access found."""
-        found = self._found_values.pop(line, None)
-        return super().old_value(bits, shape, line) if found is None else found
-
-    def contribute(self, *arguments: object, **keywords: object) -> None:
-        """See `GlobalMemory.contribute`: not modelled in a run with flags."""
-        raise Unsupported("an atomic operation at a computed address in a launch with flags")
-
-    def _synchronises(self, address: Array, mask: Array | None, thread: Array, line: int) -> bool:
-        """Return whether one thread executes an access of a line that synchronises."""
-        if self._inside_atomic or line not in self.lines:
+    def _synchronises(
+        self, address: Array, mask: Array | None, thread: Array, line: int, operation: Operation | None = None
+    ) -> bool:
+        """See `SynchronisedMemory`: accesses of integers that one thread executes, on certain lines."""
+        if self._inside_atomic or line not in self.lines or (operation is not None and operation.is_float):
             return False
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        return (shape[0] * shape[1] if mask is None else int(np.broadcast_to(mask, shape).sum())) == 1
+        return int(active_lanes(mask, address, thread).sum()) == 1
 
     def _synchronise(
-        self,
-        change: Change | None,
-        address: Array,
-        bits: int,
-        mask: Array | None,
-        thread: Array,
-        epoch: int,
-        line: int,
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
     ) -> Value:
-        """Access a cell by one lane.  Return the content before.  Raises Unsupported."""
-        machine = self.machine
-        if machine is None or machine.condition is not None or machine.path is not None or machine.blocks != 1:
-            raise Unsupported("whether an access synchronises depends on data", line)
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        lane = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        place, who = int(np.broadcast_to(address, shape)[lane][0]), int(np.broadcast_to(thread, shape)[lane][0])
-        block = self._blocks[who >> THREAD_SHIFT]
+        """See `SynchronisedMemory`: one lane accesses a cell."""
+        machine = self._unconditional_machine(line)
+        if machine.blocks != 1:
+            raise Unsupported("several blocks may synchronise at once", line)
+        lane = active_lanes(mask, address, thread)
+        place, who = int(active_values(address, lane)[0]), int(active_values(thread, lane)[0])
+        block = self._blocks[block_of(who)]
         if block.last[0] != -1 and block.last[0] != who and block.last[1] >= epoch:
             raise Unsupported("several threads of a block synchronise with no barrier between", line)
         block.last = (who, epoch)
         cell = self._cell(place, bits, line)
-        knows = self._knowledge(who, epoch)
+        knows = self._knowledge(block_of(who), epoch, who)
+
+        def result(content: int) -> Array:
+            return np.full(lane.shape, content, dtype=L.UNSIGNED[bits])
 
         def changed(content: int) -> int:
-            if change is None:
-                return content
-            after = as_symbolic_vector(change(np.full(shape, content, dtype=L.UNSIGNED[bits])))
-            if not np.broadcast_to(np.asarray(L.constant_mask(after)), shape)[lane].all():
-                raise Unsupported("the content of a flag depends on data", line)
-            return int(np.broadcast_to(after.words[0], shape)[lane][0])
-
-        def result(content: int) -> Value:
-            return np.full(shape, content, dtype=L.UNSIGNED[bits])
+            return self._changed_number(change, result(content), lane, line)
 
         waiting = self._waiting
         if waiting is not None:
@@ -279,7 +204,7 @@ class TurnMemory(GlobalMemory):
         else:
             if self._passed == (line, place, who, len(cell.writes)):
                 raise Unsupported("a block waits for a flag that no block before it sets", line)
-            contents = self._earlier(cell, knows, who >> THREAD_SHIFT)
+            contents = self._earlier(cell, knows, block_of(who))
             if cell.writes[-1].content in contents:
                 raise Unsupported("a flag holds one number twice", line)
             waiting = _Waiting(line, place, who, contents, 0, _state(machine))
@@ -296,7 +221,7 @@ class TurnMemory(GlobalMemory):
 
     def _finish(self, cell: _Cell, changed: Callable[[int], int], knows: Array, who: int, epoch: int, line: int) -> int:
         """The access finds the last content of a cell, and may change it.  Return the content before."""
-        number, kind = who >> THREAD_SHIFT, self.lines[line]
+        number, kind = block_of(who), self.lines[line]
         block, last = self._blocks[number], cell.writes[-1]
         block.count += 1
         if kind.acquires and last.released is not None and last.block != number:
@@ -330,11 +255,13 @@ class TurnMemory(GlobalMemory):
         )
         return list(dict.fromkeys(each.content for each in cell.writes[known:-1]))
 
-    def _knowledge(self, thread: int, epoch: int) -> Array:
-        """Return for each block the number of the last of its accesses that is ordered before an access of a thread."""
-        number = thread >> THREAD_SHIFT
+    def _knowledge(self, block: int, epoch: int, thread: int | None = None) -> Array:
+        """Return for each block the number of the last of its accesses that is ordered before an access of `block`.
+
+        `thread` executes that access; None: any of the block's threads.
+        """
         found = np.zeros(len(self._blocks), dtype=np.int64)
-        for at, who, knows in self._blocks[number].acquired:
+        for at, who, knows in self._blocks[block].acquired:
             if at < epoch or who == thread:
                 found = np.maximum(found, knows)
         return found
@@ -342,47 +269,23 @@ class TurnMemory(GlobalMemory):
     def _cell(self, place: int, bits: int, line: int) -> _Cell:
         cell = self._cells.get(place)
         if cell is None:
-            address = np.array([[place]], dtype=np.uint64)
-            found = as_symbolic_vector(
-                self.initial(address, bits, None, {int(each) for each in self.buffer_of(address).flat}, line)
-            )
-            if not np.all(L.constant_mask(found)):
-                raise Unsupported("the content of a flag before the launch is not given", line)
-            cell = self._cells[place] = _Cell(bits, [_Write(int(found.words[0].flat[0]), -1, 0)])
+            cell = self._cells[place] = _Cell(bits, [_Write(self._initial_number(place, bits, line), -1, 0)])
         if cell.bits != bits:
             raise Unsupported("a flag is accessed in several widths", line)
         return cell
 
-    def _check_cells(self, address: Array, bits: int, mask: Array | None, thread: Array, line: int) -> None:
-        """Raise Unsupported if an access that does not synchronise touches a cell."""
-        if not self._starts.size:
-            return
-        shape = np.broadcast_shapes(address.shape, thread.shape, (1, 1) if mask is None else mask.shape)
-        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
-        where = np.broadcast_to(address, shape)[active].astype(np.uint64, copy=False)
-        first = np.searchsorted(self._ends, where, side="right")
-        if (np.searchsorted(self._starts, where + np.uint64(bits // 8), side="left") > first).any():
-            raise Unsupported("a flag is accessed without synchronisation", line)
-
     def _ordered(self, thread: Array, epoch: Array, later_thread: Array, later_epoch: Array) -> Array:
         """See `BlockOrder`: a release after the first access is known at the second."""
-        columns = np.stack([thread >> THREAD_SHIFT, epoch, later_thread >> THREAD_SHIFT, later_epoch])
+        columns = np.stack([block_of(thread), epoch, block_of(later_thread), later_epoch])
         keys, inverse = np.unique(columns, axis=1, return_inverse=True)
         found = np.zeros(keys.shape[1], dtype=bool)
         for place, (block, at, later, later_at) in enumerate(keys.T.tolist()):
             released = [number for when, number in self._blocks[block].released if when > at]
             if block != later and released:
-                knows = self._knowledge_of_block(later, later_at)
+                knows = self._knowledge(later, later_at)
                 found[place] = knows[block] >= released[0]
         result: Array = found[inverse.reshape(-1)]
         return result
-
-    def _knowledge_of_block(self, block: int, epoch: int) -> Array:
-        found = np.zeros(len(self._blocks), dtype=np.int64)
-        for at, _, knows in self._blocks[block].acquired:
-            if at < epoch:
-                found = np.maximum(found, knows)
-        return found
 
     def _changed_state(self, machine: Machine, waiting: _Waiting) -> bool:
         """Make what a round has changed undetermined.  Return whether it changed what no round before did."""

@@ -18,8 +18,8 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import concat
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.packing import blend_values, concat
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 
 MAXIMUM_CAUSES = 256
 """The number of causes of a run that are kept."""
@@ -242,6 +242,12 @@ def undetermined(bits: int, shape: tuple[int, int], recorder: Recorder | None = 
         recorder.add("undetermined", found, [], False)
         recorder.mark(found)
     return found
+
+
+def undetermined_where(lanes: Array, value: Value, recorder: Recorder | None = None) -> Value:
+    """Return the value with undetermined ones in these lanes, of a mask of all lanes."""
+    shape = (lanes.shape[0], lanes.shape[1])
+    return blend_values(lanes, undetermined(width(value), shape, recorder), value)
 
 
 def undetermined_output(kept: UndeterminedValues | None, line: int, buffers: Collection[int] = ()) -> Nondeterministic:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bitwise_core.execution.assumptions import not_finite
-from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT
+from bitwise_core.execution.launch import buffers_at
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat
@@ -31,7 +31,7 @@ def elements_of(value: SymbolicVector, form: str, formats: Mapping[int, FloatFor
     if value.bits == 32 and np.any(np.bitwise_and(value.flags, L.WIDENED)):
         stored = "fp16"
     numbers = [number for number, each in formats.items() if each.name == stored]
-    buffers = value.words[0] + np.uint64(BUFFER_REACH) >> np.uint64(POINTER_SHIFT)
+    buffers = buffers_at(value.words[0])
     known: Array = found & np.isin(buffers, np.array(numbers, dtype=np.uint64))
     return known
 

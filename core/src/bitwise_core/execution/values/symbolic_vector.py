@@ -304,6 +304,19 @@ def as_array_if_constant(value: Value) -> Value:
     return value
 
 
+def flags_of_lanes(flags: Flags, shape: tuple[int, ...]) -> Array:
+    """Return the flags of each lane of a shape."""
+    return np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, shape)
+
+
+def chosen_lanes(lanes: SymbolicVector, chosen: Array) -> SymbolicVector:
+    """Return the chosen lanes, of a mask of all lanes, as a value of shape (1, lanes)."""
+    words, flags = np.broadcast_to(lanes.words, (2, *chosen.shape))[:, chosen][:, None], lanes.flags
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, chosen.shape)[chosen][None]
+    return SymbolicVector(lanes.bits, words, flags)
+
+
 def flags_of_some_lane(lanes: SymbolicVector) -> int:
     """Return the flags that some lane has."""
     if lanes.cached_union is None:
