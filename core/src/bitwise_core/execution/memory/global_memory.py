@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bitwise_core.execution.memory.store_forwarding import (
     Access,
     BlockOrder,
     LoadRaces,
+    StoredRows,
     forward_stores,
     hashes_of_lanes,
     overlapping,
@@ -116,6 +117,9 @@ class GlobalMemory:
     `given` are the contents that the launch gives: loads of them are numbers.  All other contents are the domain's.
     """
 
+    orders_blocks: ClassVar[bool] = False
+    """Whether accesses of different blocks may be ordered."""
+
     def __init__(self, domain: Domain, given: GivenContents | None = None) -> None:
         self.domain = domain
         self.given = none_given() if given is None else given
@@ -174,8 +178,8 @@ class GlobalMemory:
                     changed = overlapping(load, each)
                     if changed.any() and self.undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, line, each.line)):
                         racing |= changed
-            near = self._stores_near(buffer, where, bits)
-            if near:
+            near = self.stores_near(buffer, load)
+            if near is not None:
                 value, races = self.forward(value, near, load, active)
                 for found in races:
                     racing[found.place] |= self.note_race(found.cause)
@@ -207,7 +211,7 @@ class GlobalMemory:
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+        self, value: Value, stores: StoredRows, load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
         return forward_stores(value, stores, load, active, self.domain.recorder)
@@ -277,17 +281,16 @@ class GlobalMemory:
         inside = np.isin(self.buffer_of(address), list(known))
         return blend_values(inside, numbers, self.domain.load(address, bits))
 
-    def _stores_near(self, buffer: int, where: Array, bits: int) -> list[Access]:
-        """Return the stores to a buffer that may share a byte with loaded elements, in program order."""
-        stores = self.stores.get(buffer, [])
-        pages = self.pages.setdefault(buffer, StorePages())
-        if pages.count > len(stores) or (pages.count and stores[pages.count - 1] is not pages.last):
-            # An atomic operation removes its own stores, and so does the end of one side of a branch.
-            pages = self.pages[buffer] = StorePages()
-        for each in stores[pages.count :]:
-            pages.add(each.address, each.bits)
-            pages.last = each
-        return [stores[number] for number in pages.near(where, bits)]
+    def stores_near(self, buffer: int, load: Access) -> StoredRows | None:
+        """Return the stored elements of a buffer that decide what a load returns, None if there are none."""
+        stores = self.stores.get(buffer)
+        if not stores:
+            return None
+        pages = self.pages.get(buffer)
+        if pages is None:
+            pages = self.pages[buffer] = StorePages(between_blocks=self.orders_blocks)
+        pages.update(stores)
+        return pages.near(load)
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
         if mask is not None:

@@ -196,9 +196,9 @@ def _content_before(
     """Return the content of these addresses before the branch, as the threads that store there would read it."""
     memory = machine.memory
     value = memory.initial(address[None], bits, None, (buffer,), line)
-    stores = memory.stores.get(buffer, ())
-    if stores:
-        load = Access(address, thread, machine.epoch, None, bits, line)
+    load = Access(address, thread, machine.epoch, None, bits, line)
+    stores = memory.stores_near(buffer, load)
+    if stores is not None:
         active = np.ones((1, address.size), dtype=bool)
         value, races = forward_stores(value, stores, load, active, memory.domain.recorder)
         for found in races:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
-from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
+from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
@@ -52,6 +53,8 @@ class TicketMemory(GlobalMemory):
     `expected` are the counters of another order of the blocks, by address; None while they are not known.  Then no
     block is the last, and no access is ordered by tickets.
     """
+
+    orders_blocks: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class TicketMemory(GlobalMemory):
         super().store(address, value, mask, thread, epoch, line)
 
     def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+        self, value: Value, stores: StoredRows, load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """See `GlobalMemory.forward`."""
         order = None if load.line in self.lines.unordered else self.block_order

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import THREAD_SHIFT, Machine
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
-from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
+from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
 from bitwise_core.execution.memory.undetermined import undetermined
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
@@ -107,6 +107,8 @@ class TurnMemory(GlobalMemory):
     accesses to them are not found, and the run proves nothing.
     """
 
+    orders_blocks: ClassVar[bool] = True
+
     def __init__(
         self,
         *arguments: object,
@@ -172,7 +174,7 @@ class TurnMemory(GlobalMemory):
         super().store(address, value, mask, thread, epoch, line)
 
     def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+        self, value: Value, stores: StoredRows, load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """See `GlobalMemory.forward`."""
         order = None if load.line in self.unordered else self._ordered
