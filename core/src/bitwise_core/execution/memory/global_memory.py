@@ -54,6 +54,9 @@ MAXIMUM_POLLS = 1024
 """How often reads by which threads may wait are executed at most at the same addresses while nothing is stored."""
 
 
+MAXIMUM_BYTES_KEPT = 1 << 26
+"""How many bytes kept loads may take.  Otherwise a launch that loads and then stores a buffer is executed again."""
+
 Change: TypeAlias = Callable[[Value], Value]
 """The content of an element after an atomic operation, as a function of the content before it."""
 
@@ -111,6 +114,39 @@ def _distinct(numbers: Array) -> list[int]:
     return [low] if low == high else [int(each) for each in sorted_distinct(numbers)]
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One load of a batch, as the machine executed it, and its value; `shape` is that of all its lanes."""
+
+    address: Array
+    mask: Array | None
+    thread: Array
+    shape: tuple[int, ...]
+    epoch: int
+    value: Value
+    bits: int
+    line: int
+
+    def bytes(self) -> int:
+        """Return about how many bytes of memory the load and its value take."""
+        return 8 * self.address.size + 20 * self.shape[0] * self.shape[1] * max(1, self.bits // 64)
+
+    def accesses(self, with_values: bool) -> list[Access]:
+        """Return the load, or the loads of the elements of its value."""
+        active = np.ones(self.shape, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, self.shape)
+        where = np.broadcast_to(self.address, self.shape)[active]
+        who = np.broadcast_to(self.thread, self.shape)[active]
+        if not with_values:
+            return [Access(where, who, self.epoch, None, self.bits, self.line)]
+        shape = self.shape[0], self.shape[1]
+        return [
+            Access(
+                where + np.uint64(offset), who, self.epoch, _active_lanes(lanes, shape, active), lanes.bits, self.line
+            )
+            for offset, lanes in stored_elements(self.value)
+        ]
+
+
 class GlobalMemory:
     """The loads and stores of a launch, over all its batches.
 
@@ -128,6 +164,9 @@ class GlobalMemory:
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.pages: dict[int, StorePages] = {}
         self.watched: frozenset[int] = frozenset()
+        """The buffers whose loads are recorded from the start; those of others are kept while nothing is stored."""
+        self.kept: dict[int, list[Load]] = {}
+        self._bytes_kept = 0
         self.gathered: dict[int, int] = {}
         self.scattered: list[ScatteredAtomics] = []
         self.loaded_buffers: set[int] = set()
@@ -160,10 +199,12 @@ class GlobalMemory:
         value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
         if self.sizes and not buffers.isdisjoint(self.sizes):
             value = self._without_beyond(value, address, bits, mask, line)
-        doubted = self.undetermined is not None and line in self.undetermined.doubted
-        if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
-            return value
+        known = self.undetermined
+        suspect = known is not None and (line in known.doubted or line in known.loads)
         full = np.broadcast_shapes(shape, thread.shape)
+        if not suspect and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
+            self._keep(Load(address, mask, thread, full, epoch, value, bits, line), buffers)
+            return value
         active = np.ones(full, dtype=bool) if mask is None else np.broadcast_to(mask, full)
         where = np.broadcast_to(address, full)[active]
         who = np.broadcast_to(thread, full)[active]
@@ -193,22 +234,28 @@ class GlobalMemory:
             lanes = np.zeros(full, dtype=bool)
             lanes[active] = racing
             value = blend_values(lanes, undetermined(bits, (full[0], full[1]), self.domain.recorder), value)
-        read = [load]
-        if self.undetermined is not None:
-            read = [
-                Access(
-                    where + np.uint64(offset),
-                    who,
-                    epoch,
-                    _active_lanes(lanes, (full[0], full[1]), active),
-                    lanes.bits,
-                    line,
-                )
-                for offset, lanes in stored_elements(value)
-            ]
+        read = Load(address, mask, thread, full, epoch, value, bits, line).accesses(self.undetermined is not None)
         for buffer in buffers:
             self.loads.setdefault(buffer, []).extend(read)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
+
+    def _keep(self, load: Load, buffers: Iterable[int]) -> None:
+        """Keep a load of buffers that nothing has stored to, unless these loads take too much memory."""
+        self._bytes_kept += load.bytes()
+        if self._bytes_kept > MAXIMUM_BYTES_KEPT:
+            self.kept.clear()
+            return
+        for buffer in buffers:
+            self.kept.setdefault(buffer, []).append(load)
+
+    def record_kept_loads(self, buffers: Iterable[int]) -> bool:
+        """Record the kept loads of buffers, as if the buffers had been watched.  Return whether all were kept."""
+        if self._bytes_kept > MAXIMUM_BYTES_KEPT:
+            return False
+        for buffer in buffers:
+            for each in self.kept.pop(buffer, ()):
+                self.loads.setdefault(buffer, []).extend(each.accesses(self.undetermined is not None))
+        return True
 
     def forward(
         self, value: Value, stores: StoredRows, load: Access, active: Array

@@ -52,8 +52,9 @@ def contest_late_races(memory: GlobalMemory, undetermined: UndeterminedValues) -
                     _contest(load, rows, of_others, undetermined, memory.block_order)
             for _, each in memory.atomics.get(buffer, ()):
                 changed = overlapping(load, each) & ~_undetermined_lanes(load)
-                if changed.any() and undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)):
-                    undetermined.contest_loads(load.line, load.address[changed], load.thread[changed])
+                cause = Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)
+                if changed.any() and undetermined.note(cause):
+                    undetermined.contest_loads(cause, load.line, load.address[changed], load.thread[changed])
 
 
 _MANY_STORES = 16
@@ -200,7 +201,7 @@ def _contest(
         ):
             if not here.any():
                 continue
-            cause = Cause(kind, reason, load.line, int(rows.line[row[here]][0]))
-            if undetermined.note(by_arrival(cause, undetermined.updates)):
+            cause = by_arrival(Cause(kind, reason, load.line, int(rows.line[row[here]][0])), undetermined.updates)
+            if undetermined.note(cause):
                 chosen = np.unique(place[here])
-                undetermined.contest_loads(load.line, load.address[chosen], load.thread[chosen])
+                undetermined.contest_loads(cause, load.line, load.address[chosen], load.thread[chosen])

@@ -42,8 +42,8 @@ class _Page:
 class StorePages:
     """The stores to a buffer, in program order.
 
-    `between_blocks`: whether accesses of different blocks may be ordered.  Otherwise a store is dropped also where later
-    barriers order it before other stores of its block.
+    `between_blocks`: whether accesses of different blocks may be ordered.  Otherwise a store is also dropped where
+    barriers order it before later stores of its block.
     """
 
     def __init__(self, *, between_blocks: bool = False) -> None:
@@ -194,7 +194,9 @@ def _reduced(rows: StoredRows, *, by_epoch: bool) -> StoredRows:
     hashes = np.empty((2, rows.address.size), dtype=np.uint64)
     for bits in np.unique(rows.bits).tolist():
         chosen = np.flatnonzero(rows.bits == bits)
-        hashes[:, chosen] = exact_hash(SymbolicVector(bits, rows.words[:, None, chosen], rows.flags[None, chosen]))[:, 0]
+        hashes[:, chosen] = exact_hash(SymbolicVector(bits, rows.words[:, None, chosen], rows.flags[None, chosen]))[
+            :, 0
+        ]
     order = np.lexsort((rows.epoch, rows.thread, rows.bits, rows.address))
     kept = _decisive(rows.taken(order), hashes[:, order], ("address", "bits", "thread", "epoch"))
     order = np.sort(order[kept])
