@@ -565,23 +565,25 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
 
 def _with_reaching_causes(
     error: Nondeterministic,
-    kept: UndeterminedValues | None,
+    values: UndeterminedValues | None,
     ready: PreparedLaunch,
     buffers: Mapping[str, int],
     options: Options,
 ) -> Nondeterministic:
     """The error with those of its causes that alone leave an output undetermined; all of them where none does.
 
-    `kept` are the undetermined values of the launch.
+    `values` are the undetermined values of the launch.
     """
     causes = error.causes
-    if kept is None or not 2 <= len(causes) <= MAXIMUM_CAUSES:
+    if values is None or not 2 <= len(causes) <= MAXIMUM_CAUSES:
         return error
+
+    start = values.of_causes
 
     def reaches(*chosen: Cause) -> bool:
         """Whether some output is undetermined where these causes are the only ones."""
         try:
-            domain, alone = TermDomain(options.assume), kept.of_causes(chosen)
+            domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))
         except (Unsupported, WorkLimitExceeded):
             return True

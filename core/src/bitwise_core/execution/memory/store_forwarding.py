@@ -137,11 +137,19 @@ class StoredRows:
         """Return the rows of several parts, of which each follows the one before for every address."""
         if len(parts) == 1:
             return parts[0]
+
+        def column(name: str) -> Array:
+            return np.concatenate([getattr(each, name) for each in parts], axis=-1)
+
         return StoredRows(
-            *(
-                np.concatenate([getattr(each, name) for each in parts], axis=-1)
-                for name in ("address", "thread", "epoch", "line", "bits", "chosen", "words", "flags")
-            )
+            column("address"),
+            column("thread"),
+            column("epoch"),
+            column("line"),
+            column("bits"),
+            column("chosen"),
+            column("words"),
+            column("flags"),
         )
 
     def taken(self, rows: Array) -> StoredRows:
