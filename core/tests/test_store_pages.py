@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,19 @@ def test_an_access_of_many_pages_is_compared_with_every_store() -> None:
     pages.update([store(column, 32, 0), store([5000 * PAGE], 32, 1), store([900 * PAGE], 32, 2)])
     assert lines(pages.near(store([900 * PAGE], 32))) == [0, 2]
     assert lines(pages.near(store(column, 32))) == [0, 2]
+
+
+@pytest.mark.parametrize("rounds", [40, 400])
+@pytest.mark.parametrize("barriers", [False, True])
+def test_a_load_is_compared_with_few_of_many_stores_to_its_element(rounds: int, barriers: bool) -> None:
+    pages, stores = StorePages(), list[Access]()
+    for number in range(rounds):
+        stores.append(replace(store([0, 4], 32, number, number), epoch=number if barriers else 0))
+        load = replace(store([0, 4], 32), epoch=stores[-1].epoch)
+        pages.update(stores)
+        found = pages.near(load)
+        assert found is not None
+        assert found.address.size <= 2 * 24
 
 
 THREADS = [0, 1, 2, 1 << 20, (1 << 20) + 1, 2 << 20]
