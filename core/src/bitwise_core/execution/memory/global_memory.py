@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -116,27 +116,31 @@ def _distinct(numbers: Array) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load of a batch, as the machine executed it, and its value; `shape` is that of all its lanes."""
+    """One load of a batch, as the machine executed it, and its value; `shape` is that of all its lanes.
+
+    A value of None stands for the initial content, which is computed again where it is needed: it takes much memory.
+    """
 
     address: Array
     mask: Array | None
     thread: Array
     shape: tuple[int, ...]
     epoch: int
-    value: Value
+    value: Value | None
     bits: int
     line: int
 
     def bytes(self) -> int:
         """Return about how many bytes of memory the load and its value take."""
-        return 8 * self.address.size + 20 * self.shape[0] * self.shape[1] * max(1, self.bits // 64)
+        lanes = 0 if self.value is None else self.shape[0] * self.shape[1]
+        return 8 * self.address.size + 20 * lanes * max(1, self.bits // 64)
 
     def accesses(self, with_values: bool) -> list[Access]:
         """Return the load, or the loads of the elements of its value."""
         active = np.ones(self.shape, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, self.shape)
         where = np.broadcast_to(self.address, self.shape)[active]
         who = np.broadcast_to(self.thread, self.shape)[active]
-        if not with_values:
+        if not with_values or self.value is None:
             return [Access(where, who, self.epoch, None, self.bits, self.line)]
         shape = self.shape[0], self.shape[1]
         return [
@@ -197,13 +201,15 @@ class GlobalMemory:
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
         value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
+        initial = value
         if self.sizes and not buffers.isdisjoint(self.sizes):
             value = self._without_beyond(value, address, bits, mask, line)
         known = self.undetermined
         suspect = known is not None and (line in known.doubted or line in known.loads)
         full = np.broadcast_shapes(shape, thread.shape)
         if not suspect and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
-            self._keep(Load(address, mask, thread, full, epoch, value, bits, line), buffers)
+            same = value is initial and self.domain.recorder is None
+            self._keep(Load(address, mask, thread, full, epoch, None if same else value, bits, line), buffers)
             return value
         active = np.ones(full, dtype=bool) if mask is None else np.broadcast_to(mask, full)
         where = np.broadcast_to(address, full)[active]
@@ -254,7 +260,12 @@ class GlobalMemory:
             return False
         for buffer in buffers:
             for each in self.kept.pop(buffer, ()):
-                self.loads.setdefault(buffer, []).extend(each.accesses(self.undetermined is not None))
+                load = each
+                if load.value is None and self.undetermined is not None:
+                    where = load.address.astype(np.uint64, copy=False)
+                    reached = self._buffers(load.address, load.mask)
+                    load = replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
+                self.loads.setdefault(buffer, []).extend(load.accesses(self.undetermined is not None))
         return True
 
     def forward(
