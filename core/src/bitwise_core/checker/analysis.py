@@ -34,7 +34,14 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.undetermined import Cause, ComputedStore, Nondeterministic, Race, Undetermined
+from bitwise_core.execution.memory.undetermined import (
+    Cause,
+    ComputedStore,
+    Nondeterministic,
+    Race,
+    Undetermined,
+    UndeterminedValues,
+)
 from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
 from bitwise_core.execution.turns import outputs_by_turns
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
@@ -526,7 +533,7 @@ def outputs_of_all_blocks(
     except Nondeterministic as error:
         found = _outputs_of_synchronised_blocks(error, ready, buffers, options)
         if found is None:
-            raise _with_reaching_causes(error, ready, buffers, options) from None
+            raise _with_reaching_causes(error, memory.undetermined, ready, buffers, options) from None
         return found
 
 
@@ -557,18 +564,27 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
 
 
 def _with_reaching_causes(
-    error: Nondeterministic, ready: PreparedLaunch, buffers: Mapping[str, int], options: Options
+    error: Nondeterministic,
+    values: UndeterminedValues | None,
+    ready: PreparedLaunch,
+    buffers: Mapping[str, int],
+    options: Options,
 ) -> Nondeterministic:
-    """The error with those of its causes that alone leave an output undetermined; all of them where none does."""
+    """The error with those of its causes that alone leave an output undetermined; all of them where none does.
+
+    `values` are the undetermined values of the launch.
+    """
     causes = error.causes
-    if not 2 <= len(causes) <= MAXIMUM_CAUSES:
+    if values is None or not 2 <= len(causes) <= MAXIMUM_CAUSES:
         return error
+
+    start = values.of_causes
 
     def reaches(*chosen: Cause) -> bool:
         """Whether some output is undetermined where these causes are the only ones."""
         try:
-            domain, others = TermDomain(options.assume), frozenset(causes) - set(chosen)
-            checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, ignored=others))
+            domain, alone = TermDomain(options.assume), start(chosen)
+            checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))
         except (Unsupported, WorkLimitExceeded):
             return True
         return False

@@ -127,12 +127,12 @@ def run_blocks(
     buffers: Mapping[str, int],
     blocks: Sequence[int] | None = None,
     work: int | None = None,
-    ignored: frozenset[Cause] = frozenset(),
+    undetermined: UndeterminedValues | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Run the given blocks (default: all), with all blocks of their clusters if these interact.
 
-    Return global memory and the compiler's scratch buffers.  Values that only `ignored` causes leave undetermined are
-    taken as the run finds them.
+    Return global memory and the compiler's scratch buffers.  `undetermined` holds the values that are undetermined from
+    the start, and the causes that are ignored; None: none.
 
     Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps.
     """
@@ -142,7 +142,8 @@ def run_blocks(
     if isinstance(domain, TermDomain):
         domain.set_formats(formats)
 
-    undetermined, polls = UndeterminedValues(ignored), lines_that_synchronise(prepared)
+    undetermined = UndeterminedValues() if undetermined is None else undetermined
+    polls = lines_that_synchronise(prepared)
     sizes = sizes_of_buffers(prepared.launch, buffers)
 
     def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
@@ -191,9 +192,10 @@ def run_until_valid(
 ) -> MemoryType:
     """Return global memory after the first `attempt(granule, watched)` that does not have to be repeated.
 
-    An attempt is repeated with smaller cells of shared memory (`granule` bytes) if an access needs them, and with
-    recorded loads of every buffer that the launch both loads and stores (`watched`), so that communication between
-    blocks is detected.  With `undetermined`, a read that races with a later write is undetermined in the next attempt.
+    An attempt is repeated with smaller cells of shared memory (`granule` bytes) if an access needs them.  The loads of
+    every buffer that the launch both loads and stores are recorded, so that communication between blocks is detected;
+    if an attempt could not keep them all, it is repeated with these buffers `watched`.  With `undetermined`, a read
+    that races with a later write is undetermined in the next attempt.
     Raises Unsupported.
     """
     watched: frozenset[int] = frozenset()
@@ -210,8 +212,8 @@ def run_until_valid(
                 undetermined.forget_cells()
             continue
         both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.loaded_buffers) - watched
-        watched = watched | both
-        if both:
+        if both and not memory.record_kept_loads(both):
+            watched = watched | both
             continue
         if undetermined is None:
             return memory

@@ -20,7 +20,7 @@ from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents,
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import SharedMemory
-from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
+from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
 from bitwise_core.execution.simulation import bits_domain
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
@@ -134,7 +134,7 @@ class OrderedMemory(BitsMemory):
             raise Unsupported("threads wait for memory that no thread writes before them in this order", line)
 
     def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+        self, value: Value, stores: StoredRows, load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """See `GlobalMemory.forward`: the last store so far decides."""
         return forward_stores(value, stores, load, active, in_order=True)

@@ -91,7 +91,7 @@ class BlockSide:
         """Return the state before a branch, which `begin` copies."""
         memory = machine.memory
         return BlockSide(
-            machine.shared, machine.races, machine.epoch, machine.extra, Recorded.of(memory), Stores({}, {})
+            machine.shared, machine.races, machine.epoch, machine.extra, Recorded.of(memory), Stores({}, {}, {})
         )
 
     def begin(self, machine: Machine) -> None:

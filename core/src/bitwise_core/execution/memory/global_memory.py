@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bitwise_core.execution.memory.store_forwarding import (
     Access,
     BlockOrder,
     LoadRaces,
+    StoredRows,
     forward_stores,
     hashes_of_lanes,
     overlapping,
@@ -53,6 +54,9 @@ ANY_BUFFER = -1
 MAXIMUM_POLLS = 1024
 """How often reads by which threads may wait are executed at most at the same addresses while nothing is stored."""
 
+
+MAXIMUM_BYTES_KEPT = 1 << 26
+"""How many bytes kept loads may take.  Otherwise a launch that loads and then stores a buffer is executed again."""
 
 Change: TypeAlias = Callable[[Value], Value]
 """The content of an element after an atomic operation, as a function of the content before it."""
@@ -105,11 +109,47 @@ def _distinct(numbers: Array) -> list[int]:
     return [low] if low == high else [int(each) for each in sorted_distinct(numbers)]
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One load of a batch, as the machine executed it, and its value; `shape` is that of all its lanes.
+
+    A value of None stands for the initial content, which is computed again where it is needed: it takes much memory.
+    """
+
+    address: Array
+    mask: Array | None
+    thread: Array
+    shape: tuple[int, ...]
+    epoch: int
+    value: Value | None
+    bits: int
+    line: int
+
+    def bytes(self) -> int:
+        """Return about how many bytes of memory the load and its value take."""
+        lanes = 0 if self.value is None else self.shape[0] * self.shape[1]
+        return 8 * self.address.size + 20 * lanes * max(1, self.bits // 64)
+
+    def accesses(self, with_values: bool) -> list[Access]:
+        """Return the load, or the loads of the elements of its value."""
+        active = whole_mask(self.mask, self.shape)
+        where, who = active_values(self.address, active), active_values(self.thread, active)
+        if not with_values or self.value is None:
+            return [Access(where, who, self.epoch, None, self.bits, self.line)]
+        return [
+            Access(where + np.uint64(offset), who, self.epoch, L.chosen_lanes(lanes, active), lanes.bits, self.line)
+            for offset, lanes in stored_elements(self.value)
+        ]
+
+
 class GlobalMemory:
     """The loads and stores of a launch, over all its batches.
 
     `given` are the contents that the launch gives: loads of them are numbers.  All other contents are the domain's.
     """
+
+    orders_blocks: ClassVar[bool] = False
+    """Whether accesses of different blocks may be ordered."""
 
     def __init__(self, domain: Domain, given: GivenContents | None = None) -> None:
         self.domain = domain
@@ -119,6 +159,9 @@ class GlobalMemory:
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.pages: dict[int, StorePages] = {}
         self.watched: frozenset[int] = frozenset()
+        """The buffers whose loads are recorded from the start; those of others are kept while nothing is stored."""
+        self.kept: dict[int, list[Load]] = {}
+        self._bytes_kept = 0
         self.gathered: dict[int, int] = {}
         self.scattered: list[ScatteredAtomics] = []
         self.loaded_buffers: set[int] = set()
@@ -148,12 +191,16 @@ class GlobalMemory:
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
         value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
+        initial = value
         if self.sizes and not buffers.isdisjoint(self.sizes):
             value = self._without_beyond(value, address, bits, mask, line)
-        doubted = self.undetermined is not None and line in self.undetermined.doubted
-        if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
-            return value
+        known = self.undetermined
+        suspect = known is not None and (line in known.doubted or line in known.loads)
         active = active_lanes(mask, address, thread)
+        if not suspect and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
+            same = value is initial and self.domain.recorder is None
+            self._keep(Load(address, mask, thread, active.shape, epoch, None if same else value, bits, line), buffers)
+            return value
         where, who = active_values(address, active), active_values(thread, active)
         racing = np.zeros(where.shape, dtype=bool)
         load = Access(where, who, epoch, None, bits, line)
@@ -166,8 +213,8 @@ class GlobalMemory:
                     changed = overlapping(load, each)
                     if changed.any() and self.undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, line, each.line)):
                         racing |= changed
-            near = self._stores_near(buffer, where, bits)
-            if near:
+            near = self.stores_near(buffer, load)
+            if near is not None:
                 value, races = self.forward(value, near, load, active)
                 for found in races:
                     racing[found.place] |= self.note_race(found.cause)
@@ -181,25 +228,38 @@ class GlobalMemory:
             lanes = np.zeros(active.shape, dtype=bool)
             lanes[active] = racing
             value = undetermined_where(lanes, value, self.domain.recorder)
-        read = [load]
-        if self.undetermined is not None:
-            read = [
-                Access(
-                    where + np.uint64(offset),
-                    who,
-                    epoch,
-                    L.chosen_lanes(lanes, active),
-                    lanes.bits,
-                    line,
-                )
-                for offset, lanes in stored_elements(value)
-            ]
+        read = Load(address, mask, thread, active.shape, epoch, value, bits, line).accesses(
+            self.undetermined is not None
+        )
         for buffer in buffers:
             self.loads.setdefault(buffer, []).extend(read)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
+    def _keep(self, load: Load, buffers: Iterable[int]) -> None:
+        """Keep a load of buffers that nothing has stored to, unless these loads take too much memory."""
+        self._bytes_kept += load.bytes()
+        if self._bytes_kept > MAXIMUM_BYTES_KEPT:
+            self.kept.clear()
+            return
+        for buffer in buffers:
+            self.kept.setdefault(buffer, []).append(load)
+
+    def record_kept_loads(self, buffers: Iterable[int]) -> bool:
+        """Record the kept loads of buffers, as if the buffers had been watched.  Return whether all were kept."""
+        if self._bytes_kept > MAXIMUM_BYTES_KEPT:
+            return False
+        for buffer in buffers:
+            for each in self.kept.pop(buffer, ()):
+                load = each
+                if load.value is None and self.undetermined is not None:
+                    where = load.address.astype(np.uint64, copy=False)
+                    reached = self._buffers(load.address, load.mask)
+                    load = replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
+                self.loads.setdefault(buffer, []).extend(load.accesses(self.undetermined is not None))
+        return True
+
     def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+        self, value: Value, stores: StoredRows, load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """Return the loaded value with earlier stores applied, and the races of the load; see `forward_stores`."""
         return forward_stores(value, stores, load, active, self.domain.recorder)
@@ -268,17 +328,16 @@ class GlobalMemory:
         inside = np.isin(self.buffer_of(address), list(known))
         return blend_values(inside, numbers, self.domain.load(address, bits))
 
-    def _stores_near(self, buffer: int, where: Array, bits: int) -> list[Access]:
-        """Return the stores to a buffer that may share a byte with loaded elements, in program order."""
-        stores = self.stores.get(buffer, [])
-        pages = self.pages.setdefault(buffer, StorePages())
-        if pages.count > len(stores) or (pages.count and stores[pages.count - 1] is not pages.last):
-            # An atomic operation removes its own stores, and so does the end of one side of a branch.
-            pages = self.pages[buffer] = StorePages()
-        for each in stores[pages.count :]:
-            pages.add(each.address, each.bits)
-            pages.last = each
-        return [stores[number] for number in pages.near(where, bits)]
+    def stores_near(self, buffer: int, load: Access) -> StoredRows | None:
+        """Return the stored elements of a buffer that decide what a load returns, None if there are none."""
+        stores = self.stores.get(buffer)
+        if not stores:
+            return None
+        pages = self.pages.get(buffer)
+        if pages is None:
+            pages = self.pages[buffer] = StorePages(between_blocks=self.orders_blocks)
+        pages.update(stores)
+        return pages.near(load)
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
         address = active_values(address, mask)

@@ -11,11 +11,13 @@ from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
     BlockOrder,
+    differing,
     equal_bytes,
     overlapping,
     payload,
     range_pairs,
 )
+from bitwise_core.execution.memory.store_pages import decisive
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     OTHER_BLOCK,
@@ -43,26 +45,82 @@ def contest_late_races(memory: GlobalMemory, undetermined: UndeterminedValues) -
     """
     for buffer, loads in memory.loads.items():
         stores = memory.stores.get(buffer, ())
-        rows = _Rows(stores) if stores else None
+        tables = _Tables(stores, memory.block_order) if stores else None
         for load in loads:
             check_time(load.line)
-            if rows is not None:
-                _contest(load, rows, undetermined, memory.block_order)
+            if tables is not None:
+                for rows, of_others in tables.for_load(load):
+                    _contest(load, rows, of_others, undetermined, memory.block_order)
             for _, each in memory.atomics.get(buffer, ()):
                 changed = overlapping(load, each) & ~_undetermined_lanes(load)
-                if changed.any() and undetermined.note(Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)):
-                    undetermined.contest_loads(load.line, load.address[changed], load.thread[changed])
+                cause = Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)
+                if changed.any() and undetermined.note(cause):
+                    undetermined.contest_loads(cause, load.line, load.address[changed], load.thread[changed])
+
+
+_MANY_STORES = 16
+"""The number of stores to a buffer from which on loads are compared with some of their elements only."""
+
+
+class _Tables:
+    """The stores to a buffer, as tables of elements that decide about the races of a load."""
+
+    def __init__(self, stores: Sequence[Access], order: BlockOrder | None) -> None:
+        self._stores = stores
+        self._alike = order is None and len(stores) >= _MANY_STORES and len({each.bits for each in stores}) == 1
+        self._by_epoch: dict[int, _Rows | None] = {}
+
+    @cached_property
+    def _all(self) -> _Rows:
+        return _Rows(self._stores)
+
+    @cached_property
+    def _for_others(self) -> _Rows:
+        """The elements that decide about loads of other blocks."""
+        return self._decisive(self._stores, 20)
+
+    def _of_epoch(self, epoch: int) -> _Rows | None:
+        """The elements that decide about loads of their own block in an epoch, None if there are none."""
+        if epoch not in self._by_epoch:
+            mine = [each for each in self._stores if each.epoch == epoch]
+            self._by_epoch[epoch] = self._decisive(mine, 0) if mine else None
+        return self._by_epoch[epoch]
+
+    def _decisive(self, stores: Sequence[Access], shift: int) -> _Rows:
+        """The elements that decide about races, of stores of which those of one thread number >> `shift` are alike."""
+        chosen = np.repeat([each.chosen for each in stores], [each.address.size for each in stores])
+        hashes = np.concatenate([_hash_of(each) for each in stores], axis=1)
+        address, thread = _concatenated(stores, "address"), _concatenated(stores, "thread")
+        return _Rows(stores, decisive(address, thread >> shift, chosen, hashes))
+
+    def for_load(self, load: Access) -> list[tuple[_Rows, bool | None]]:
+        """Return tables for a load, each with whether it is for stores of other blocks or its own, None for both."""
+        if not self._alike or load.bits != self._stores[0].bits:
+            return [(self._all, None)]
+        address, size = self._for_others.address, np.uint64(load.bits // 8)
+        before = np.searchsorted(address, load.address - size + np.uint64(1), side="left")
+        after = np.searchsorted(address, load.address + size, side="left")
+        if (before != np.searchsorted(address, load.address, side="left")).any() or (
+            after != np.searchsorted(address, load.address, side="right")
+        ).any():
+            return [(self._all, None)]
+        own = self._of_epoch(load.epoch)
+        return [(self._for_others, True), *([] if own is None else [(own, False)])]
+
+
+def _concatenated(stores: Sequence[Access], name: str) -> Array:
+    return np.concatenate([getattr(each, name) for each in stores])
 
 
 class _Rows:
-    """Stored elements sorted by address."""
+    """Stored elements sorted by address; `kept`: those with these numbers only, in ascending order."""
 
-    def __init__(self, stores: Sequence[Access]) -> None:
-        address = np.concatenate([each.address for each in stores])
-        order = np.argsort(address, kind="stable")
+    def __init__(self, stores: Sequence[Access], kept: Array | None = None) -> None:
+        address = _concatenated(stores, "address")
+        order = np.argsort(address, kind="stable") if kept is None else kept[np.argsort(address[kept], kind="stable")]
         counts = [each.address.size for each in stores]
         self.address = address[order]
-        self.thread = np.concatenate([each.thread for each in stores])[order]
+        self.thread = _concatenated(stores, "thread")[order]
         self.epoch, self.line, self.bits = (
             np.repeat(np.array(column, dtype=np.int64), counts)[order]
             for column in zip(*((each.epoch, each.line, each.bits) for each in stores), strict=True)
@@ -109,7 +167,10 @@ def _equal_parts(load: Access, rows: _Rows, place: Array, row: Array) -> Array:
     return found
 
 
-def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues, order: BlockOrder | None) -> None:
+def _contest(
+    load: Access, rows: _Rows, of_others: bool | None, undetermined: UndeterminedValues, order: BlockOrder | None
+) -> None:
+    """Contest a load; `of_others`: by stores of other blocks only, or of its own only, None: by all."""
     end = load.address + np.uint64(load.bits // 8)
     low = np.searchsorted(rows.address, load.address - np.uint64(rows.widest) + np.uint64(1), side="left")
     high = np.searchsorted(rows.address, end, side="left")
@@ -122,9 +183,11 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues, order:
         stored_end = rows.address[row] + (rows.bits[row] // 8).astype(np.uint64)
         foreign = block_of(rows.thread[row]) != block_of(load.thread[place])
         racing = (stored_end > load.address[place]) & ~settled[place]
+        if of_others is not None:
+            racing &= foreign == of_others
         racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
-        racing &= ~(whole & ~rows.chosen[row] & (rows.hash[:, row] == loaded[:, place]).all(axis=0))
+        racing &= ~whole | rows.chosen[row] | differing(rows.hash[:, row], loaded[:, place])
         if order is not None:
             stored, loading = (rows.thread[row], rows.epoch[row]), (load.thread[place], np.full(row.shape, load.epoch))
             racing &= ~order(*stored, *loading) & ~order(*loading, *stored)
@@ -139,7 +202,7 @@ def _contest(load: Access, rows: _Rows, undetermined: UndeterminedValues, order:
         ):
             if not here.any():
                 continue
-            cause = Cause(kind, reason, load.line, int(rows.line[row[here]][0]))
-            if undetermined.note(by_arrival(cause, undetermined.updates)):
+            cause = by_arrival(Cause(kind, reason, load.line, int(rows.line[row[here]][0])), undetermined.updates)
+            if undetermined.note(cause):
                 chosen = np.unique(place[here])
-                undetermined.contest_loads(load.line, load.address[chosen], load.thread[chosen])
+                undetermined.contest_loads(cause, load.line, load.address[chosen], load.thread[chosen])

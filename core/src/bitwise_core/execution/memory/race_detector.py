@@ -32,10 +32,15 @@ _NO_BARRIER_SUFFICES = 2**62
 """The round of an access that a barrier of all warps does not order: it is asynchronous."""
 
 
+_FIRST_CELLS = 64
+"""The number of cells of a detector before its first access: most kernels use few, and many detectors are made."""
+
+
 class RaceDetector:
     """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
 
     def __init__(self, cells: int, threads: int, warp: int) -> None:
+        cells = min(cells, _FIRST_CELLS)
         self.threads, self.warp = threads, warp
         self.warps = -(-threads // warp)
         self.agents: dict[tuple[int, ...], int] = {}
@@ -377,14 +382,17 @@ class RaceDetector:
         times count from these.
         """
         seen = self.clock[: self.warps].min(axis=0)
-        late_reads = self.reads_by_warp > seen[: self.warps, None]
-        unordered_lanes = (self.lane_by_warp != -1) & (self.step_by_warp >= self.lockstep[: self.warps, None])
-        matters = late_reads.any(axis=0) | unordered_lanes.any(axis=0) | self.generic
+        # Every access before the last barrier of all warps is ordered before all later ones.
+        recent = np.flatnonzero((self.read_round >= self.round) | (self.write_round >= self.round) | self.generic)
+        late_reads = self.reads_by_warp[:, recent] > seen[: self.warps, None]
+        lanes = self.lane_by_warp[:, recent]
+        unordered_lanes = (lanes != -1) & (self.step_by_warp[:, recent] >= self.lockstep[: self.warps, None])
+        matters = late_reads.any(axis=0) | unordered_lanes.any(axis=0) | self.generic[recent]
         accesses = [(self.writer, self.written, self.written_step), (self.reader, self.read, self.read_step)]
-        for actor, time, step in accesses:
+        for actor, time, step in ((who[recent], at[recent], place[recent]) for who, at, place in accesses):
             warp = np.maximum(actor, 0) // self.warp
             matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
-        cells = np.flatnonzero(matters)
+        cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
         if not cells.size and not self.arrived_at and not self.phases and not self.writers:
             return None
 
@@ -399,14 +407,16 @@ class RaceDetector:
             parts += [np.where(used, actor, -1), np.where(used, late, 0), used & unordered]
         parts += [
             since(self.reads_by_warp[:, cells], seen[: self.warps, None]),
-            np.where(unordered_lanes[:, cells], self.lane_by_warp[:, cells], -1),
+            np.where(unordered_lanes, lanes, -1),
             self.generic[cells],
         ]
         if self.writers or self.generation.any():
+            replaced = np.flatnonzero((self.generation != 0) | (self.other_writers != -1))
             parts += [
-                self.generation,
-                self.settled,
-                self.other_writers,
+                replaced,
+                self.generation[replaced],
+                self.settled[replaced],
+                self.other_writers[replaced],
                 *(each for pair in self.writers for each in pair),
             ]
         found: list[bytes] = []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.global_memory import GlobalMemory, Load
 from bitwise_core.execution.memory.outputs import split_elements
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -25,40 +26,46 @@ from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
 
+Event = TypeVar("Event", Access, Load)
+
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The stores and the recorded loads of one side, by buffer, in program order."""
+    """The stores, the recorded loads and the kept loads of one side, by buffer, in program order."""
 
     stores: Mapping[int, Sequence[Access]]
     loads: Mapping[int, Sequence[Access]]
+    kept: Mapping[int, Sequence[Load]]
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """How many stores and loads of each buffer, and how many buffers with atomic operations, there were at a branch."""
+    """How many accesses of each buffer there were at a branch."""
 
     stores: Mapping[int, int]
     loads: Mapping[int, int]
+    kept: Mapping[int, int]
     atomics: Mapping[int, int]
 
     @staticmethod
     def of(memory: GlobalMemory) -> Recorded:
         """Return the current numbers."""
-        stores, loads, atomics = (
+        stores, loads, kept, atomics = (
             {buffer: len(events) for buffer, events in each.items()}
-            for each in (memory.stores, memory.loads, memory.atomics)
+            for each in (memory.stores, memory.loads, memory.kept, memory.atomics)
         )
-        return Recorded(stores, loads, atomics)
+        return Recorded(stores, loads, kept, atomics)
 
     def take(self, memory: GlobalMemory) -> Stores:
         """Remove what was recorded since, and return it.  Raises Unsupported for atomic operations."""
         if any(len(events) != self.atomics.get(buffer, 0) for buffer, events in memory.atomics.items()):
             raise Unsupported("whether an atomic operation is executed depends on data")
-        return Stores(_taken(memory.stores, self.stores), _taken(memory.loads, self.loads))
+        return Stores(
+            _taken(memory.stores, self.stores), _taken(memory.loads, self.loads), _taken(memory.kept, self.kept)
+        )
 
 
-def _taken(events: dict[int, list[Access]], before: Mapping[int, int]) -> dict[int, list[Access]]:
+def _taken(events: dict[int, list[Event]], before: Mapping[int, int]) -> dict[int, list[Event]]:
     found = {}
     for buffer in list(events):
         count = before.get(buffer, 0)
@@ -127,6 +134,8 @@ def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: S
     for side in (if_true, if_false):
         for buffer, loads in side.loads.items():
             memory.loads.setdefault(buffer, []).extend([*loads, *_until(loads, latest)])
+        for buffer, kept in side.kept.items():
+            memory.kept.setdefault(buffer, []).extend([*kept, *_until(kept, latest)])
     fresh: dict[int, list[Access]] = {}
     for buffer in {**if_true.stores, **if_false.stores}:
         sides = [list(each.stores.get(buffer, ())) for each in (if_true, if_false)]
@@ -135,7 +144,7 @@ def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: S
         memory.stores.setdefault(buffer, []).extend(events)
 
 
-def _until(loads: Sequence[Access], epoch: int) -> list[Access]:
+def _until(loads: Sequence[Event], epoch: int) -> list[Event]:
     """Return the loads that follow a barrier which the other side lacks, as loads after the last barrier of both.
 
     No barrier may be between them and the accesses after the join.  Stores need no such copy: a later access is ordered
@@ -186,9 +195,9 @@ def _content_before(
     """Return the content of these addresses before the branch, as the threads that store there would read it."""
     memory = machine.memory
     value = memory.initial(address[None], bits, None, (buffer,), line)
-    stores = memory.stores.get(buffer, ())
-    if stores:
-        load = Access(address, thread, machine.epoch, None, bits, line)
+    load = Access(address, thread, machine.epoch, None, bits, line)
+    stores = memory.stores_near(buffer, load)
+    if stores is not None:
         active = np.ones((1, address.size), dtype=bool)
         value, races = forward_stores(value, stores, load, active, memory.domain.recorder)
         for found in races:

@@ -7,7 +7,7 @@ values and the initial content of which its bytes are parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -62,7 +62,9 @@ class StoredElements:
         )
         if order is not None:
             unordered &= ~order(self.thread[row], self.epoch[row], self.thread[final], self.epoch[final])
-        found: Array = other_thread & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
+        chosen = np.flatnonzero(other_thread & unordered)
+        found: Array = np.zeros(row.shape, dtype=bool)
+        found[chosen] = differing(self.words[:, row[chosen]], self.words[:, final[chosen]])
         return found
 
 
@@ -98,9 +100,106 @@ def common_granule(accesses: Iterable[Access]) -> int:
     return together & -together
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRows:
+    """Stored elements in program order, one row for each: arrays of shape (rows,), and `words` of shape (2, rows).
+
+    `everything` returns the rows of which these are a part that is enough for loads of whole elements, None: these.
+    """
+
+    address: Array
+    thread: Array
+    epoch: Array
+    line: Array
+    bits: Array
+    chosen: Array
+    words: hashing.Words
+    flags: Array
+    everything: Callable[[], StoredRows] | None = None
+
+    @staticmethod
+    def of(stores: Sequence[Access]) -> StoredRows:
+        """Return the elements of at least one store."""
+        counts = [each.address.size for each in stores]
+
+        def column(numbers: list[int]) -> Array:
+            return np.repeat(np.array(numbers, dtype=np.int64), counts)
+
+        return StoredRows(
+            np.concatenate([each.address for each in stores]),
+            np.concatenate([each.thread for each in stores]),
+            column([each.epoch for each in stores]),
+            column([each.line for each in stores]),
+            column([each.bits for each in stores]),
+            column([each.chosen for each in stores]) != 0,
+            *payload(stores),
+        )
+
+    @staticmethod
+    def joined(parts: Sequence[StoredRows]) -> StoredRows:
+        """Return the rows of several parts, of which each follows the one before for every address."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def column(name: str) -> Array:
+            return np.concatenate([getattr(each, name) for each in parts], axis=-1)
+
+        return StoredRows(
+            column("address"),
+            column("thread"),
+            column("epoch"),
+            column("line"),
+            column("bits"),
+            column("chosen"),
+            column("words"),
+            column("flags"),
+        )
+
+    def taken(self, rows: Array) -> StoredRows:
+        """Return some rows, by a mask or by their numbers."""
+        return StoredRows(
+            self.address[rows],
+            self.thread[rows],
+            self.epoch[rows],
+            self.line[rows],
+            self.bits[rows],
+            self.chosen[rows],
+            self.words[:, rows],
+            self.flags[rows],
+            self.everything,
+        )
+
+    def sharing(self, load: Access) -> StoredRows:
+        """Return the rows that share a byte with a loaded element."""
+        keys = np.sort(load.address)
+        first = np.searchsorted(keys, self.address - np.uint64(load.bits // 8) + np.uint64(1), side="left")
+        found = np.searchsorted(keys, self.address + (self.bits >> 3).astype(np.uint64), side="left") > first
+        return self if found.all() else self.taken(found)
+
+    def parts(self, width: int) -> hashing.Words:
+        """Return the hashes of the parts of `width` bits of all elements, each element's in ascending order."""
+        counts = self.bits // width
+        start = np.cumsum(counts) - counts
+        found = np.empty((2, int(counts.sum())), dtype=np.uint64)
+        for bits in np.unique(self.bits).tolist():
+            rows = np.flatnonzero(self.bits == bits)
+            whole = SymbolicVector(bits, self.words[:, None, rows], L.uniform_flags(self.flags[None, rows]))
+            every = np.ones((1, rows.size), dtype=bool)
+            for part in range(bits // width):
+                piece = as_symbolic_vector(extract(whole, part * width, width))
+                found[:, start[rows] + part] = hashes_of_lanes(piece, every)
+        return found
+
+
+def differing(left: hashing.Words, right: hashing.Words) -> Array:
+    """Return which of two rows of hashes, shape (2, rows), are not equal."""
+    found: Array = (left[0] != right[0]) | (left[1] != right[1])
+    return found
+
+
 def forward_stores(
     value: Value,
-    stores: Sequence[Access],
+    stores: StoredRows,
     load: Access,
     active: Array,
     recorder: Recorder | None = None,
@@ -115,44 +214,36 @@ def forward_stores(
     there are no races.  `recorder` is that of a recorded run.  `order`: the order between blocks, None: there is none.
     """
     bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
-    if any(each.bits != bits and overlapping(load, each).any() for each in stores):
-        return _forward_bytes(value, stores, load, active, recorder, in_order=in_order, order=order)
-    alike = [each for each in stores if each.bits == bits]
-    if not alike:
+    near = stores.sharing(load)
+    if not near.address.size:
         return value, ()
-    address = np.concatenate([each.address for each in alike])
-    by_address = np.argsort(address, kind="stable")
-    rows = _Rows(
-        address[by_address],
-        np.concatenate([each.thread for each in alike])[by_address],
-        _numbers(alike)[by_address],
-        alike,
-    )
+    rows = near.taken(np.argsort(near.address, kind="stable"))
     low = np.searchsorted(rows.address, where, side="left")
     high = np.searchsorted(rows.address, where, side="right")
-    if (np.searchsorted(rows.address, where - size + np.uint64(1), side="left") != low).any() or (
-        np.searchsorted(rows.address, where + size, side="left") != high
-    ).any():
-        return _forward_bytes(value, stores, load, active, recorder, in_order=in_order, order=order)
-    if not (high > low).any():
-        return value, ()
-    words_of_rows, flags_of_rows = (column[..., by_address] for column in payload(alike))
+    if (
+        (rows.bits != bits).any()
+        or (np.searchsorted(rows.address, where - size + np.uint64(1), side="left") != low).any()
+        or (np.searchsorted(rows.address, where + size, side="left") != high).any()
+    ):
+        if near.everything is not None:
+            near = near.everything().sharing(load)
+        return _forward_bytes(value, near, load, active, recorder, in_order=in_order, order=order)
 
     def contents() -> tuple[hashing.Words, hashing.Words]:
-        hashes = exact_hash(SymbolicVector(bits, words_of_rows[:, None], flags_of_rows[None]))[:, 0]
+        hashes = exact_hash(SymbolicVector(bits, rows.words[:, None], rows.flags[None]))[:, 0]
         return hashes, hashes_of_lanes(as_symbolic_vector(value), active)
 
     taken = np.where(high > low, high - 1, -1)
     races: Sequence[LoadRaces] = ()
     if not in_order:
-        taken, races = rows.last_before(load, low, high, contents, order)
+        taken, races = _last_before(rows, load, low, high, contents, order)
     hit = taken >= 0
     old = as_symbolic_vector(value)
     words = np.broadcast_to(old.words, (2, *active.shape)).copy()
     flags = np.broadcast_to(np.uint32(old.flags) if isinstance(old.flags, int) else old.flags, active.shape).copy()
     block, lane = (axis[hit] for axis in np.nonzero(active))
-    words[:, block, lane] = words_of_rows[:, taken[hit]]
-    flags[block, lane] = flags_of_rows[taken[hit]]
+    words[:, block, lane] = rows.words[:, taken[hit]]
+    flags[block, lane] = rows.flags[taken[hit]]
     return L.as_array_if_constant(SymbolicVector(bits, words, flags)), races
 
 
@@ -160,63 +251,45 @@ _Contents: TypeAlias = Callable[[], tuple[hashing.Words, hashing.Words]]
 """Returns the hashes of all rows, shape (2, rows), and of the initial content of all places, shape (2, places)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Stores of one width that do not overlap partially, by address and then in program order."""
+def _last_before(
+    rows: StoredRows, load: Access, low: Array, high: Array, contents: _Contents, order: BlockOrder | None
+) -> tuple[Array, Sequence[LoadRaces]]:
+    """Return the row that each loaded place reads, -1 for its initial content, and the races of the load.
 
-    address: Array
-    thread: Array
-    access: Array
-    """The number of the access of each row among `stores`."""
-    stores: Sequence[Access]
-
-    def last_before(
-        self, load: Access, low: Array, high: Array, contents: _Contents, order: BlockOrder | None
-    ) -> tuple[Array, Sequence[LoadRaces]]:
-        """Return the row that each loaded place reads, -1 for its initial content, and the races of the load.
-
-        The rows of a place are those from `low` to `high`.
-        """
-        place, row = range_pairs(low, high)
-        epoch = np.array([each.epoch for each in self.stores])[self.access]
-        foreign = block_of(self.thread[row]) != block_of(load.thread[place])
-        unordered = foreign | ((self.thread[row] != load.thread[place]) & (epoch[row] >= load.epoch))
-        if order is not None:
-            unordered &= ~order(self.thread[row], epoch[row], load.thread[place], np.full(row.shape, load.epoch))
-        if not unordered.any() and not (high - low > 1).any():
-            return np.where(high > low, high - 1, -1), ()
-        races: list[LoadRaces] = []
-        hashes, initial = contents()
-        # The last store that is ordered before the load; the initial content where there is none.
-        taken = np.full(low.shape, -1, dtype=np.int64)
-        np.maximum.at(taken, place[~unordered], row[~unordered])
+    The rows do not overlap partially, and are sorted by address and then in program order.  Those of a place are from
+    `low` to `high`.
+    """
+    place, row = range_pairs(low, high)
+    thread, epoch, loading = rows.thread[row], rows.epoch[row], load.thread[place]
+    foreign = block_of(thread) != block_of(loading)
+    unordered = foreign | ((thread != loading) & (epoch >= load.epoch))
+    if order is not None:
+        unordered &= ~order(thread, epoch, loading, np.full(row.shape, load.epoch))
+    if not unordered.any() and not (high - low > 1).any():
+        return np.where(high > low, high - 1, -1), ()
+    races: list[LoadRaces] = []
+    hashes, initial = contents()
+    # The last store that is ordered before the load; the initial content where there is none.
+    taken = np.full(low.shape, -1, dtype=np.int64)
+    np.maximum.at(taken, place[~unordered], row[~unordered])
+    if unordered.any():
         expected = np.where(taken >= 0, hashes[:, taken], initial)
-        differs = (hashes[:, row] != expected[:, place]).any(axis=0)
-        if any(each.chosen for each in self.stores):
-            differs |= np.array([each.chosen for each in self.stores])[self.access[row]]
+        differs = differing(hashes[:, row], expected[:, place]) | rows.chosen[row]
         for chosen, kind, reason in (
             (unordered & foreign & differs, Kind.BLOCKS, OTHER_BLOCK),
             (unordered & ~foreign & differs, Kind.GLOBAL, OTHER_THREAD),
         ):
             if chosen.any():
-                cause = Cause(kind, reason, load.line, self._line(row[chosen][0]))
+                cause = Cause(kind, reason, load.line, int(rows.line[row[chosen][0]]))
                 races.append(LoadRaces(np.unique(place[chosen]), cause))
-        ordered = np.flatnonzero(~unordered)
-        final = taken[place[ordered]]
-        late = StoredElements(self.address, self.thread, epoch, hashes).after(row[ordered], final, order)
-        if late.any():
-            first, last = self._line(row[ordered][late][0]), self._line(final[late][0])
-            cause = Cause(Kind.GLOBAL, STORE_RACE, first, last)
-            races.append(LoadRaces(np.unique(place[ordered][late]), cause))
-        return taken, races
-
-    def _line(self, row: int) -> int:
-        return self.stores[int(self.access[row])].line
-
-
-def _numbers(stores: Sequence[Access]) -> Array:
-    """Return the number of its access for each stored element."""
-    return np.repeat(np.arange(len(stores)), [each.address.size for each in stores])
+    ordered = np.flatnonzero(~unordered)
+    final = taken[place[ordered]]
+    late = StoredElements(rows.address, rows.thread, rows.epoch, hashes).after(row[ordered], final, order)
+    if late.any():
+        first, last = int(rows.line[row[ordered][late][0]]), int(rows.line[final[late][0]])
+        cause = Cause(Kind.GLOBAL, STORE_RACE, first, last)
+        races.append(LoadRaces(np.unique(place[ordered][late]), cause))
+    return taken, races
 
 
 def payload(stores: Sequence[Access]) -> tuple[hashing.Words, Array]:
@@ -267,7 +340,7 @@ def hashes_of_lanes(value: SymbolicVector, active: Array) -> hashing.Words:
 
 def _forward_bytes(
     value: Value,
-    stores: Sequence[Access],
+    near: StoredRows,
     load: Access,
     active: Array,
     recorder: Recorder | None,
@@ -275,37 +348,38 @@ def _forward_bytes(
     in_order: bool,
     order: BlockOrder | None,
 ) -> tuple[Value, Sequence[LoadRaces]]:
-    """See `forward_stores`: for elements that share bytes without being the same.
+    """See `forward_stores`: for elements that share bytes without being the same; `near` are those of the stores.
 
     The order and the races are those of each cell, which is as wide as all accesses allow.  A loaded element is then
     the concatenation of the longest possible parts of stored elements, so that its term does not depend on the cells.
     """
-    near = [_selected(each, overlapping(each, load)) for each in stores]
-    near = [each for each in near if each.address.size]
-    granule = common_granule([load, *near])
+    together = int(np.bitwise_or.reduce(near.address)) | int(np.bitwise_or.reduce(near.bits >> 3))
+    together |= int(np.bitwise_or.reduce(load.address)) | load.bits // 8
+    granule = together & -together
     width = 8 * granule
     count = load.bits // width
     offsets = np.arange(count, dtype=np.uint64) * np.uint64(granule)
     cells = Access(
         (load.address + offsets[:, None]).reshape(-1), np.tile(load.thread, count), load.epoch, None, width, load.line
     )
-    element, part, address = _stored_cells(near, granule)
+    counts = near.bits // width
+    element = np.repeat(np.arange(counts.size), counts)
+    part = np.arange(element.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    address = near.address[element] + (part * granule).astype(np.uint64)
     by_address = np.lexsort((element, address))
     element, part = element[by_address], part[by_address]
-    thread = np.concatenate([each.thread for each in near])
-    rows = _Rows(address[by_address], thread[element], _numbers(near)[element], near)
+    rows = replace(near.taken(element), address=address[by_address])
     low = np.searchsorted(rows.address, cells.address, side="left")
     high = np.searchsorted(rows.address, cells.address, side="right")
 
     def contents() -> tuple[hashing.Words, hashing.Words]:
-        stored = np.concatenate([_hashes_of_parts(each, width) for each in near], axis=1)[:, by_address]
         initial = [as_symbolic_vector(extract(value, low, width)) for low in range(0, load.bits, width)]
-        return stored, np.concatenate([hashes_of_lanes(each, active) for each in initial], axis=1)
+        return near.parts(width)[:, by_address], np.concatenate([hashes_of_lanes(e, active) for e in initial], axis=1)
 
     taken = np.where(high > low, high - 1, -1)
     races: Sequence[LoadRaces] = ()
     if not in_order:
-        taken, races = rows.last_before(cells, low, high, contents, order)
+        taken, races = _last_before(rows, cells, low, high, contents, order)
     lanes = load.address.size
     races = [LoadRaces(np.unique(each.place % lanes), each.cause) for each in races]
     shape = (count, lanes)
@@ -313,41 +387,6 @@ def _forward_bytes(
         np.where(taken >= 0, element[taken], -1).reshape(shape), np.where(taken >= 0, part[taken], 0).reshape(shape)
     )
     return _assembled(value, sources, near, granule, active, recorder), races
-
-
-def _selected(access: Access, chosen: Array) -> Access:
-    """Return the chosen elements of an access."""
-    if chosen.all():
-        return access
-    value = None if access.value is None else _lanes_of(access.value, chosen)
-    return Access(
-        access.address[chosen], access.thread[chosen], access.epoch, value, access.bits, access.line, access.chosen
-    )
-
-
-def _stored_cells(stores: Sequence[Access], granule: int) -> tuple[Array, Array, Array]:
-    """Return the cells of stored elements: the element's number in program order, the cell's in it, and its address.
-
-    The cells of an access are sorted by their number in the element.
-    """
-    element, part, address = [], [], []
-    first = 0
-    for each in stores:
-        size, count = each.address.size, each.bits // (8 * granule)
-        element.append(np.tile(np.arange(first, first + size), count))
-        part.append(np.repeat(np.arange(count), size))
-        offsets = np.arange(count, dtype=np.uint64) * np.uint64(granule)
-        address.append((each.address + offsets[:, None]).reshape(-1))
-        first += size
-    return np.concatenate(element), np.concatenate(part), np.concatenate(address)
-
-
-def _hashes_of_parts(access: Access, width: int) -> hashing.Words:
-    """Return the hashes of the cells of stored elements, in the order of `_stored_cells`."""
-    assert access.value is not None
-    whole = np.ones((1, access.address.size), dtype=bool)
-    parts = [as_symbolic_vector(extract(access.value, low, width)) for low in range(0, access.bits, width)]
-    return np.concatenate([hashes_of_lanes(each, whole) for each in parts], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -376,13 +415,12 @@ class _Sources:
 
 
 def _assembled(
-    value: Value, sources: _Sources, stores: Sequence[Access], granule: int, active: Array, recorder: Recorder | None
+    value: Value, sources: _Sources, stores: StoredRows, granule: int, active: Array, recorder: Recorder | None
 ) -> Value:
     """Return the loaded value whose active lanes have these sources; `value` is the initial content."""
     width = 8 * granule
-    words, flags = payload(stores)
-    cells_of_element = np.concatenate([np.full(each.address.size, each.bits // width) for each in stores])
-    layouts, number = sources.layouts(cells_of_element)
+    words, flags = stores.words, stores.flags
+    layouts, number = sources.layouts(stores.bits // width)
     result = value
     for index, layout in enumerate(layouts.tolist()):
         if not any(size for _, size, _ in layout):

@@ -14,7 +14,7 @@ from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
-from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, forward_stores
+from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
@@ -32,6 +32,7 @@ class SynchronisedMemory(GlobalMemory, ABC):
     `machine` is that of the current batch.
     """
 
+    orders_blocks: ClassVar[bool] = True
     cell_name: ClassVar[str]
     """What a cell is, in messages."""
 
@@ -76,7 +77,7 @@ class SynchronisedMemory(GlobalMemory, ABC):
         super().store(address, value, mask, thread, epoch, line)
 
     def forward(
-        self, value: Value, stores: Sequence[Access], load: Access, active: Array
+        self, value: Value, stores: StoredRows, load: Access, active: Array
     ) -> tuple[Value, Sequence[LoadRaces]]:
         """See `GlobalMemory.forward`."""
         order = None if load.line in self.unordered else self.block_order

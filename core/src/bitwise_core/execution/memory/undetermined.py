@@ -140,6 +140,8 @@ class UndeterminedValues:
     causes: dict[Cause, None] = field(default_factory=dict)
     generations: dict[Generation, Cause] = field(default_factory=dict)
     loads: dict[int, Array] = field(default_factory=dict)
+    loads_of: dict[Cause, dict[int, Array]] = field(default_factory=dict)
+    """Which of `loads` each cause contests."""
     grown: bool = False
     doubted: frozenset[int] = frozenset()
     """The lines of reads that are undetermined in any case."""
@@ -197,14 +199,21 @@ class UndeterminedValues:
         found = [(cell, at) in known for cell, at in zip(cells.tolist(), generations[cells].tolist(), strict=True)]
         return np.array(found, dtype=bool)
 
-    def contest_loads(self, line: int, address: Array, thread: Array) -> None:
+    def contest_loads(self, cause: Cause, line: int, address: Array, thread: Array) -> None:
         """These loads, or the parts of loads at these addresses, read what threads that are not ordered after store."""
         keys = np.unique(_load_keys(address, thread))
-        before = self.loads.get(line)
-        together = keys if before is None else np.union1d(before, keys)
-        if before is None or together.size > before.size:
-            self.loads[line] = together
-            self.grown = True
+        self.grown |= _add_keys(self.loads, line, keys)
+        _add_keys(self.loads_of.setdefault(cause, {}), line, keys)
+
+    def of_causes(self, chosen: Collection[Cause]) -> UndeterminedValues:
+        """Return the values that some of the known causes contest, for a run in which the other causes are ignored."""
+        found = UndeterminedValues(frozenset(self.causes) - frozenset(chosen))
+        found.generations = {place: cause for place, cause in self.generations.items() if cause in chosen}
+        for cause in chosen:
+            for line, keys in self.loads_of.get(cause, {}).items():
+                _add_keys(found.loads, line, keys)
+        found.in_turn = self.in_turn
+        return found
 
     def execute_in_turn(self, address: Array) -> None:
         """The atomic operations on these elements are ordered."""
@@ -222,6 +231,14 @@ class UndeterminedValues:
         for byte in range(bits // 8):
             found |= np.isin(_load_keys(address + np.uint64(byte), thread), keys)
         return found if found.any() else None
+
+
+def _add_keys(keys_of_line: dict[int, Array], line: int, keys: Array) -> bool:
+    """Add keys of loads to those of a line.  Return whether there are more than before."""
+    before = keys_of_line.get(line)
+    together = keys if before is None else np.union1d(before, keys)
+    keys_of_line[line] = together
+    return before is None or together.size > before.size
 
 
 def _load_keys(address: Array, thread: Array) -> Array:
