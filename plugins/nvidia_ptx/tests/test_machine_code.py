@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction, only_padding, parse_listing
+from bitwise_nvidia_ptx.machine_code import (
+    ArithmeticLines,
+    MachineFunction,
+    MachineInstruction,
+    arithmetic_lines,
+    only_padding,
+    parse_listing,
+)
 
 LISTING = """
 \t.headerflags\t@"EF_CUDA_SM90"
@@ -76,3 +83,19 @@ def test_padding() -> None:
     assert only_padding(nop * 3)
     assert not only_padding(nop + nop[:15])
     assert not only_padding(nop + bytes(16))
+
+
+def test_lines_of_products_and_fused_products() -> None:
+    listing = """
+.text.kernel:
+\t//## File ".nv_debug_ptx_txt", line 20
+        /*0000*/                   FFMA.FTZ R1, R2, R3, R4 ;
+\t//## File ".nv_debug_ptx_txt", line 21
+        /*0010*/              @!P0 FMUL R1, R2, R3 ;
+        /*0020*/                   FFMA R1, R2, 1, R4 ;
+        /*0030*/                   FADD R1, R2, R3 ;
+\t//## File ".nv_debug_ptx_txt", line 23
+        /*0040*/             @UP0 DFMA R2, R4, R6, R8 ;
+        /*0050*/                   HMUL2.BF16_V2 R2, R4, R6 ;
+"""
+    assert arithmetic_lines(listing) == ArithmeticLines(frozenset({20, 23}), frozenset({21, 23}))

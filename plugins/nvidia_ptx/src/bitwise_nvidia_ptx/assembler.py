@@ -30,8 +30,14 @@ from typing import TypeAlias
 
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
 from bitwise_nvidia_ptx import machine_code, machine_dataflow, object_file
-from bitwise_nvidia_ptx.digest_cache import cached_digest
-from bitwise_nvidia_ptx.machine_code import MachineFunction, only_padding, parse_listing
+from bitwise_nvidia_ptx.digest_cache import cached_digest, cached_text
+from bitwise_nvidia_ptx.machine_code import (
+    ArithmeticLines,
+    MachineFunction,
+    arithmetic_lines,
+    only_padding,
+    parse_listing,
+)
 from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponentials
 from bitwise_nvidia_ptx.object_file import Function, NotAnObjectFile
 
@@ -43,6 +49,9 @@ _FADD = 0x21
 _FFMA_BY_LITERAL = 0x823
 _UNITS = frozenset({0x3F800000, 0xBF800000})
 _HEADER_SIZE = 1 << 16
+_LINES = re.compile(r"[\d ]*/[\d ]*")
+_DEBUG_LINE = re.compile(r"^[ \t]*\.(?:loc|file)\b[^\n]*", re.M)
+_DEBUG_SECTION = re.compile(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", re.M)
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
 
@@ -226,6 +235,27 @@ class Ptxas:
 
             yield cached_digest("ptxas", [*key, text, *flags], compare) == _digest_of(True)
 
+    def arithmetic_lines(self, text: str) -> ArithmeticLines | None:
+        """Return for which lines of a text its machine code multiplies and fuses, as its line information says.
+
+        None if no disassembler is found, or if it fails.  Raises AssemblyFailed.
+        """
+        tool = next(_disassemblers(self.path), None)
+        if tool is None:
+            return None
+        lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))  # sections follow the code, whose lines are kept
+
+        def read() -> str:
+            with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
+                file = Path(folder, "kernel.cubin")
+                file.write_bytes(self._assemble(lines, [*self._flags(True), "-lineinfo"]))
+                found = arithmetic_lines(_run([tool, "-c", "-gp", str(file)], 60.0).stdout)
+            return "/".join(" ".join(map(str, sorted(each))) for each in (found.fused, found.multiplied))
+
+        key = ["arithmetic by line", _own_source(), *self._identity(), _file_digest(tool), *self._flags(True), lines]
+        fused, multiplied = cached_text("ptxas", key, _LINES, read).split("/")
+        return ArithmeticLines(*(frozenset(map(int, each.split())) for each in (fused, multiplied)))
+
     def _identity(self) -> list[str]:
         """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""
         return [self.version, _file_digest(self.path)]
@@ -371,8 +401,7 @@ def _listed(tool: str, cubin: bytes, functions: Mapping[str, Function]) -> dict[
 
 def without_debug(text: str) -> str:
     """Return the text without comments and debug information.  ptxas generates the same code for it."""
-    text = re.sub(r"^[ \t]*\.(?:loc|file)\b[^\n]*", "", text, flags=re.M)
-    text = re.sub(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", "", text, flags=re.M)
+    text = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))
     text = _COMMENT.sub(lambda match: match.group() if match.group().startswith('"') else " ", text)
     return re.sub(r"[ \t]*\n\s*", "\n", text)
 

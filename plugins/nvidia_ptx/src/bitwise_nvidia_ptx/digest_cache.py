@@ -1,4 +1,4 @@
-"""The cache of digests on disk: one entry of core's cache directory for each digest."""
+"""What is learnt from machine code, cached on disk: one entry of core's cache directory for each answer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ def cached_digest(folder: str, key: Sequence[str], find: Callable[[], str]) -> s
 
     `key` contains everything that the digest depends on.  A cache that cannot be read or written is not used.
     """
+    return cached_text(folder, key, _DIGEST, find)
+
+
+def cached_text(folder: str, key: Sequence[str], form: re.Pattern[str], find: Callable[[], str]) -> str:
+    """Return a text of ASCII of a form from a folder of the cache directory, as `cached_digest` does."""
     directory = cache_directory()
     if directory is None:
         return find()
     entries, name = EntryFolder(directory / folder), key_digest(*key)
     stored = (entries.read(name) or b"").decode("ascii", "replace")
-    if _DIGEST.fullmatch(stored):
+    if form.fullmatch(stored):
         return stored
     found = find()
     with contextlib.suppress(OSError):

@@ -16,6 +16,11 @@ _GUARDED = re.compile(r"@(!?U?P(?:\d+|T))\s+(.*)")
 _SECTION = re.compile(r'\s*\.section\s+\.text\.([^,\s]+),"ax"')
 _OTHER_SECTION = re.compile(r"\s*\.section\s")
 _LABEL = re.compile(r"(\S+):\s*(?://.*)?$")
+_TEXT_LINE = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
+_OPERATION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\S*)\s+([^;]*);")
+_FUSED = frozenset({"FFMA", "FFMA2", "DFMA", "HFMA2"})
+_PRODUCTS = frozenset({"FMUL", "FMUL2", "DMUL", "HMUL2"})
+_UNITS = frozenset({"1", "-1"})
 _NOP = 0x918
 _FILES = {"GPR": "R", "PRED": "P", "UGPR": "UR", "UPRED": "UP"}
 
@@ -110,6 +115,33 @@ def parse_listing(text: str) -> Mapping[str, MachineFunction]:
             if mark and not before.strip() and ranges.lstrip().startswith("|") and not columns:
                 header.append(ranges)
     return {name: MachineFunction(tuple(code), labels) for name, (code, labels) in functions.items()}
+
+
+@dataclass(frozen=True)
+class ArithmeticLines:
+    """The lines of a PTX text for which the machine code fuses a product, and those for which it multiplies alone."""
+
+    fused: frozenset[int]
+    multiplied: frozenset[int]
+
+
+def arithmetic_lines(listing: str) -> ArithmeticLines:
+    """Return the lines in the output of `nvdisasm --print-line-info-ptx` for a text assembled with `-lineinfo`.
+
+    A fused multiply-add by 1 or -1 is a sum.
+    """
+    fused, multiplied = set[int](), set[int]()
+    line = 0
+    for row in listing.splitlines():
+        if marked := _TEXT_LINE.search(row):
+            line = int(marked[1])
+        elif found := _OPERATION.match(row):
+            opcode = found[1].partition(".")[0]
+            if opcode in _PRODUCTS:
+                multiplied.add(line)
+            elif opcode in _FUSED and not _UNITS.intersection(each.strip() for each in found[2].split(",")):
+                fused.add(line)
+    return ArithmeticLines(frozenset(fused), frozenset(multiplied))
 
 
 def only_padding(code: bytes) -> bool:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 
 from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
@@ -45,7 +45,7 @@ from bitwise_nvidia_ptx.assembler import (
     code_digest,
 )
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
-from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusable, fusion_guesses
+from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_machine_code, likely_fusions
 from bitwise_nvidia_ptx.contraction.program import Program
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 
@@ -72,8 +72,6 @@ _DIVISIONS = (
 """Expansions of an approximate division to try, in this order."""
 _MAX_ASSEMBLIES = 14
 _CONCURRENT = 2
-_MAX_OBSERVED = 32
-"""The number of products up to which each is prevented from fusion by itself."""
 
 
 @dataclass(frozen=True)
@@ -213,30 +211,30 @@ class _Search:
         self.count = 0
         self.interrupted = False
         self.tried: dict[tuple[str, bool], Attempt] = {}
+        self.compared: set[tuple[str, bool]] = set()
 
     def outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome:
         """Return what was found.  `interrupted` counts only if nothing was."""
         program = self.stated.program
         product, consumer = _lines(program, open_pairs[0])
+        exponentials = {pair for pair in open_pairs if program.statements[pair.product].base == "ex2"}
         try:
-            found = self._equal_code(open_pairs, frozenset())
-            exponentials = {pair for pair in open_pairs if program.statements[pair.product].base == "ex2"}
-            if found is None and exponentials and self.ptxas.rounds_exponentials(self.original):
-                if len(exponentials) == len(open_pairs):
-                    reason = "the machine code fuses no square of an exponential"
-                    return _Outcome(Method.SAME, self.stated, (), reason, self.count)
-                found = self._equal_code(open_pairs, frozenset({"ex2"}))
-            if found is not None:
-                fused = f"explicit fusion of {len(found.fusions)} products" if found.fusions else ""
-                reason = f"{fused or 'the text with every rounding stated'} gives the same machine code"
-                method = Method.EQUAL_FUSED if found.fusions else Method.EQUAL
-                return _Outcome(method, found.returned, found.fusions, reason, self.count)
-            found = self._equal_dataflow(open_pairs)
-            if found is not None:
-                fused = f"explicit fusion of {len(found.fusions)} products" if found.fusions else ""
-                reason = f"the machine code computes what {fused or 'the text with every rounding stated'} computes"
-                method = Method.SAME_FUSED if found.fusions else Method.SAME
-                return _Outcome(method, found.returned, found.fusions, reason, self.count)
+            for divisions in (_DIVISIONS[:1], _DIVISIONS):
+                found = self._equal_code(open_pairs, divisions, frozenset())
+                if found is None and exponentials and self.ptxas.rounds_exponentials(self.original):
+                    if len(exponentials) == len(open_pairs):
+                        reason = "the machine code fuses no square of an exponential"
+                        return _Outcome(Method.SAME, self.stated, (), reason, self.count)
+                    found = self._equal_code(open_pairs, divisions, frozenset({"ex2"}))
+                if found is not None:
+                    reason = f"{_stated_fusions(found)} gives the same machine code"
+                    method = Method.EQUAL_FUSED if found.fusions else Method.EQUAL
+                    return _Outcome(method, found.returned, found.fusions, reason, self.count)
+                found = self._equal_dataflow(open_pairs, divisions)
+                if found is not None:
+                    reason = f"the machine code computes what {_stated_fusions(found)} computes"
+                    method = Method.SAME_FUSED if found.fusions else Method.SAME
+                    return _Outcome(method, found.returned, found.fusions, reason, self.count)
             reason = (
                 f"ptxas may fuse the product of line {product} into line {consumer}, and none of {self.count} "
                 f"assemblies shows what it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion "
@@ -247,10 +245,20 @@ class _Search:
         unchanged = Rewriting(program, self.stated.original, {})
         return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted)
 
-    def _equal_code(self, open_pairs: tuple[Pair, ...], rounded: frozenset[str]) -> Attempt | None:
+    def _new_attempts(
+        self, open_pairs: tuple[Pair, ...], divisions: tuple[Division, ...], rounded: frozenset[str] = frozenset()
+    ) -> Iterator[Attempt]:
+        """Yield the attempts that were not yet made."""
+        for attempt in attempts(self.stated, open_pairs, lambda: self.fusions_of_machine_code, divisions, rounded):
+            key = (attempt.assembled.text, attempt.fuse)
+            if self.tried.setdefault(key, attempt) is attempt:
+                yield attempt
+
+    def _equal_code(
+        self, open_pairs: tuple[Pair, ...], divisions: tuple[Division, ...], rounded: frozenset[str]
+    ) -> Attempt | None:
         """Return an attempt whose machine code is equal.  Raises AssemblyFailed for the original."""
-        made = attempts(self.stated, open_pairs, rounded)
-        pending = (attempt for attempt in made if self._is_new(attempt))
+        pending = self._new_attempts(open_pairs, divisions, rounded)
         with ThreadPoolExecutor(_CONCURRENT) as pool:
             if self.cubin is not None:
                 original = _submit(pool, partial(code_digest, self.cubin))
@@ -278,61 +286,39 @@ class _Search:
             original.result()
         return None
 
-    def _is_new(self, attempt: Attempt) -> bool:
-        key = (attempt.assembled.text, attempt.fuse)
-        return self.tried.setdefault(key, attempt) is attempt
-
-    def _equal_dataflow(self, open_pairs: tuple[Pair, ...]) -> Attempt | None:
+    def _equal_dataflow(self, open_pairs: tuple[Pair, ...], divisions: tuple[Division, ...]) -> Attempt | None:
         """Return an attempt whose machine code is proved to compute the same.  Raises AssemblyFailed."""
-        for attempt, equal in zip(
-            self.tried.values(), self.ptxas.equal_dataflow(self.original, list(self.tried)), strict=True
-        ):
+        tried = [key for key in self.tried if key not in self.compared]
+        self.compared.update(tried)
+        for key, equal in zip(tried, self.ptxas.equal_dataflow(self.original, tried), strict=True):
             if equal:
-                return attempt
-        for attempt in itertools.chain(_likeliest(self.stated), self._with_observed_fusions(open_pairs)):
-            if self._is_new(attempt):
-                self.count += 1
-                try:
-                    key = (attempt.assembled.text, attempt.fuse)
-                    if next(self.ptxas.equal_dataflow(self.original, [key])):
-                        return attempt
-                except AssemblyFailed as error:
-                    self.interrupted |= isinstance(error, AssemblyInterrupted)
+                return self.tried[key]
+        for attempt in self._new_attempts(open_pairs, divisions):
+            self.count += 1
+            key = (attempt.assembled.text, attempt.fuse)
+            self.compared.add(key)
+            try:
+                if next(self.ptxas.equal_dataflow(self.original, [key])):
+                    return attempt
+            except AssemblyFailed as error:
+                self.interrupted |= isinstance(error, AssemblyInterrupted)
         return None
 
-    def _with_observed_fusions(self, open_pairs: tuple[Pair, ...]) -> Iterator[Attempt]:
-        """Yield the rewritings with the fusions that `_observed_fusions` finds.  Raises AssemblyFailed."""
-        if not has_reserved_names(self.stated.program) and (guess := self._observed_fusions()):
-            for division in _DIVISIONS:
-                yield from _forms(self.stated, open_pairs, guess, division)
+    @cached_property
+    def fusions_of_machine_code(self) -> tuple[Fusion, ...]:
+        """The fusions that the line information of the text's machine code shows; none if it cannot be read.
 
-    def _observed_fusions(self) -> tuple[Fusion, ...]:
-        """Return the fusions that change the machine code if only they are prevented, or none if there are many.
-
-        A product with `.rn` is not fused, nor is one into a sum with `.rn`.  The code may change for other reasons too,
-        so this is a guess.  Raises AssemblyFailed for the original.
+        Raises AssemblyFailed.
         """
         program, text = self.stated.program, self.stated.original
-        groups = fusable(program, text)
-        if len(groups) > _MAX_OBSERVED:
-            return ()
-        expected = self.ptxas.digest(text) if self.cubin is None else code_digest(self.cubin)
-        taken: dict[int, Fusion] = {}
-        with ThreadPoolExecutor(_CONCURRENT) as pool:
-            found = [_submit(pool, partial(self.ptxas.digest, _prevented(self.stated, each).text)) for each in groups]
-            for group, future in zip(groups, found, strict=True):
-                self.count += 1
-                if future.result() != expected and all(fusion.consumer not in taken for fusion in group):
-                    taken.update({fusion.consumer: fusion for fusion in group})
-        return tuple(taken[consumer] for consumer in sorted(taken))
+        self.count += 1
+        seen = self.ptxas.arithmetic_lines(text)
+        return () if seen is None else fusions_of_machine_code(program, text, seen)
 
 
-def _prevented(stated: Rewriting, group: list[Fusion]) -> Rewriting:
-    """Return the text with `.rn` on one product only, or on its sums if it is hidden in another instruction."""
-    statements = stated.program.statements
-    hidden = statements[group[0].product].hidden_product
-    marked = frozenset(fusion.consumer if hidden else fusion.product for fusion in group)
-    return rewrite(stated.program, stated.original, round_only=marked)
+def _stated_fusions(attempt: Attempt) -> str:
+    fusions = len(attempt.fusions)
+    return f"explicit fusion of {fusions} products" if fusions else "the text with every rounding stated"
 
 
 def _submit(pool: ThreadPoolExecutor, call: Callable[[], str]) -> Future[str]:
@@ -341,21 +327,25 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[[], str]) -> Future[str]:
 
 
 def attempts(
-    stated: Rewriting, open_pairs: tuple[Pair, ...], rounded: frozenset[str] = frozenset()
+    stated: Rewriting,
+    open_pairs: tuple[Pair, ...],
+    seen: Callable[[], tuple[Fusion, ...]],
+    divisions: tuple[Division, ...] = _DIVISIONS,
+    rounded: frozenset[str] = frozenset(),
 ) -> Iterator[Attempt]:
     """Yield rewritings that leave ptxas no choice, the most likely to match first.
 
-    The machine code to be matched is known to round the products of instructions in `rounded`, so that those may be
-    left open.
+    `seen` returns the fusions that the machine code shows, and is called if the likely ones do not match.  `divisions`
+    are the expansions of a division to try, in this order.  The machine code is known to round the products of
+    instructions in `rounded`, so that those may be left open.
     """
     yield Attempt(stated, False, stated)
-    program, text = stated.program, stated.original
-    if has_reserved_names(program):
+    if has_reserved_names(stated.program):
         return
-    guesses: list[tuple[Fusion, ...]] = [*fusion_guesses(program, text), ()]
-    for division in _DIVISIONS:
-        for guess in guesses:
-            yield from _forms(stated, open_pairs, guess, division, rounded)
+    likely = likely_fusions(stated.program, stated.original)
+    yield from _forms(stated, open_pairs, likely, divisions[0], rounded)
+    for division, guess in itertools.product(divisions, dict.fromkeys((seen(), likely, ()))):
+        yield from _forms(stated, open_pairs, guess, division, rounded)
 
 
 def _forms(
@@ -373,17 +363,6 @@ def _forms(
     for products in (True, False):
         if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded)) is not None:
             yield Attempt(assembled, True, returned, guess)
-
-
-def _likeliest(stated: Rewriting) -> Iterator[Attempt]:
-    """Yield the rewriting with the likeliest fusions and each expansion of its divisions."""
-    program, text = stated.program, stated.original
-    if has_reserved_names(program):
-        return
-    for guess in fusion_guesses(program, text)[:1]:
-        returned = rewrite(program, text, guess)
-        for division in _DIVISIONS:
-            yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
 
 
 def _sparse_rewriting(

@@ -1,20 +1,21 @@
 """Guesses of the products that ptxas fuses.
 
-They follow the observed behaviour of ptxas (12.8 and 13.4): a product is fused if all its uses are sums in its own
-basic block, of its type and flush mode; of a sum of two products the first operand is fused; a product used twice by
-one sum is not fused.  A wrong guess costs only an assembly, provided that the operands of the product name the same
-registers at the sum.
+The first guess follows the observed behaviour of ptxas (12.8 and 13.4): a product is fused if all its uses are sums in
+its own basic block, of its type and flush mode; of a sum of two products the first operand is fused; a product used
+twice by one sum is not fused.  The second is read from the line information of the machine code: a sum is fused if a
+fused multiply-add has its line.  A wrong guess costs only an assembly, provided that the operands of the product name
+the same registers at the sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from bitwise_core.assembly.module import registers_of
 from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
 from bitwise_nvidia_ptx.inner_blocks import spelling
+from bitwise_nvidia_ptx.machine_code import ArithmeticLines
 
 
 @dataclass(frozen=True)
@@ -87,28 +88,43 @@ def _is_declared(declared: set[str], name: str) -> bool:
     return name in declared or any(name.startswith(each) and name[len(each) :].isdigit() for each in declared)
 
 
-def fusion_guesses(program: Program, text: str) -> list[tuple[Fusion, ...]]:
-    """Return distinct non-empty guesses of the fused products, the most likely first."""
-    groups = fusable(program, text)
-    if not groups:
-        return []
-    orders: list[Callable[[list[Fusion]], tuple[int, int]]] = [
-        lambda group: (len(group), min(f.position for f in group)),
-        lambda group: (min(f.position for f in group), len(group)),
-        lambda group: (0, group[0].product),
-        lambda group: (0, -group[0].product),
-        lambda group: (len(group), -min(f.position for f in group)),
-    ]
-    guesses: list[tuple[Fusion, ...]] = []
-    for order in orders:
-        taken: dict[int, Fusion] = {}
-        for group in sorted(groups, key=order):
-            if all(fusion.consumer not in taken for fusion in group):
-                taken.update({fusion.consumer: fusion for fusion in group})
-        guess = tuple(taken[consumer] for consumer in sorted(taken))
-        if guess and guess not in guesses:
-            guesses.append(guess)
-    hidden = tuple(f for f in guesses[0] if program.statements[f.product].hidden_product)
-    visible = tuple(f for f in guesses[0] if not program.statements[f.product].hidden_product)
-    guesses += [part for part in (hidden, visible) if part and part not in guesses]
-    return guesses
+def likely_fusions(program: Program, text: str) -> tuple[Fusion, ...]:
+    """Return the fusions of the products that have few uses, and are first operands, before the others."""
+    taken: dict[int, Fusion] = {}
+    for group in sorted(fusable(program, text), key=lambda group: (len(group), min(f.position for f in group))):
+        if all(fusion.consumer not in taken for fusion in group):
+            taken.update({fusion.consumer: fusion for fusion in group})
+    return tuple(taken[consumer] for consumer in sorted(taken))
+
+
+def fusions_of_machine_code(program: Program, text: str, seen: ArithmeticLines) -> tuple[Fusion, ...]:
+    """Return the fusions of the sums whose lines have a fused multiply-add, of a product without an own one if any."""
+    found = []
+    for index, statement in enumerate(program.statements):
+        if statement.contractible and statement.base != "mul" and program.line(index) in seen.fused:
+            operands = [_product_of(program, text, index, position) for position in (0, 1)]
+            products = [fusion for fusion in operands if fusion is not None]
+            found += sorted(products, key=lambda fusion: program.line(fusion.product) in seen.multiplied)[:1]
+    return tuple(found)
+
+
+def _product_of(program: Program, text: str, consumer: int, position: int) -> Fusion | None:
+    """Return the fusion of an operand of a sum, None if it is no product up to its sign."""
+    total = program.statements[consumer]
+    names, negated = total.sources[position], False
+    while len(names) == 1:
+        (name,) = names
+        written = program.definitions.get(name, [])
+        source = program.statements[written[0]] if len(written) == 1 and written[0] < consumer else None
+        if source is None or source.vector or source.guard:
+            return None
+        if source.product:
+            hidden = source.hidden_product and source.base != "div"
+            usable = not hidden and "sat" not in source.parts and _compatible(source, total)
+            usable = usable and _movable(program, text, written[0], consumer)
+            return Fusion(written[0], consumer, position, negated) if usable else None
+        if source.base not in ("neg", "mov"):
+            return None
+        negated ^= source.base == "neg"
+        names = source.sources[0]
+    return None
