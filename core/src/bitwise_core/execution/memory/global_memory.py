@@ -24,6 +24,7 @@ from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     BEYOND,
+    BEYOND_STORE,
     OLD_VALUE,
     WAITS,
     Cause,
@@ -153,9 +154,11 @@ class GlobalMemory:
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
-        value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
-        if self.sizes and not buffers.isdisjoint(self.sizes):
-            value = self._without_beyond(value, address, bits, mask, line)
+        beyond = None if buffers.isdisjoint(self.sizes) else self._lanes_beyond(address, bits, mask)
+        inside = mask if beyond is None else ~beyond if mask is None else mask & ~beyond
+        value = self.initial(address.astype(np.uint64, copy=False), bits, inside, buffers, line)
+        if beyond is not None:
+            value = self._undetermined_beyond(value, beyond, bits, line)
         doubted = self.undetermined is not None and line in self.undetermined.doubted
         if not doubted and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
@@ -222,13 +225,15 @@ class GlobalMemory:
             found |= (numbers == number) & ~inside
         return found
 
-    def _without_beyond(self, value: Value, address: Array, bits: int, mask: Array | None, line: int) -> Value:
-        """Return what is loaded, undetermined where it lies beyond the elements of a buffer."""
+    def _lanes_beyond(self, address: Array, bits: int, mask: Array | None) -> Array | None:
+        """Return which active lanes load beyond the elements of a buffer, None if none does."""
         beyond = self._beyond(address, bits)
         if mask is not None:
             beyond = beyond & mask
-        if not beyond.any():
-            return value
+        return beyond if beyond.any() else None
+
+    def _undetermined_beyond(self, value: Value, beyond: Array, bits: int, line: int) -> Value:
+        """Return what is loaded, undetermined in the lanes that load beyond the elements of a buffer."""
         if self.undetermined is None:
             raise Unsupported(BEYOND, line)
         if not self.undetermined.note(Cause(Kind.UNDEFINED, BEYOND, line)):
@@ -382,7 +387,8 @@ class GlobalMemory:
         numbers = self.buffer_of(where)
         buffers = _distinct(numbers)
         if self.sizes and self._beyond(where, width(value)).any():
-            raise Unsupported("memory beyond the elements of a buffer is written", line)
+            cause = Cause(Kind.UNDEFINED, BEYOND_STORE, line)
+            raise Nondeterministic(BEYOND_STORE, line, (cause,))
         for offset, lanes in parts:
             flat = _active_lanes(lanes, (shape[0], shape[1]), active)
             if len(buffers) == 1:
