@@ -95,9 +95,10 @@ class FirstExtrema:
         known = np.asarray(L.constant_mask(place))
         signed = np.int32 if place.bits == 32 else np.int64
         number = place.words[0].astype(L.UNSIGNED[place.bits]).view(signed).astype(np.int64)
-        single = [np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR)]
+        lowest, highest = (np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR))
         ordered = as_symbolic_vector(apply(f"ord.{form}", (value, value)))
-        own = _Sets(keys, *single, np.asarray(L.constant_mask(ordered)) & (ordered.words[0] != 0))
+        numbers = np.asarray(L.constant_mask(ordered)) & (ordered.words[0] != 0)
+        own = _Sets(keys, lowest, highest, numbers)
         found = self._sets.find(keys)
         return own if found is None else own.where(found[0], _Sets(*found[1]))
 
