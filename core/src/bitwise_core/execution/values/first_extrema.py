@@ -164,7 +164,7 @@ def chosen_place(
         if not numbers_alone:
             rest = rest & ~done
         lanes: Array = np.zeros((1, 1), dtype=bool)
-        for lower in _lower_places(better, other, sets, apply):
+        for lower in _lower_places(better, other, sets, apply) if conjunction else ():
             opposite = as_symbolic_vector(_is_not_better(form, largest, first, second, sets, lower, apply))
             same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(opposite))
             lanes = lanes | (same & rest)
