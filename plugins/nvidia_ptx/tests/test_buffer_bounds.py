@@ -10,6 +10,7 @@ import pytest
 from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source
 from bitwise_core.execution.launch import Argument, Launch, Manifest, buffer_at, offset_at
 from bitwise_core.execution.memory.undetermined import Kind
+from bitwise_core.execution.tensor_contents import TensorContents
 from ptx_programs import ARCH, text
 
 FLIPPED = "mul.wide.u32 %d4, %r0, 4; sub.s64 %d5, %d1, %d4; ld.global.f32 %f1, [%d5]; add.s64 %d6, %d0, %d4; "
@@ -54,10 +55,49 @@ COPY = "mul.wide.u32 %d4, %r0, 4; add.s64 %d5, %d1, %d4; ld.global.f32 %f1, [%d5
 def test_accesses_beyond_the_elements_are_not_determined(elements: tuple[int, int], determined: bool) -> None:
     found = analysed(COPY + STORE, elements)
     assert (found.unknown is None) == determined
-    if elements == (32, 31):
-        assert [each.kind for each in found.places] == [Kind.UNDEFINED.value]
+    assert found.nondeterministic != determined
+    assert [each.kind for each in found.places] == [Kind.UNDEFINED.value] * (not determined)
     if elements == (31, 32):
-        assert "beyond the elements of a buffer is written" in str(found.unknown)
+        assert "not determined: memory beyond the elements of a buffer is written" in str(found.unknown)
+
+
+@pytest.mark.parametrize("elements", [32, 31])
+@pytest.mark.parametrize(
+    "operation",
+    ["red.global.add.u32 [%d6], 1;", "atom.global.exch.b32 %r2, [%d6], 1;", "st.global.v2.b32 [%d6+-4], {%r0, %r0};"],
+)
+def test_atomic_operations_and_vectors_beyond_the_elements_are_not_determined(operation: str, elements: int) -> None:
+    place = "mul.wide.u32 %d4, %r0, 4; add.s64 %d6, %d0, %d4; setp.eq.u32 %p1, %r0, 31; @%p1 "
+    found = analysed(place + operation, (elements, 32))
+    assert (found.unknown is None) == (elements == 32)
+    assert found.nondeterministic == (elements != 32)
+
+
+GATHERED = "mul.wide.u32 %d4, %r0, 4; add.s64 %d5, %d1, %d4; ld.global.b32 %r2, [%d5]; add.s64 %d6, %d0, %d4; "
+
+
+@pytest.mark.parametrize("elements", [None, 31, 40])
+def test_what_lies_beyond_the_elements_of_given_contents_is_undetermined(elements: int | None) -> None:
+    """Only a load within the elements and beyond the values asks for more values."""
+    given = TensorContents(np.arange(31, dtype="<i4").tobytes(), "i32")
+    arguments = (Argument(kind="buffer", buffer="out"),
+                 Argument(kind="buffer", buffer="in", dtype="i32", elements=elements, values=given))  # fmt: skip
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(32, 1, 1), args=arguments)
+
+    def found(body: str) -> AnalysisResult:
+        return Session({"out": 1, "in": 2}, Options()).analyse(Source("k.ptx", text(GATHERED + body), launch), ARCH)
+
+    stored = found("st.global.b32 [%d6], %r2;")
+    assert stored.unknown is not None
+    if elements == 31:
+        assert stored.nondeterministic
+        assert [each.kind for each in stored.places] == [Kind.UNDEFINED.value]
+        masked = found("setp.lt.u32 %p1, %r0, 31; @%p1 st.global.b32 [%d6], %r2;")
+        assert masked.unknown is None
+        assert masked.signature == found("setp.lt.u32 %p1, %r0, 31; @%p1 st.global.b32 [%d6], %r0;").signature
+    else:
+        assert "give all values that the kernel reads" in stored.unknown
+        assert not stored.nondeterministic
 
 
 def test_what_is_read_beyond_and_masked_has_no_effect() -> None:

@@ -28,7 +28,6 @@ UNMODELLED = {
     r"\bprmt\.b32\.[a-z]": _ABSENT,
     r"\bset\.\w+\.and": _ABSENT,
     r"\bset\.\w+\.(ftz\.)?b?f16(x2)?\.": _ABSENT,
-    r"\bcvt\.(f16\.bf16|bf16\.f16) ": _ABSENT,
     r"\bcvt\.pack\.sat\.[us][24]\.": _ABSENT,
 }
 """Patterns of the texts of forms that stop an analysis as Unknown, although ptxas accepts them, and why."""

@@ -21,7 +21,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_result
+from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_either, maximum_of_result
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
@@ -495,6 +495,8 @@ class TermDomain:
             taken = condition.words[0] != 0
             result = L.blend(known & taken, left, result)
             result = L.blend(known & ~taken, right, result)
+        if left.bits > 1 and result.maximum is None:
+            result.maximum = maximum_of_either(if_true, if_false)
         if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
             condition = as_symbolic_vector(predicate)
             return predicate_bits.selected_constants(result, condition, if_true, if_false, self._applied)

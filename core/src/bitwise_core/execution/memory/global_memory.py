@@ -26,6 +26,7 @@ from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     BEYOND,
+    BEYOND_STORE,
     OLD_VALUE,
     WAITS,
     Cause,
@@ -190,15 +191,16 @@ class GlobalMemory:
             self._count_poll(line, address)
         buffers = self._buffers(address, mask)
         self.loaded_buffers |= buffers
-        value = self.initial(address.astype(np.uint64, copy=False), bits, mask, buffers, line)
-        initial = value
-        if self.sizes and not buffers.isdisjoint(self.sizes):
-            value = self._without_beyond(value, address, bits, mask, line)
+        beyond = None if buffers.isdisjoint(self.sizes) else self._lanes_beyond(address, bits, mask)
+        inside = mask if beyond is None else ~beyond if mask is None else mask & ~beyond
+        value = self.initial(address.astype(np.uint64, copy=False), bits, inside, buffers, line)
+        if beyond is not None:
+            value = self._undetermined_beyond(value, beyond, bits, line)
         known = self.undetermined
         suspect = known is not None and (line in known.doubted or line in known.loads)
         active = active_lanes(mask, address, thread)
         if not suspect and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
-            same = value is initial and self.domain.recorder is None
+            same = beyond is None and self.domain.recorder is None
             self._keep(Load(address, mask, thread, active.shape, epoch, None if same else value, bits, line), buffers)
             return value
         where, who = active_values(address, active), active_values(thread, active)
@@ -274,13 +276,15 @@ class GlobalMemory:
             found |= (numbers == number) & ~inside
         return found
 
-    def _without_beyond(self, value: Value, address: Array, bits: int, mask: Array | None, line: int) -> Value:
-        """Return what is loaded, undetermined where it lies beyond the elements of a buffer."""
+    def _lanes_beyond(self, address: Array, bits: int, mask: Array | None) -> Array | None:
+        """Return which active lanes load beyond the elements of a buffer, None if none does."""
         beyond = self._beyond(address, bits)
         if mask is not None:
             beyond = beyond & mask
-        if not beyond.any():
-            return value
+        return beyond if beyond.any() else None
+
+    def _undetermined_beyond(self, value: Value, beyond: Array, bits: int, line: int) -> Value:
+        """Return what is loaded, undetermined in the lanes that load beyond the elements of a buffer."""
         if self.undetermined is None:
             raise Unsupported(BEYOND, line)
         if not self.undetermined.note(Cause(Kind.UNDEFINED, BEYOND, line)):
@@ -421,7 +425,8 @@ class GlobalMemory:
         numbers = self.buffer_of(where)
         buffers = _distinct(numbers)
         if self.sizes and self._beyond(where, width(value)).any():
-            raise Unsupported("memory beyond the elements of a buffer is written", line)
+            cause = Cause(Kind.UNDEFINED, BEYOND_STORE, line)
+            raise Nondeterministic(BEYOND_STORE, line, (cause,))
         for offset, lanes in parts:
             flat = L.chosen_lanes(lanes, active)
             if len(buffers) == 1:

@@ -113,6 +113,7 @@ UPDATE_ORDER = "atomic operations leave a content that depends on the order of t
 MIXED_UPDATES = "an element receives both plain stores and atomic operations"
 MEETING_STORES = "stores at addresses that depend on data may meet at one element"
 BEYOND = "memory beyond the elements of a buffer is read"
+BEYOND_STORE = "memory beyond the elements of a buffer is written"
 WAITS = "memory that other threads may write decides how the kernel continues"
 SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
 

@@ -48,3 +48,14 @@ def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | 
         return min(bounds, default=None)
     found = bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1]
     return found if found < 1 << operation.bits else None
+
+
+def maximum_of_either(one: Value, other: Value) -> int | None:
+    """Return a number that no lane of two values exceeds, None where nothing is known."""
+    bound = 0
+    for each in sorted((one, other), key=lambda value: isinstance(value, np.ndarray)):
+        found = maximum_of(each)
+        if found is None:
+            return None
+        bound = max(bound, found)
+    return bound

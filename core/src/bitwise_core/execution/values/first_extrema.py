@@ -3,7 +3,8 @@
 A pair of a number and its place is better than another one if its number is the greater one (of an arg-min: the
 lesser), if only its number is NaN, or if the numbers are equal or both NaN and its place is lower.  This is a total
 order on numbers without the signs of zeros, and on places.  So the place that a tree of such selections returns depends
-on the set of pairs alone.
+on the set of pairs alone.  Where no number of two sets is NaN, the tests for NaN may be missing, and where one of them
+has all the lower places, the selection is a single comparison.
 
 A set is the sum of the hashes of its pairs.  `FirstExtrema` knows the sets of values and places that were selected, by
 their hashes: memory keeps nothing else.  The selected number remains the term of a select, because two pairs of one
@@ -29,12 +30,16 @@ from bitwise_core.numerics import FLOAT_FORMATS, operation
 _FORMS = ("fp64", "fp32", "fp16", "bf16")
 _FAR = np.int64(1 << 62)
 _PLACE = hashing.constant("the place of the first of a set")
-_PAIRS = {largest: hashing.constant(f"a pair in an arg-{'max' if largest else 'min'}") for largest in (True, False)}
+_PAIRS = {
+    (form, largest): hashing.constant(f"a pair in an arg-{'max' if largest else 'min'} of {form}")
+    for form in _FORMS
+    for largest in (True, False)
+}
 _DEPTH = 3
 
 KEPT_DEPTHS = {
     "and.b1": (2, 2),
-    **{f"{relation}.{form}": (0, 0) for relation in ("lt", "eq") for form in _FORMS},
+    **{f"{relation}.{form}": (0, 0) for relation in ("lt", "le", "eq") for form in _FORMS},
 }
 """The operations on predicates that are kept beside their results, and how deep."""
 
@@ -47,12 +52,13 @@ Select: TypeAlias = Callable[[SymbolicVector, SymbolicVector, SymbolicVector], V
 class _Sets:
     """Sets by lane: the sums of their pairs' hashes, and their lowest and highest place.
 
-    Where not all places of a set are constants, these are -2^62 and 2^62.
+    Where not all places of a set are constants, these are -2^62 and 2^62.  `numbers`: no value of the set is NaN.
     """
 
     words: hashing.Words
     lowest: Array
     highest: Array
+    numbers: Array
 
     def where(self, lanes: Array, other: _Sets) -> _Sets:
         """Return the other sets in some lanes, these elsewhere."""
@@ -60,6 +66,7 @@ class _Sets:
             np.where(lanes, other.words, self.words),
             np.where(lanes, other.lowest, self.lowest),
             np.where(lanes, other.highest, self.highest),
+            np.where(lanes, other.numbers, self.numbers),
         )
 
 
@@ -71,23 +78,27 @@ class FirstExtrema:
         self._condition: hashing.Words | None = None
         self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
 
-    def note(self, value: SymbolicVector, place: SymbolicVector, largest: bool, sets: _Sets, lanes: Array) -> None:
+    def note(
+        self, form: str, value: SymbolicVector, place: SymbolicVector, largest: bool, sets: _Sets, lanes: Array
+    ) -> None:
         """Record the sets of a selected value and place in some lanes."""
-        keys = _pair_hash(value, place, largest)
+        keys = _pair_hash(form, value, place, largest)
         shape = np.broadcast_shapes(keys.shape[1:], sets.words.shape[1:], sets.lowest.shape, lanes.shape)
         chosen = np.broadcast_to(lanes, shape)
         words = [np.broadcast_to(each, (2, *shape))[:, chosen] for each in (keys, sets.words)]
-        places = [np.broadcast_to(each, shape)[chosen] for each in (sets.lowest, sets.highest)]
-        self._sets.add(*words, *places)
+        rest = [np.broadcast_to(each, shape)[chosen] for each in (sets.lowest, sets.highest, sets.numbers)]
+        self._sets.add(*words, *rest)
 
-    def sets_of(self, value: SymbolicVector, place: SymbolicVector, largest: bool) -> _Sets:
+    def sets_of(self, form: str, value: SymbolicVector, place: SymbolicVector, largest: bool, apply: Apply) -> _Sets:
         """Return the sets of a value and a place: those that were recorded, else the pair itself."""
-        keys = _pair_hash(value, place, largest)
+        keys = _pair_hash(form, value, place, largest)
         known = np.asarray(L.constant_mask(place))
         signed = np.int32 if place.bits == 32 else np.int64
         number = place.words[0].astype(L.UNSIGNED[place.bits]).view(signed).astype(np.int64)
-        single = [np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR)]
-        own = _Sets(keys, *single)
+        lowest, highest = (np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR))
+        ordered = as_symbolic_vector(apply(f"ord.{form}", (value, value)))
+        numbers = np.asarray(L.constant_mask(ordered)) & (ordered.words[0] != 0)
+        own = _Sets(keys, lowest, highest, numbers)
         found = self._sets.find(keys)
         return own if found is None else own.where(found[0], _Sets(*found[1]))
 
@@ -113,9 +124,9 @@ class FirstExtrema:
         return remembered
 
 
-def _pair_hash(value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
-    total = full_hash(value) * hashing.multiplier(6) + exact_hash(place) * hashing.multiplier(7) + _PAIRS[largest]
-    return hashing.mix(total)
+def _pair_hash(form: str, value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
+    total = full_hash(value) * hashing.multiplier(6) + exact_hash(place) * hashing.multiplier(7)
+    return hashing.mix(total + _PAIRS[form, largest])
 
 
 def chosen_place(
@@ -131,12 +142,14 @@ def chosen_place(
     `condition` is no negation.  A disjunction is the negation of a conjunction, so it is the second place that is
     selected where the predicate of the better pair holds.
     """
-    if if_true.bits not in (32, 64) or not any(origin.name == "and.b1" for origin in condition.origins):
+    conjunction = any(origin.name == "and.b1" for origin in condition.origins)
+    if if_true.bits not in (32, 64) or not (conjunction or _selects_places(condition, if_true, if_false)):
         return None
     better, other = if_false, if_true
     negation = exact_hash(condition)
     done: Array = np.zeros((1, 1), dtype=bool)
-    result = if_true
+    chosen = result = if_true
+    readings: list[tuple[str, SymbolicVector, bool, _Sets, Array]] = []
     apply = firsts.remembering(condition, apply)
     places = [exact_hash(each) for each in (better, other)]
     for form, first, second, largest in _candidates(condition):
@@ -144,25 +157,35 @@ def chosen_place(
         if all(any(np.array_equal(place, number) for number in numbers) for place in places):
             continue  # the numbers themselves are selected
         one, two = (first, better), (second, other)
-        sets = [firsts.sets_of(*each, largest) for each in (one, two)]
+        sets = [firsts.sets_of(form, *each, largest, apply) for each in (one, two)]
         sticky = L.sticky_flags(condition, first, second, better, other)
-        rest = ~done & np.asarray((sticky & L.STICKY) == 0)
+        rest = np.asarray((sticky & L.STICKY) == 0)
+        numbers_alone = (sets[0].numbers & sets[1].numbers).any()
+        if not numbers_alone:
+            rest = rest & ~done
         lanes: Array = np.zeros((1, 1), dtype=bool)
-        for lower in _lower_places(better, other, sets, apply):
-            opposite = as_symbolic_vector(_is_not_better(form, largest, first, second, lower, apply))
+        for lower in _lower_places(better, other, sets, apply) if conjunction else ():
+            opposite = as_symbolic_vector(_is_not_better(form, largest, first, second, sets, lower, apply))
             same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(opposite))
             lanes = lanes | (same & rest)
             if (lanes == rest).all():
                 break
+        lanes = lanes | (_is_single_comparison(form, largest, first, second, sets, apply, negation) & rest)
         if not lanes.any():
             continue
         union, place = _first(form, largest, one, two, sets)
         value = as_symbolic_vector(select(condition, second, first))
-        firsts.note(value, place, largest, union, lanes)
-        result = L.blend(lanes, L.with_flags(place, sticky), result)
+        readings.append((form, value, largest, union, lanes))
+        fresh = lanes & ~done
+        chosen = L.blend(fresh, place, chosen)
+        result = L.blend(fresh, L.with_flags(place, sticky), result)
         done = done | lanes
-        if done.all():
+        # Of numbers, the same comparison selects the place of the least one, and that of the greatest one with the
+        # places exchanged.
+        if done.all() and not numbers_alone:
             break
+    for form, value, largest, union, lanes in readings:
+        firsts.note(form, value, chosen, largest, union, lanes)
     return (done, result) if done.any() else None
 
 
@@ -170,15 +193,58 @@ def _lower_places(one: SymbolicVector, other: SymbolicVector, sets: list[_Sets],
     """Yield the predicates that the first place is lower: the comparison, and what the sets decide of it."""
     compared = apply(f"lt.s{one.bits}", (one, other))
     yield compared
-    lower, not_lower = sets[0].highest < sets[1].lowest, sets[0].lowest >= sets[1].highest
-    decided = (lower | not_lower) & (sets[0].highest != _FAR) & (sets[1].highest != _FAR)
+    lower, decided = _decided(sets)
     if decided.any():
         yield blend_values(decided, lower, compared)
+    not_negative = np.logical_and(*(
+        (each.lowest >= 0) | (place.maximum is not None and place.maximum < 1 << one.bits - 1)
+        for each, place in zip(sets, (one, other), strict=True)
+    ))  # fmt: skip
+    if not_negative.any():
+        yield blend_values(not_negative, apply(f"lt.u{one.bits}", (one, other)), compared)
+
+
+def _decided(sets: list[_Sets]) -> tuple[Array, Array]:
+    """Return where all places of the first set are lower than those of the second one, and where that is known."""
+    lower, not_lower = sets[0].highest < sets[1].lowest, sets[0].lowest >= sets[1].highest
+    return lower, (lower | not_lower) & (sets[0].highest != _FAR) & (sets[1].highest != _FAR)
+
+
+def _is_single_comparison(
+    form: str,
+    largest: bool,
+    one: SymbolicVector,
+    other: SymbolicVector,
+    sets: list[_Sets],
+    apply: Apply,
+    condition: hashing.Words,
+) -> Array:
+    """Return where a condition, given by its hash, is that the first pair is not the better one of two numbers."""
+    lower, decided = _decided(sets)
+    decided = decided & sets[0].numbers & sets[1].numbers
+    found: Array = np.zeros((1, 1), dtype=bool)
+    if not decided.any():
+        return found
+    ordered = (one, other) if largest else (other, one)
+    for relation, lanes in (("lt", decided & lower), ("le", decided & ~lower)):
+        compared = as_symbolic_vector(apply(f"{relation}.{form}", ordered))
+        same = (exact_hash(compared) == condition).all(axis=0) & ~np.asarray(L.constant_mask(compared))
+        found = found | (same & lanes)
+    return found
+
+
+def _selects_places(condition: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector) -> bool:
+    """Return whether a select by one comparison of numbers is between integers."""
+    if not any(name.partition(".")[2] in _FORMS for name in (origin.name for origin in condition.origins)):
+        return False
+    return all(L.has_flag(each, L.INTEGER) is not False or L.constant_mask(each) is not False
+               for each in (if_true, if_false))  # fmt: skip
 
 
 def _candidates(condition: SymbolicVector) -> Iterator[tuple[str, SymbolicVector, SymbolicVector, bool]]:
     """Yield the format of a comparison, the better and the other number, and whether the greater one wins."""
     seen: list[tuple[hashing.Words, hashing.Words]] = []
+    single = any(origin.name.partition(".")[2] in _FORMS for origin in condition.origins)
     for relation, form, left, right in _compared(condition, _DEPTH):
         pair = (full_hash(left), full_hash(right))
         if any(np.array_equal(each[0], pair[0]) and np.array_equal(each[1], pair[1]) for each in seen):
@@ -186,7 +252,7 @@ def _candidates(condition: SymbolicVector) -> Iterator[tuple[str, SymbolicVector
         seen.append(pair)
         yield form, right, left, True
         yield form, left, right, False
-        if relation == "eq":
+        if relation != "lt" or single:
             yield form, left, right, True
             yield form, right, left, False
 
@@ -195,13 +261,13 @@ def _compared(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, str,
     """Yield the comparisons of numbers in a predicate, those of their order first."""
     found = list(_comparisons(predicate, depth))
     yield from (each for each in found if each[0] == "lt")
-    yield from (each for each in found if each[0] == "eq")
+    yield from (each for each in found if each[0] != "lt")
 
 
 def _comparisons(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, str, SymbolicVector, SymbolicVector]]:
     for origin in predicate.origins:
         relation, _, form = origin.name.partition(".")
-        if relation in ("lt", "eq") and form in _FORMS:
+        if relation in ("lt", "le", "eq") and form in _FORMS:
             yield relation, form, origin.operands[0], origin.operands[1]
         elif origin.name == "and.b1" and depth:
             for operand in origin.operands:
@@ -212,7 +278,13 @@ Pair: TypeAlias = tuple[SymbolicVector, SymbolicVector]
 
 
 def _is_not_better(
-    form: str, largest: bool, one: SymbolicVector, other: SymbolicVector, lower: Value, apply: Apply
+    form: str,
+    largest: bool,
+    one: SymbolicVector,
+    other: SymbolicVector,
+    sets: list[_Sets],
+    lower: Value,
+    apply: Apply,
 ) -> Value:
     """Return the predicate that the first number is not better than the second one, nor level with it and `lower`."""
 
@@ -223,7 +295,11 @@ def _is_not_better(
         return apply("and.b1", (first, second))
 
     ahead = apply(f"lt.{form}", (other, one) if largest else (one, other))
-    one_is_nan, other_is_number = negated(apply(f"ord.{form}", (one, one))), apply(f"ord.{form}", (other, other))
+    one_is_number, other_is_number = (
+        blend_values(each.numbers, each.numbers, apply(f"ord.{form}", (value, value)))
+        for each, value in zip(sets, (one, other), strict=True)
+    )
+    one_is_nan = negated(one_is_number)
     only_nan, both_nan = both(one_is_nan, other_is_number), both(one_is_nan, negated(other_is_number))
     not_level = both(negated(apply(f"eq.{form}", (one, other))), negated(both_nan))
     not_first = both(negated(ahead), negated(only_nan))
@@ -243,6 +319,7 @@ def _first(form: str, largest: bool, one: Pair, other: Pair, sets: list[_Sets]) 
         words,
         np.where(unknown, -_FAR, np.minimum(sets[0].lowest, sets[1].lowest)),
         np.where(unknown, _FAR, np.maximum(sets[0].highest, sets[1].highest)),
+        sets[0].numbers & sets[1].numbers,
     )
     place = SymbolicVector(one[1].bits, hashing.mix(words * hashing.multiplier(8) + _PLACE), L.TERM | L.INTEGER)
     described = FLOAT_FORMATS[form]

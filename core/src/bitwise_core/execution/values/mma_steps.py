@@ -100,7 +100,10 @@ class HashedVectors:
         sticky: L.Flags = 0
         for each in parts:
             sticky = sticky | each.sticky
-        words = np.concatenate([each.words.reshape(2, each.words.shape[1], -1) for each in parts], axis=2)
+        # Vectors that agree in all blocks have one row.
+        blocks = max(each.words.shape[1] for each in parts)
+        flat = [each.words.reshape(2, each.words.shape[1], -1) for each in parts]
+        words = np.concatenate([np.broadcast_to(each, (2, blocks, each.shape[2])) for each in flat], axis=2)
         zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
         signed = any(each.signed for each in parts)
         finite = all(each.finite for each in parts)

@@ -93,6 +93,8 @@ def _scalar_conversion(
     wide, bits = type_bits(source), type_bits(to)
     if to in BITS and source in BITS and _PRECISION_RANK[to] > _PRECISION_RANK[source]:
         rounding = None
+    if {to, source} == {"f16", "bf16"} and rounding is None:
+        rounding = "rn"  # ptxas takes the text without a rounding; an H100 rounds to nearest even.
     if to == source and to in ("f32", "f64") and rounding is None and not options:
         # An H100 moves the bits, those of a NaN included.
         return lambda machine: machine.write(destination, machine.read_bits(operand, wide))

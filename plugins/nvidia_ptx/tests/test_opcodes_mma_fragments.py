@@ -1,0 +1,38 @@
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""Floating-point matrix instructions whose operand has constant rows beside rows that each block loads."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptx_programs import hashes
+
+PLACES = "mov.u32 %r51, %ctaid.x; mad.lo.u32 %r50, %r51, 32, %r0; mul.lo.u32 %r52, %r50, 16; cvt.u64.u32 %d5, %r52; add.s64 %d6, %d1, %d5; add.s64 %d7, %d0, %d5;"
+LOADS = PLACES + "".join(f"ld.global.b32 %r{number}, [%d6+{2048 * number}];" for number in range(1, 9))
+ONES = "mov.b32 %r10, 0x3C003C00;"
+ZERO = "mov.b32 %r20, 0; mov.b32 %r21, 0; mov.b32 %r22, 0; mov.b32 %r23, 0;"
+STORE = "st.global.v4.b32 [%d7], {{%r{0}, %r{1}, %r{2}, %r{3}}};"
+
+
+def product(*fragment: str) -> str:
+    """Return an mma of a fragment of A, rows 0 to 7 in its first and third register, with the loads 5 and 6."""
+    a = ", ".join(fragment)
+    return f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%r20, %r21, %r22, %r23}}, {{{a}}}, {{%r5, %r6}}, {{%r20, %r21, %r22, %r23}};"
+
+
+FIRST_CONSTANT = product("%r10", "%r1", "%r10", "%r3")
+LAST_CONSTANT = product("%r1", "%r10", "%r3", "%r10")
+OTHER_LOADS = product("%r1", "%r10", "%r4", "%r10")
+
+
+def form(multiply: str, order: tuple[int, int, int, int], blocks: int) -> object:
+    return hashes(LOADS + ONES + ZERO + multiply + STORE.format(*order), blocks=blocks)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_rows_that_agree_in_all_blocks_beside_rows_that_do_not(blocks: int) -> None:
+    """A row of the result depends on its own row of A only, so that exchanging the halves exchanges the results."""
+    first = form(FIRST_CONSTANT, (20, 21, 22, 23), blocks)
+    assert first == form(LAST_CONSTANT, (22, 23, 20, 21), blocks)
+    assert first != form(LAST_CONSTANT, (20, 21, 22, 23), blocks)
+    assert first != form(OTHER_LOADS, (22, 23, 20, 21), blocks)
