@@ -16,7 +16,7 @@ import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks, predicate_bits
+from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks, nan_sources, predicate_bits
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
@@ -311,10 +311,10 @@ class TermDomain:
         name = target.name if target is not None and np.all(switched) else info.name
         self.context.note(name, result, values, commutes=info.commutative)
         if target is None or not np.any(switched):
-            return self._with_origin(info.name, result, values)
-        if np.all(switched):
-            return self._with_origin(target.name, result, values)
-        return result
+            result = self._with_origin(info.name, result, values)
+        elif np.all(switched):
+            result = self._with_origin(target.name, result, values)
+        return nan_sources.with_source(result, values, reads_bits=reads_bits)
 
     def _with_facts(self, flags: L.Flags, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         """Return the flags with the facts that the inferences derive from the operands."""
@@ -431,14 +431,17 @@ class TermDomain:
             exact = not info.is_comparison or not info.is_float
             words = _term_words(info, values, exact=exact)
             flags = L.TERM | L.INTEGER | L.sticky_flags(*values)
-            if exact:
+            if exact and not nan_sources.tests_only_numbers(info, values):
                 for value in values:
                     flags = flags | nan_bits(value)
             result = SymbolicVector(info.bits, words, flags)
             self.context.note(info.name, result, values, commutes=info.commutative)
         if self.context.finite and info.is_comparison:
             result = fold_infinity_comparison(info, values, result, self.context.formats)
-        return self._with_origin(info.name, result, values)
+        result = self._with_origin(info.name, result, values)
+        if info.is_comparison:
+            return nan_sources.with_number_test(result, info, values)
+        return nan_sources.with_source(result, values, reads_bits=True)
 
     def _sign_bit_changed(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
@@ -477,6 +480,8 @@ class TermDomain:
         if inverted is not False:
             condition = L.without_flags(condition, L.NEGATED)
             left, right = L.blend(inverted, right, left), L.blend(inverted, left, right)
+        left = nan_sources.where_number(condition, left, truth=True)
+        right = nan_sources.where_number(condition, right, truth=False)
         rules = rules_of_select(left.bits, self.context.finite)
         if L.constant_mask(left) is True and L.constant_mask(right) is True and (left.words != right.words).all():
             rules = _NO_RULES  # two numbers are not widened from another format
