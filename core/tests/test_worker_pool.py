@@ -306,7 +306,9 @@ def test_an_interrupt_ends_the_command(tmp_path: Path, workers: str) -> None:
     slow = row_sum().replace(".loc 1 6 0\n", LOOP)
     other = slow.replace("2000000", "2000001")
     folder = write(tmp_path, {"a.ptx": slow, "b.ptx": other}, [launch("a.ptx"), launch("b.ptx")])
-    command = [sys.executable, "-c", "from bitwise_core.cli import main; main()"]
+    # A background job of a shell ignores interrupts, and its children do.
+    script = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [sys.executable, "-c", script + "from bitwise_core.cli import main; main()"]
     command += ["partition", str(folder), "--workers", workers, "--time-limit", "0", "--no-cache"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
