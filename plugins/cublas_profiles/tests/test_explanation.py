@@ -35,6 +35,17 @@ def test_an_explanation_lists_the_rows_it_uses() -> None:
     assert all(": measured on " in note for note in found.notes)
 
 
+@pytest.mark.parametrize("name", ["cublaslt_12.8_sm_100", "cublaslt_13.1_sm_100", "cublaslt_13.1_sm_103"])
+@pytest.mark.parametrize(("custom", "doubtful"), [(6, True), (84, True), (7, False)])
+def test_a_published_row_that_was_wrong_on_another_architecture_is_doubtful(
+    name: str, custom: int, *, doubtful: bool
+) -> None:
+    given = {"algorithm": 13, "stages": 0, "split_k": 1, "reduction": 0, "custom": custom}
+    notes = KNOWN[name].explain(problem(1, 64, 512), given).notes
+    assert all(": published, not measured here" in note for note in notes)
+    assert [note.split(",")[0] for note in notes if "doubtful: " in note] == ["Table lanes"] * doubtful
+
+
 def test_a_recorded_configuration_is_used() -> None:
     found = HOPPER.explain(problem(11, 64, 768), None, RECORDS)
     assert found.notes[0] == (

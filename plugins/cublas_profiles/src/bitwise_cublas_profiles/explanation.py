@@ -70,7 +70,8 @@ def _row(section: str, row: Row) -> str:
 
 def _provenance(row: Row) -> str:
     if row["provenance"] != "measured":
-        return "published, not measured here"
+        doubt = f"; doubtful: {row['doubtful']}" if "doubtful" in row else ""
+        return f"published, not measured here{doubt}"
     counted = [f"{row[name]:,} {name}" for name in ("shapes", "draws") if name in row]
     return f"measured on {' and '.join(counted)}, all bytes equal" if counted else "measured"
 

@@ -16,7 +16,9 @@ Key = tuple[str, str]
 """cuBLASLt's major.minor version and the compute capability: ("13.1", "9.0")."""
 
 SECTIONS = ("units", "layouts", "algorithms", "stages", "merges", "granularities", "chains", "lanes", "slices")
-"""Required tables of a profile. The `provenance` field of each row is `measured` or `published`."""
+"""Required tables of a profile. The `provenance` field of each row is `measured` or `published`.
+
+A published row with a field `doubtful`, a reason, may be wrong."""
 
 OPTIONAL = ("features",)
 """Tables that a profile may lack. `features` lists batches, biases and padded rows by algorithm, with and without split
@@ -71,6 +73,8 @@ def read(text: str) -> Profile:
         for each in rows:
             if each.get("provenance") not in ("measured", "published"):
                 raise ValueError(f"a row of {name} has no provenance, which is measured or published: {each}")
+            if "doubtful" in each and each["provenance"] != "published":
+                raise ValueError(f"a row of {name} is measured and doubtful: {each}")
     key = (content.pop("version"), content.pop("capability"))
     return Profile(key, content.pop("architecture"), tables, content)
 
