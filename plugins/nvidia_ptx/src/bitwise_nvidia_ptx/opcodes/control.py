@@ -38,7 +38,7 @@ def end(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("trap", operands=NO_DESTINATION, effects=Effect.END)
+@TABLE.opcode("trap", operands=NO_DESTINATION, effects=Effect.END | Effect.ABORT)
 @TABLE.opcode("brkpt", operands=NO_DESTINATION, effects=Effect.NONE)
 def trap(instruction: Instruction, context: Context) -> Step:
     """trap and brkpt: a launch that executes one has no result."""
