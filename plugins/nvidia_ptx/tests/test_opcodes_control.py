@@ -329,3 +329,32 @@ def test_a_launch_that_may_trap_has_no_result(body: str) -> None:
 )
 def test_lanes_meet_in_any_order_of_the_text(body: str) -> None:
     assert stored(body + store("%r3", 32)) == [lane ^ 1 for lane in range(32)]
+
+
+IN_PLACE = """xor.b32 %r20, %r1, 4; cvt.u64.u32 %d20, %r20; add.s64 %d20, %d0, %d20; ld.global.b32 %r2, [%d6]; st.global.b32 [%d7], %r2;
+    {first} ld.global.b32 %r3, [%d20]; {second} st.global.b32 [%d7], %r3;"""
+"""Each lane stores its word, and then in its place that of the neighbouring lane."""
+OF_ANOTHER = "xor.b32 %r20, %r1, 4; cvt.u64.u32 %d20, %r20; add.s64 %d20, %d1, %d20; ld.global.b32 %r3, [%d20]; st.global.b32 [%d7], %r3;"
+
+
+def test_a_barrier_of_the_only_warp_orders_accesses_to_global_memory() -> None:
+    between = "bar.warp.sync -1;"
+    swapped = hashes(PLACES + IN_PLACE.format(first=between, second=between), shared=ROOM)
+    assert swapped == hashes(PLACES + OF_ANOTHER, shared=ROOM)
+    assert swapped == hashes(PLACES + IN_PLACE.format(first="bar.sync 0;", second="bar.sync 0;"), shared=ROOM)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "threads"),
+    [
+        ("bar.warp.sync -1;", "", 32),
+        ("", "bar.warp.sync -1;", 32),
+        ("bar.warp.sync -1;", "bar.warp.sync 65535;", 32),
+        ("bar.warp.sync 65535;", "bar.warp.sync -1;", 32),
+        ("bar.warp.sync -1;", "bar.warp.sync -1;", 64),
+        ("shfl.sync.bfly.b32 %r9, %r2, 1, 31, -1;", "bar.warp.sync -1;", 32),
+    ],
+)
+def test_other_barriers_of_warps_do_not_order_accesses_to_global_memory(first: str, second: str, threads: int) -> None:
+    with pytest.raises(Unsupported, match="a race"):
+        hashes(PLACES + IN_PLACE.format(first=first, second=second), threads=threads, shared=ROOM)
