@@ -74,8 +74,8 @@ def capture(
 
     The contents of tensors of integers and booleans of up to `tensor_bytes` bytes become part of the launch, as do the
     `values` of a `Buffer`: page tables, lengths, ids and flags. `tensors=False` leaves all tensors symbolic, so that
-    verdicts hold for all their contents; a list of names records these tensors of floats as well. The number of elements
-    of each tensor's memory is part of the launch too: what is read beyond it is undetermined. Raises the first
+    verdicts hold for all their contents; a list of names records these tensors of floats as well. The number of
+    elements of each tensor's memory is part of the launch too: what is read beyond it is undetermined. Raises the first
     CaptureError; `compile_configurations` returns the errors in place.
     """
     recorded, sizes = recorded_tensors(args, tensors, tensor_bytes), buffer_bytes(args)

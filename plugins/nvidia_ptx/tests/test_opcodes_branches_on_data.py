@@ -83,7 +83,6 @@ def late(begin: str = "%r4", limit: str = "%r44", last: str = "%r44", other: str
 INDEXED = "st.local.b32 [%d20], %r2; st.local.b32 [%d20+4], {second}; and.b32 %r20, %r4, 4; cvt.u64.u32 %d21, %r20; add.s64 %d21, %d20, %d21; ld.local.b32 %r9, [%d21];"
 
 
-
 def rounds(count: int, skipped: bool) -> str:
     """Return rounds that exchange %r9 through shared memory, or leave it, each by a word of the block.
 

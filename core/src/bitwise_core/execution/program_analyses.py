@@ -38,7 +38,8 @@ def effects_of(program: Program, instructions: frozenset[int]) -> Effect:
 
 def order_of(program: Program) -> Sequence[int]:
     """Return the number of each instruction in the order in which divergent lanes meet again, and that of the end."""
-    found: Sequence[int] = _cached(program, "order", lambda: (*order_before_joins(program.following), len(program.steps)))
+    end = len(program.steps)
+    found: Sequence[int] = _cached(program, "order", lambda: (*order_before_joins(program.following), end))
     return found
 
 

@@ -377,9 +377,9 @@ class RaceDetector:
     def state(self) -> bytes | None:
         """Bytes that are equal for two detectors only if every later access is a race in both or in neither.
 
-        The numbers of generations are names, and not a part of the state (see `absorb`).  None if every access so far is complete and ordered before the next access of each thread.  Only the order of
+        None if every access so far is complete and ordered before the next access of each thread.  Only the order of
         earlier accesses and the next accesses matters, so that times which all warps have seen are equal, and other
-        times count from these.
+        times count from these.  The numbers of generations are names, and not a part of the state (see `absorb`).
         """
         seen = self.clock[: self.warps].min(axis=0)
         # Every access before the last barrier of all warps is ordered before all later ones.
