@@ -318,6 +318,34 @@ def test_a_capture_writes_the_tensors_beside_the_manifest(tmp_path: Path, triton
     assert all("values" not in argument for one in plain for argument in one.manifest_entry["args"])
 
 
+@triton.jit
+def shifted_copy(x, y, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at + SHIFT))
+
+
+@pytest.mark.parametrize(("shift", "determined"), [(0, True), (64, True), (65, False)])
+def test_a_capture_states_how_many_elements_each_tensor_has(shift: int, determined: bool, triton_cache: Any) -> None:
+    """A kernel that reads one element beyond its tensor is not equal to itself; one that reads the last one is."""
+    arguments = {
+        "x": tensor(np.ones(320, np.float32), "fp32"),
+        "y": tensor(np.zeros(256, np.float32), "fp32"),
+    }
+    choices: dict[str, Any] = {"grid": (2,), "constants": {"SHIFT": shift, "BLOCK": 128}}
+    captured = capture(shifted_copy, configurations(), arguments, **choices, workers=1)
+    assert [[each.get("elements") for each in one.manifest_entry["args"]] for one in captured] == [[320, 256]] * 2
+    found = partition(shifted_copy, configurations(), arguments, **choices, workers=1)
+    verdict = compare(shifted_copy, *configurations(), arguments, **choices, search_seconds=0)
+    if determined:
+        assert (found.classes, found.unknown) == (((0, 1),), {})
+        assert verdict.outcome is Outcome.EQUAL
+    else:
+        assert found.classes == ((0,), (1,))
+        assert sorted(found.unknown) == [0, 1]
+        assert all("memory beyond the elements of a buffer is read" in one for one in found.unknown.values())
+        assert verdict.outcome is Outcome.UNKNOWN
+
+
 def test_values_of_a_buffer_that_do_not_fit_are_refused() -> None:
     def stated(*values: object) -> None:
         recorded_tensors({f"t{place}": Buffer("T", "i32", values=each) for place, each in enumerate(values)})

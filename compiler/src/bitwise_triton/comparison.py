@@ -10,7 +10,14 @@ from bitwise_triton.compilation import CompiledKernel, Grid, configuration_name
 from bitwise_triton.configurations import compile_configurations
 from bitwise_triton.equivalence import checker, source_of
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors, give_tensors, recorded_tensors
+from bitwise_triton.tensor_contents import (
+    MAXIMUM_BYTES,
+    Tensors,
+    buffer_bytes,
+    give_tensors,
+    recorded_tensors,
+    state_sizes,
+)
 from bitwise_triton.tensor_stand_ins import stand_ins
 
 if TYPE_CHECKING:
@@ -67,10 +74,11 @@ def capture(
 
     The contents of tensors of integers and booleans of up to `tensor_bytes` bytes become part of the launch, as do the
     `values` of a `Buffer`: page tables, lengths, ids and flags. `tensors=False` leaves all tensors symbolic, so that
-    verdicts hold for all their contents; a list of names records these tensors of floats as well. Raises the first
+    verdicts hold for all their contents; a list of names records these tensors of floats as well. The number of
+    elements of each tensor's memory is part of the launch too: what is read beyond it is undetermined. Raises the first
     CaptureError; `compile_configurations` returns the errors in place.
     """
-    recorded = recorded_tensors(args, tensors, tensor_bytes)
+    recorded, sizes = recorded_tensors(args, tensors, tensor_bytes), buffer_bytes(args)
     outcomes = compile_configurations(
         kernel, configs, stand_ins(args), grid, constants=constants, target=target, workers=workers
     )
@@ -78,7 +86,7 @@ def capture(
     for outcome in outcomes:
         if isinstance(outcome, CaptureError):
             raise outcome
-        compiled.append(give_tensors(outcome, recorded))
+        compiled.append(state_sizes(give_tensors(outcome, recorded), sizes))
     return compiled
 
 
@@ -147,12 +155,12 @@ def partition(
     from bitwise_core.checker.readings import open_cache
 
     _, options = checker(target, every_launch=every_launch, assume=assume)
-    recorded = recorded_tensors(args, tensors, tensor_bytes)
+    recorded, sizes = recorded_tensors(args, tensors, tensor_bytes), buffer_bytes(args)
     outcomes = compile_configurations(
         kernel, configs, stand_ins(args), grid, constants=constants, target=target, workers=workers, progress=progress
     )
     sources = [
-        source_of(give_tensors(one, recorded), str(index))
+        source_of(state_sizes(give_tensors(one, recorded), sizes), str(index))
         for index, one in enumerate(outcomes)
         if not isinstance(one, CaptureError)
     ]

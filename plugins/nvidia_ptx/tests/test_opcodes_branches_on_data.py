@@ -82,7 +82,29 @@ def late(begin: str = "%r4", limit: str = "%r44", last: str = "%r44", other: str
 
 INDEXED = "st.local.b32 [%d20], %r2; st.local.b32 [%d20+4], {second}; and.b32 %r20, %r4, 4; cvt.u64.u32 %d21, %r20; add.s64 %d21, %d20, %d21; ld.local.b32 %r9, [%d21];"
 
+
+def rounds(count: int, skipped: bool) -> str:
+    """Return rounds that exchange %r9 through shared memory, or leave it, each by a word of the block.
+
+    `skipped`: the block branches past the exchange; otherwise it exchanges and selects.
+    """
+    body = ""
+    for place in range(count):
+        body += f"ld.global.b32 %r63, [%d1+{2048 + 4 * place}]; setp.lt.f32 %p1, %r63, %r11;"
+        exchange = "bar.sync 0; st.shared.b32 [%d9], %r9; bar.sync 0; ld.shared.b32 {}, [%d11];"
+        body += f"@%p1 bra S{place};" if skipped else ""
+        body += exchange.format("%r9" if skipped else "%r64")
+        body += f"S{place}:" if skipped else "selp.b32 %r9, %r9, %r64, %p1;"
+    return body
+
+
+LATE_STORE = "st.shared.b32 [%d9], %r3;"
+
 EQUAL = {
+    "many rounds that a block may skip": (rounds(16, True) + END, rounds(16, False) + END),
+    "a store after many rounds and a barrier": (
+        rounds(14, True) + "bar.sync 0;" + LATE_STORE + END, rounds(14, False) + "bar.sync 0;" + LATE_STORE + END
+    ),
     "diamond": (
         VARYING + "@%p1 bra A; add.f32 %r9, %r2, %r4; bra B; A: mul.f32 %r9, %r2, %r3; B:" + END,
         VARYING + "add.f32 %r5, %r2, %r4; mul.f32 %r6, %r2, %r3; selp.b32 %r9, %r6, %r5, %p1;" + END,
@@ -183,6 +205,7 @@ EQUAL = {
 }  # fmt: skip
 
 NEAR_MISSES = {
+    "a round more": (rounds(5, True) + END, rounds(6, True) + END),
     "comparison that is false for NaN": (
         EQUAL["opposite comparison"][0], "setp.ge.f32 %p1, %r2, %r3; @%p1 bra B; mul.f32 %r9, %r2, %r3; B:" + END
     ),
@@ -306,6 +329,11 @@ UNKNOWN = {
     ),
     "a barrier on one side only": (
         "st.shared.b32 [%d9], %r2;" + UNIFORM + "@%p1 bra S; bar.sync 0; S: ld.shared.b32 %r9, [%d11];" + END, "no barrier between"
+    ),
+    "a store with no barrier after many rounds that a block may skip": (rounds(14, True) + LATE_STORE + END, "no barrier between"),
+    "a load with no barrier after many rounds that a block may skip": (
+        "mov.b32 %r5, %r2;" + rounds(14, True) + "setp.gt.f32 %p2, %r10, 0f00000000; @%p2 bra T; bar.sync 0; T: st.shared.b32 [%d9], %r2; ld.shared.b32 %r9, [%d11];" + END,
+        "no barrier between",
     ),
     "a barrier on one side only, for global memory": (
         END + UNIFORM + "@%p1 bra S; bar.sync 0; S: ld.global.b32 %r5, [%d16]; st.global.b32 [%d7+1024], %r5;", "a race"

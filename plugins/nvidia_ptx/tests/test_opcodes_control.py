@@ -275,3 +275,86 @@ def test_a_barrier_in_a_function_that_a_part_of_the_block_calls(writer: str) -> 
     """
     with pytest.raises(Unsupported, match="a barrier for the whole block is in a function or region that only some"):
         hashes(PLACES + body, threads=64, before=WAIT, shared=ROOM)
+
+
+CHECKED = """
+    setp.eq.u32 %p1, %r0, 0; @%p1 bra REST; add.u32 %r2, %r0, 7;
+    setp.lt.u32 %p2, %r2, {limit}; @%p2 bra REST; bra FAILED;
+    REST: shfl.sync.bfly.b32 %r3, %r0, 1, 31, -1; bra DONE;
+    FAILED: trap;
+    DONE:
+"""
+"""Lanes other than 0 are checked, and the whole warp exchanges afterwards."""
+
+
+def test_lanes_join_where_the_other_side_of_a_branch_ends_the_launch() -> None:
+    assert stored(CHECKED.format(limit=39) + store("%r3", 32)) == [lane ^ 1 for lane in range(32)]
+
+
+def test_the_sides_of_a_branch_on_data_join_before_what_a_side_that_may_trap_passes_by() -> None:
+    """A check inside of one side, which no lane fails on this launch, does not carry the branch to the kernel's end."""
+    checked = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; mov.b32 %r4, %r2; @%p1 bra JOIN;
+        setp.ge.u32 %p2, %r0, {limit}; @%p2 bra FAILED; add.u32 %r4, %r2, 9;
+        JOIN: shfl.sync.bfly.b32 %r3, %r4, 1, 31, -1; st.global.b32 [%d7], %r3; ret; FAILED: trap;"""
+    plain = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; add.u32 %r5, %r2, 9; selp.b32 %r4, %r2, %r5, %p1;
+        shfl.sync.bfly.b32 %r3, %r4, 1, 31, -1; st.global.b32 [%d7], %r3;"""
+    assert hashes(PLACES + checked.format(limit=32), shared=ROOM) == hashes(PLACES + plain, shared=ROOM)
+    with pytest.raises(Unsupported, match="the kernel traps on this launch"):
+        hashes(PLACES + checked.format(limit=31), shared=ROOM)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CHECKED.format(limit=38),
+        "mov.b32 %r3, 0; ld.global.b32 %r2, [%d0]; setp.lt.s32 %p1, %r2, 5; @%p1 bra REST; trap; REST:",
+        "mov.b32 %r3, 0; setp.eq.u32 %p1, %r0, 31; @%p1 trap;",
+    ],
+)
+def test_a_launch_that_may_trap_has_no_result(body: str) -> None:
+    with pytest.raises(Unsupported, match="the kernel traps on this launch"):
+        run(body + store("%r3", 32))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # The other side follows the join in the text.
+        "setp.eq.u32 %p1, %r0, 0; @!%p1 bra FAR; MEET: shfl.sync.bfly.b32 %r3, %r0, 1, 31, -1; bra DONE; FAR: add.u32 %r2, %r0, 7; bra MEET; DONE:",
+        # So does the body of a loop, which lanes leave after different numbers of iterations.
+        "mov.b32 %r2, 0; bra HEAD; MEET: shfl.sync.bfly.b32 %r3, %r0, 1, 31, -1; bra DONE; BODY: add.u32 %r2, %r2, 1; HEAD: setp.lt.u32 %p1, %r2, %r0; @%p1 bra BODY; bra MEET; DONE:",
+        # Lanes that leave the inner loop wait for the others before the outer one goes on.
+        "mov.b32 %r4, 0; OUTER: mov.b32 %r2, 0; bra HEAD; MEET: shfl.sync.bfly.b32 %r3, %r0, 1, 31, -1; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 3; @%p2 bra OUTER; bra DONE; BODY: add.u32 %r2, %r2, 1; HEAD: setp.lt.u32 %p1, %r2, %r0; @%p1 bra BODY; bra MEET; DONE:",
+    ],
+)
+def test_lanes_meet_in_any_order_of_the_text(body: str) -> None:
+    assert stored(body + store("%r3", 32)) == [lane ^ 1 for lane in range(32)]
+
+
+IN_PLACE = """xor.b32 %r20, %r1, 4; cvt.u64.u32 %d20, %r20; add.s64 %d20, %d0, %d20; ld.global.b32 %r2, [%d6]; st.global.b32 [%d7], %r2;
+    {first} ld.global.b32 %r3, [%d20]; {second} st.global.b32 [%d7], %r3;"""
+"""Each lane stores its word, and then in its place that of the neighbouring lane."""
+OF_ANOTHER = "xor.b32 %r20, %r1, 4; cvt.u64.u32 %d20, %r20; add.s64 %d20, %d1, %d20; ld.global.b32 %r3, [%d20]; st.global.b32 [%d7], %r3;"
+
+
+def test_a_barrier_of_the_only_warp_orders_accesses_to_global_memory() -> None:
+    between = "bar.warp.sync -1;"
+    swapped = hashes(PLACES + IN_PLACE.format(first=between, second=between), shared=ROOM)
+    assert swapped == hashes(PLACES + OF_ANOTHER, shared=ROOM)
+    assert swapped == hashes(PLACES + IN_PLACE.format(first="bar.sync 0;", second="bar.sync 0;"), shared=ROOM)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "threads"),
+    [
+        ("bar.warp.sync -1;", "", 32),
+        ("", "bar.warp.sync -1;", 32),
+        ("bar.warp.sync -1;", "bar.warp.sync 65535;", 32),
+        ("bar.warp.sync 65535;", "bar.warp.sync -1;", 32),
+        ("bar.warp.sync -1;", "bar.warp.sync -1;", 64),
+        ("shfl.sync.bfly.b32 %r9, %r2, 1, 31, -1;", "bar.warp.sync -1;", 32),
+    ],
+)
+def test_other_barriers_of_warps_do_not_order_accesses_to_global_memory(first: str, second: str, threads: int) -> None:
+    with pytest.raises(Unsupported, match="a race"):
+        hashes(PLACES + IN_PLACE.format(first=first, second=second), threads=threads, shared=ROOM)

@@ -207,3 +207,45 @@ def test_the_number_of_race_histories_is_bounded() -> None:
         races.pc = place
         races.of_blocks(np.arange(64) >> place & 1 == 0)
     assert len(races.all()) == MAXIMUM_HISTORIES
+
+
+def exchanged(count: int) -> RaceDetector:
+    """Return a detector after rounds in which each warp writes its cells and reads those of the other."""
+    watch = RaceDetector(64, 64, 32)
+    cells = np.arange(64)
+    for _ in range(count):
+        watch.barrier(np.arange(2))
+        late = np.zeros(64, dtype=bool)
+        watch.unordered_writes(cells, cells)
+        watch.record_writes(cells, cells, late, late)
+        watch.barrier(np.arange(2))
+        watch.unordered_reads(cells ^ 32, cells)
+    return watch
+
+
+def test_rounds_of_accesses_leave_one_state_and_every_earlier_name_is_contested() -> None:
+    one, three = exchanged(1), exchanged(3)
+    assert one.state() == three.state()
+    assert one.state() != exchanged(0).state()
+    races, others = RaceDetectors(64, 64, 32, 1), RaceDetectors(64, 64, 32, 1)
+    races._histories[0].detector, others._histories[0].detector = one, three
+    joined = races.with_alternatives(others)
+    [kept] = joined.all()
+    assert not joined.has_alternatives
+    # What either history read is named by a number from the settled one to the current one.
+    assert kept.settled[:64].tolist() == [1] * 64
+    assert kept.generation[:64].tolist() == [3] * 64
+
+
+def test_a_barrier_ends_what_distinguishes_histories() -> None:
+    races, others = RaceDetectors(64, 64, 32, 1), RaceDetectors(64, 64, 32, 1)
+    races._histories[0].detector, others._histories[0].detector = exchanged(1), exchanged(1)
+    others.all()[0].unordered_reads(np.arange(32), np.arange(32))
+    joined = races.with_alternatives(others)
+    assert len(joined.all()) == 2
+    joined.forget_what_is_ordered()
+    assert len(joined.all()) == 2
+    for each in joined.all():
+        each.barrier(np.arange(2))
+    joined.forget_what_is_ordered()
+    assert len(joined.all()) == 1

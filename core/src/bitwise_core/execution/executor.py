@@ -11,7 +11,7 @@ number of iterations, up to a bound.  One that only computes registers is a func
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +39,7 @@ from bitwise_core.execution.machine import (
     is_unwritten_register,
 )  # fmt: skip
 from bitwise_core.execution.program import Program, merge_local, merged_values, refusal_under_condition
-from bitwise_core.execution.program_analyses import effects_of, live_at, region
+from bitwise_core.execution.program_analyses import effects_of, live_at, order_of, region
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.uniformity import is_uniform
@@ -81,6 +81,11 @@ class LaneGroup:
     mask: Array | None
     waiting: Barrier | None = None
     blocked: str | None = None
+
+
+def _ready(groups: Sequence[LaneGroup], stop: int | None) -> list[LaneGroup]:
+    """Return the groups that can run, and have not reached `stop`."""
+    return [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]
 
 
 class Executor:
@@ -141,10 +146,12 @@ class Executor:
         return [LaneGroup(pc, lanes)]
 
     def _next_group(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
-        ready = [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]
-        if ready:
-            return min(ready, key=lambda each: each.pc)
-        return None
+        ready = _ready(groups, stop)
+        return ready[0] if len(ready) == 1 else min(ready, key=lambda each: self._place(each, each.pc), default=None)
+
+    def _place(self, group: LaneGroup, pc: int) -> tuple[int, ...]:
+        """Return the place of a group at instruction `pc` in the order of execution; the lowest one runs first."""
+        return (order_of(self.program)[pc],)
 
     def _hang_reason(self, groups: list[LaneGroup]) -> str:
         what = ", ".join(
@@ -166,13 +173,14 @@ class Executor:
         steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
         machine.mask = group.mask
         pc, end = group.pc, len(steps)
-        others = {each.pc for each in groups if each is not group and each.blocked is None and each.waiting is None}
+        others = [each for each in _ready(groups, stop) if each is not group]
+        first = min((self._place(each, each.pc) for each in others), default=None)
         budget = self.budget
         progressed = False
         while True:
             if pc == stop or pc >= end:
                 break
-            if progressed and pc in others and pc in joins:
+            if progressed and first is not None and pc in joins and self._place(group, pc) >= first:
                 break
             budget[0] -= 1
             if budget[0] < 0:
@@ -521,6 +529,7 @@ class Executor:
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
                 for races in machine.races.of_blocks(ready):
                     races.barrier(warps)
+                machine.races.forget_what_is_ordered()
                 everyone = whole_mask(alive, full)
                 if self.outside is not None:
                     everyone = everyone | self.outside
@@ -531,6 +540,7 @@ class Executor:
         machine = self.machine
         for races in machine.races.acting(None):
             races.barrier(np.arange(races.warps))
+        machine.races.forget_what_is_ordered()
         machine.epoch += 1
         group.waiting = None
 

@@ -24,6 +24,8 @@ class Effect(Flag):
     """More than the guard decides whether the branch is taken."""
     END = auto()
     """Ends the thread, or returns from a function."""
+    ABORT = auto()
+    """Ends the launch without a result, in addition to END: no thread waits for one that executes it."""
     CALL = auto()
     """Calls the function among the operands."""
     BARRIER = auto()

@@ -66,10 +66,8 @@ class OrderedExecutor(Executor):
         warps = np.arange(self.machine.threads) // self.machine.warp
         return [LaneGroup(pc, (warps == each)[None]) for each in np.unique(warps)]
 
-    def _next_group(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
-        ready = [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]
-        sign = -1 if self.descending else 1
-        return min(ready, key=lambda each: (sign * self._warp(each), each.pc), default=None)
+    def _place(self, group: LaneGroup, pc: int) -> tuple[int, ...]:
+        return (-self._warp(group) if self.descending else self._warp(group), *super()._place(group, pc))
 
     def _merge_groups(self, groups: list[LaneGroup]) -> None:
         by_warp: dict[int, list[LaneGroup]] = {}

@@ -101,7 +101,11 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
-    """Return the successors of each instruction (EXIT: none), a branch's targets first."""
+    """Return the successors of each instruction (EXIT: the thread ends), a branch's targets first.
+
+    An instruction that ends the launch without a result has none: where no lane takes its side of a branch, the lanes
+    join where the other side continues, and a lane that takes it leaves nothing to compare.
+    """
     return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
 
 
@@ -111,7 +115,8 @@ def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
         return (following,)
     guarded = kernel.instructions[index].guard is not None
     if Effect.END in effects:
-        return (EXIT, following) if guarded else (EXIT,)
+        ends = () if Effect.ABORT in effects else (EXIT,)
+        return (*ends, following) if guarded else ends
     places = labels_of(index, kernel)
     targets = tuple(place if place < len(kernel.instructions) else EXIT for place in places)
     return (*targets, following) if guarded or Effect.CONDITIONAL in effects else targets

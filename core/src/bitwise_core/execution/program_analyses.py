@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bitwise_core.execution.control_flow import EXIT
+from bitwise_core.execution.control_flow import EXIT, order_before_joins
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import Program
 
@@ -33,6 +33,13 @@ def effects_of(program: Program, instructions: frozenset[int]) -> Effect:
     found = Effect.NONE
     for index in instructions:
         found |= program.infos[index].effects
+    return found
+
+
+def order_of(program: Program) -> Sequence[int]:
+    """Return the number of each instruction in the order in which divergent lanes meet again, and that of the end."""
+    end = len(program.steps)
+    found: Sequence[int] = _cached(program, "order", lambda: (*order_before_joins(program.following), end))
     return found
 
 

@@ -11,7 +11,7 @@ the caller decides which values they leave undetermined.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -379,7 +379,7 @@ class RaceDetector:
 
         None if every access so far is complete and ordered before the next access of each thread.  Only the order of
         earlier accesses and the next accesses matters, so that times which all warps have seen are equal, and other
-        times count from these.
+        times count from these.  The numbers of generations are names, and not a part of the state (see `absorb`).
         """
         seen = self.clock[: self.warps].min(axis=0)
         # Every access before the last barrier of all warps is ordered before all later ones.
@@ -393,7 +393,8 @@ class RaceDetector:
             warp = np.maximum(actor, 0) // self.warp
             matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
         cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
-        if not cells.size and not self.arrived_at and not self.phases and not self.writers:
+        several, writers = self._late_writers(seen)
+        if not cells.size and not self.arrived_at and not self.phases and not several.size:
             return None
 
         def since(times: Array, base: Array) -> Array:
@@ -410,15 +411,7 @@ class RaceDetector:
             np.where(unordered_lanes, lanes, -1),
             self.generic[cells],
         ]
-        if self.writers or self.generation.any():
-            replaced = np.flatnonzero((self.generation != 0) | (self.other_writers != -1))
-            parts += [
-                replaced,
-                self.generation[replaced],
-                self.settled[replaced],
-                self.other_writers[replaced],
-                *(each for pair in self.writers for each in pair),
-            ]
+        parts += [several, *writers]
         found: list[bytes] = []
         for part in parts:
             found += [part.size.to_bytes(8, "little"), part.tobytes()]
@@ -427,6 +420,35 @@ class RaceDetector:
             for barrier in sorted(clocks):
                 found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
         return b"".join(found)
+
+    def _late_writers(self, seen: Array) -> tuple[Array, list[Array]]:
+        """Return the cells with several writers that do not come before the next access of every thread.
+
+        For each of them, in their order, the times of the writers since `seen` follow, and whether the lanes of a warp
+        are not in step since then.
+        """
+        late: dict[int, tuple[Array, Array]] = {}
+        step, own = self.lockstep[: self.warps], np.eye(self.warps, dtype=bool)
+        for index in np.unique(self.other_writers[self.other_writers >= 0]).tolist():
+            times, steps = self.writers[index]
+            if not ((self.clock[: self.warps, : self.warps] >= times) | own).all() or not (step > steps).all():
+                late[index] = np.maximum(times - seen[: self.warps], 0), steps >= step
+        cells = np.flatnonzero(np.isin(self.other_writers, list(late)))
+        return cells, [part for index in self.other_writers[cells].tolist() for part in late[index]]
+
+    def absorb(self, other: RaceDetector) -> None:
+        """Stand for another detector of the same state too.
+
+        Generations are numbered anew from the higher number on.  A write that comes too late contests all from the
+        older of the settled ones on, whichever of the two numbered what was read.
+        """
+        size = max(self.writer.size, other.writer.size)
+        if self.writer.size < size:
+            self._resize(size)
+        here = slice(0, other.writer.size)
+        self.settled[here] = np.minimum(self.settled[here], other.settled)
+        self.settled[other.writer.size :] = 0
+        self.generation[here] = np.maximum(self.generation[here], other.generation)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are complete, ordered for the warp of `actor`."""
@@ -559,17 +581,18 @@ class RaceDetectors:
         Every later access is checked in each.  Raises Unsupported for too many histories.
         """
         found = copy(self)
-        found._histories, seen = [], set()
-        for each in (*self._histories, *other._histories):
-            key = each.blocks.tobytes(), each.detector.state()
-            if key not in seen:
-                seen.add(key)
-                found._histories.append(each)
+        found._histories = _different((*self._histories, *other._histories))
         found._splits = self._splits | other._splits
-        found.has_alternatives = self.has_alternatives or other.has_alternatives or len(seen) > len(self._histories)
+        more = len(found._histories) > len(self._histories)
+        found.has_alternatives = self.has_alternatives or other.has_alternatives or more
         if len(found._histories) > MAXIMUM_HISTORIES:
             raise Unsupported(_TOO_MANY_HISTORIES)
         return found
+
+    def forget_what_is_ordered(self) -> None:
+        """Keep one of the histories that differ only in accesses which a barrier has ordered before all later ones."""
+        if self.has_alternatives and len(self._histories) > 1:
+            self._histories = _different(self._histories)
 
     def _split_histories(self, rows: Array) -> list[History]:
         """Return the histories of these blocks, split so that none contains any other block."""
@@ -605,6 +628,17 @@ class RaceDetectors:
         part = History(blocks, history.detector.copy())
         self._histories.append(part)
         return part
+
+
+def _different(histories: Iterable[History]) -> list[History]:
+    """Return the histories without those of the same blocks and state as an earlier one."""
+    found: dict[tuple[bytes, bytes | None], History] = {}
+    for each in histories:
+        state = each.detector.state()
+        first = found.setdefault((each.blocks.tobytes(), state), each)
+        if first is not each and state is not None:
+            first.detector.absorb(each.detector)
+    return list(found.values())
 
 
 class NoRaceDetection(RaceDetectors):

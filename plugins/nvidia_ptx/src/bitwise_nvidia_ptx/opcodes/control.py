@@ -38,7 +38,7 @@ def end(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("trap", operands=NO_DESTINATION, effects=Effect.END)
+@TABLE.opcode("trap", operands=NO_DESTINATION, effects=Effect.END | Effect.ABORT)
 @TABLE.opcode("brkpt", operands=NO_DESTINATION, effects=Effect.NONE)
 def trap(instruction: Instruction, context: Context) -> Step:
     """trap and brkpt: a launch that executes one has no result."""
@@ -68,6 +68,10 @@ def call(instruction: Instruction, context: Context) -> Step:
     return step
 
 
+_WHOLE_WARP = 0xFFFFFFFF
+"""The member mask of a barrier of all lanes of a warp."""
+
+
 def barrier_info(instruction: Instruction) -> InstructionInfo:
     """Return what a barrier reads and writes; one that reduces a predicate over the block has a destination."""
     if "red" in instruction.opcode.split("."):
@@ -88,6 +92,11 @@ def barrier(instruction: Instruction, context: Context) -> Step:
         def warp(machine: Machine) -> None:
             for races in machine.races.acting(machine.mask):
                 races.warp_barrier(machine.active_warps())
+            if machine.mask is None and machine.threads == machine.warp:
+                members = machine.known(machine.read_bits(instruction.operands[0], 32))
+                if members is not None and (members == _WHOLE_WARP).all():
+                    # All threads of each block take part, and it orders their accesses to global memory too.
+                    machine.epoch += 1
 
         return warp
     if "red" in parts or "sync" not in parts:
