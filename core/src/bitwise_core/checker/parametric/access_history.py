@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,10 @@ class AccessHistory:
         machine.races, machine.asynchronous_reads = self.races.copy(), reads_in_flight(self.reads)
         set_copies(machine, queue_of_copies(self.copies))
 
+    def leads_on_as(self, other: AccessHistory) -> bool:
+        """Whether what follows has the same races after both histories."""
+        return self.is_unchanged(other) and _list_reads(self.reads) == _list_reads(other.reads)
+
     def is_unchanged(self, other: AccessHistory) -> bool:
         """Whether no access was made between two states."""
         same = self.races.states() == other.races.states()
@@ -59,3 +63,12 @@ def restore_any(
     machine.races = histories[0].races.with_histories(each.races for each in histories[1:])
     machine.asynchronous_reads = merged_reads([each.reads for each in histories])
     set_copies(machine, merged_copies([each.copies for each in histories], of_copy))
+
+
+def _list_reads(reads: Mapping[str, AsynchronousReads]) -> list[object]:
+    """What distinguishes asynchronous reads in flight, in their order."""
+    return [
+        (kind, [(cells.tobytes(), thread) for cells, thread in work], blocks)
+        for kind, each in sorted(reads.items())
+        for work, blocks in [(each.open, b""), *((group.work, group.blocks.tobytes()) for group in each.groups.groups)]
+    ]

@@ -11,7 +11,7 @@ import numpy as np
 from bitwise_core.checker.parametric.access_history import AccessHistory, set_copies
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.induction_variables import LoopBody
-from bitwise_core.checker.parametric.loop_abstraction import LoopAbstraction
+from bitwise_core.checker.parametric.loop_abstraction import LoopAbstraction, Repetition
 from bitwise_core.checker.parametric.loop_shape import Loop, find_loops
 from bitwise_core.checker.parametric.loop_state import (
     INERT,
@@ -74,6 +74,8 @@ class ParametricProgram:
         self.iteration: PersistentIteration | None = None
         self.abstracted_latches: list[int] = []
         """The latches of the loops around the current instruction that are abstracted."""
+        self.repetitions: dict[int, Repetition] = {}
+        """How the iterations of the loops that were abstracted repeat, by their headers."""
         self.loop_conditions: list[Polynomial | None] = []
         """The results of `LoopSummary.summarise` for the loops so far."""
         steps = list(plain.steps)
@@ -192,7 +194,9 @@ class ParametricExecutor(Executor):
         applied, latches = True, self.parametric.abstracted_latches
         latches.append(loop.latch)
         try:
-            applied = LoopAbstraction(self.parametric.plain, self.machine, loop, run).apply()
+            applied = LoopAbstraction(
+                self.parametric.plain, self.machine, loop, run, self.parametric.repetitions
+            ).apply()
         finally:
             latches.pop()
             if applied:

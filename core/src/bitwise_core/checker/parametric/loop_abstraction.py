@@ -63,17 +63,36 @@ class Snapshot:
         machine.extra.pop("tiles", None)
 
 
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """How the iterations of a loop repeat: `first` iterations, then periods of `period` of them.
+
+    `opaque` are the registers that are opaque in the general state, see `LoopAbstraction.opaque`.
+    """
+
+    first: int
+    period: int
+    opaque: Mapping[str, Array]
+
+
 class LoopAbstraction:
     """The abstraction of one loop; the machine is at its header, reached from outside by all threads.
 
-    `run` executes instructions from a position up to another one, in all threads.
+    `run` executes instructions from a position up to another one, in all threads.  `repetitions` has the loops, by
+    their headers, that were abstracted before: an inner loop is reached in each iteration of the outer one.
     """
 
     def __init__(
-        self, program: Program, machine: Machine, loop: PersistentLoop, run: Callable[[int, int], None]
+        self,
+        program: Program,
+        machine: Machine,
+        loop: PersistentLoop,
+        run: Callable[[int, int], None],
+        repetitions: dict[int, Repetition],
     ) -> None:
         assert isinstance(machine.domain, ParametricDomain)
         self.program, self.machine, self.loop, self.run = program, machine, loop, run
+        self.repetitions = repetitions
         self.domain, self.integers = machine.domain, machine.domain.integers
         self.memory = cast(ParametricMemory, cast(object, machine.memory))
         self.line = program.kernel.instructions[loop.header].line
@@ -107,51 +126,59 @@ class LoopAbstraction:
         if machine.extra.keys() - INERT:
             raise self.fail("memory barriers are not followed")
         before = Snapshot.of(machine)
-        counts = len(memory.stored), memory.loads_so_far()
-        written, iterations, path = dict(memory.written), list(memory.iterations), list(memory.path)
+        recorded, iterations, path = self._recorded(), list(memory.iterations), list(memory.path)
         facts, condition = list(self.integers.facts), machine.condition
-        try:
-            return self._apply(before, 0)
-        except Unsupported:
-            if not self.counts:
-                raise
-        before.restore(machine)
-        memory.forget_accesses_after(*counts)
-        memory.written, memory.iterations, memory.path[:] = written, iterations, path
-        self.integers.facts[:], machine.condition, machine.mask = facts, condition, None
-        self.opaque, self.undefined, self.first = {}, set(), 0
-        return self._apply(before, 2 * LONGEST_PERIOD)
+        known = self.repetitions.get(self.loop.header)
+        attempts = [(0, known)] if known is not None else []
+        for fewest, repetition in (*attempts, (0, None), (2 * LONGEST_PERIOD, None)):
+            try:
+                return self._apply(before, fewest, repetition)
+            except Unsupported:
+                if repetition is None and (fewest or not self.counts):
+                    raise
+            before.restore(machine)
+            self._forget_after(recorded)
+            memory.iterations, memory.path[:] = list(iterations), path
+            self.integers.facts[:], machine.condition, machine.mask = facts, condition, None
+            self.opaque, self.undefined, self.first = {}, set(), 0
+        raise AssertionError("the last attempt returns or raises")
 
-    def _apply(self, before: Snapshot, fewest: int) -> bool:
-        """See `apply`; at least `fewest` iterations are executed before a period is chosen."""
+    def _apply(self, before: Snapshot, fewest: int, known: Repetition | None) -> bool:
+        """See `apply`; at least `fewest` iterations are executed before a period is chosen, if none is known."""
         machine = self.machine
-        counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
-        stores, first_loads = False, self.memory.loads_after(counts[1])
+        recorded = self._recorded()
+        stores, first_loads = False, self.memory.loads_after(recorded[1])
         snapshots = [before]
+        opaque: Mapping[str, Array] = {}
         period: int | None = None
-        while period is None or len(snapshots) <= 3 * period + 1 + self.first:
+        if known is not None:
+            self.first, period, opaque = known.first, known.period, known.opaque
+        while period is None or len(snapshots) <= self.first + (period if known else 3 * period + 1):
             taken = self._iterate()
             if taken is None or machine.known(taken) is not None:
                 if len(snapshots) > 1:
                     raise self.fail("whether an iteration follows is known for some iterations only")
                 before.restore(machine)
-                self.memory.forget_accesses_after(*counts[:2])
-                self.memory.written = counts[2]
+                self._forget_after(recorded)
                 return False
             self._check_uniform(taken)
             snapshots.append(Snapshot.of(machine))
             if len(snapshots) == 2:
-                stores = len(self.memory.stored) > counts[0] or self.memory.written != counts[2]
-                first_loads = self.memory.loads_after(counts[1])
+                stores = len(self.memory.stored) > recorded[0] or self.memory.written != recorded[2]
+                first_loads = self.memory.loads_after(recorded[1])
+            if known is not None:
+                if stores and self.first:
+                    raise self.fail("an iteration before those that repeat stores")
+                continue
             if period is not None and not self._repeats(snapshots[self.first :], period):
                 period = None
             if period is None and len(snapshots) > fewest:
                 period = self._period(snapshots, stores)
-        self.memory.forget_accesses_after(*counts[:2])
-        self.memory.written = counts[2]
+        self._forget_after(recorded)
         if self.first:
             self.memory.add_loads(first_loads)
-        histories = self._general_period(snapshots[self.first :], period)
+        histories = self._general_period(snapshots[self.first :], period, opaque)
+        self.repetitions[self.loop.header] = Repetition(self.first, period, self.opaque)
         self._leave(snapshots, [*snapshots[1 : 1 + self.first], *histories])
         return True
 
@@ -224,10 +251,12 @@ class LoopAbstraction:
 
     # -- the general state --------------------------------------------------------------------------------------------
 
-    def _general_period(self, snapshots: list[Snapshot], period: int) -> list[Snapshot]:
-        """Execute one period from the general state, and check that it leads to the general state.
+    def _general_period(self, snapshots: list[Snapshot], period: int, opaque: Mapping[str, Array]) -> list[Snapshot]:
+        """Execute periods from the general state until their histories of accesses repeat.
 
-        Returns the histories of accesses to shared memory after each number of iterations.
+        The second period is checked to lead to the general state.  `opaque` registers are so in it, at least.  Returns
+        the states after each number of iterations, at least two periods.  Branches on a counter, which is a number in
+        the first iterations, may take both sides there.
         """
         atom = self.integers.table.atom(hashing.constant(f"periods of the loop at {self.loop.header}"))
         self.integers.table.nonnegative_atoms.add(atom)
@@ -237,44 +266,53 @@ class LoopAbstraction:
             values = [each.registers.get(name) for each in snapshots]
             if any(each is None or self._hash_of(each)[1] for each in values):
                 self.undefined.add(name)
-            elif not self._is_repeating(name, snapshots, period) and growth[name] is None:
-                self.opaque[name] = self._alike([cast(Value, each) for each in values])
-        counts = len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
+            elif name in opaque or (not self._is_repeating(name, snapshots, period) and growth[name] is None):
+                before = [self._opaque(name, 32, opaque[name])] if name in opaque else []
+                self.opaque[name] = self._alike([*before, *(cast(Value, each) for each in values)])
+        memories, recorded = list(snapshots), self._recorded()
         for _ in range(MAXIMUM_ROUNDS):
-            self.memory.forget_accesses_after(*counts[:2])
-            self.memory.written = dict(counts[2])
+            found, stable = [snapshots[0]], True
+            self._forget_after(recorded)
             self.memory.iterations.append(atom)
-            stable = True
-            for phase in range(period):
-                self._set_general_state(snapshots, period, phase, growth, atom)
+            for place in range(3 * period + 1):
+                if place == period:
+                    self._forget_after(recorded)
+                phase = place % period
+                changed = self._set_general_state(found[-1].history, snapshots, memories, phase, growth, atom)
                 taken = self._iterate()
-                if taken is not None:
-                    self._check_uniform(taken)
-                stable = self._check_general_state(snapshots, period, phase, growth, atom) and stable
+                after = Snapshot.of(self.machine)
+                found.append(after)
+                if place < period:
+                    continue
+                if place < 2 * period:
+                    if taken is not None:
+                        self._check_uniform(taken)
+                    if not copies_have_equal_places(after.history.copies, found[-1 - period].history.copies):
+                        raise self.fail("the copies in flight do not repeat")
+                    stable = self._check_general_state(snapshots, period, phase, growth, atom) and stable
+                    if _differ_elsewhere(after.shared, snapshots[0].shared, changed):
+                        memories.append(after)
+                        stable = False
+                    of_period = self._recorded()
+                if place + 1 >= 2 * period and (
+                    not stable or after.history.leads_on_as(found[-1 - period].history)
+                ):
+                    break
             self.memory.iterations.pop()
             if stable:
-                return self._histories(snapshots, period, growth, atom)
+                self._forget_after(of_period)
+                return found[1:]
         raise self.fail("no general state of the iterations is found")
 
-    def _histories(
-        self, snapshots: list[Snapshot], period: int, growth: Mapping[str, Polynomial | None], atom: int
-    ) -> list[Snapshot]:
-        """The states after each number of iterations that all start from the general state.
+    def _recorded(self) -> tuple[int, dict[int, int], dict[int, str]]:
+        """The numbers of accesses to global memory that are recorded so far, and how buffers are written."""
+        return len(self.memory.stored), self.memory.loads_so_far(), dict(self.memory.written)
 
-        Branches on a counter, which is a number in the first iterations, may take both sides there.
-        """
-        machine, memory = self.machine, self.memory
-        counts = len(memory.stored), memory.loads_so_far(), dict(memory.written)
-        found = [snapshots[0]]
-        for place in range(3 * period + 1):
-            self._set_general_state(snapshots, period, place % period, growth, atom)
-            found[-1].history.restore(machine)
-            self._opaque_copies()
-            self._iterate()
-            found.append(Snapshot.of(machine))
-        memory.forget_accesses_after(*counts[:2])
-        memory.written = counts[2]
-        return found[1:]
+    def _forget_after(self, recorded: tuple[int, dict[int, int], dict[int, str]]) -> None:
+        """Drop the accesses to global memory that were recorded later."""
+        stores, loads, written = recorded
+        self.memory.forget_accesses_after(stores, loads)
+        self.memory.written = dict(written)
 
     def _value(
         self, name: str, snapshots: list[Snapshot], place: int, growth: Mapping[str, Polynomial | None], atom: int
@@ -329,20 +367,25 @@ class LoopAbstraction:
 
     def _set_general_state(
         self,
+        history: AccessHistory,
         snapshots: list[Snapshot],
-        period: int,
+        memories: list[Snapshot],
         phase: int,
         growth: Mapping[str, Polynomial | None],
         atom: int,
-    ) -> None:
-        machine, steady = self.machine, snapshots[period + phase]
-        steady.restore(machine)
-        registers = {name: value for name, value in snapshots[0].registers.items() if name not in self.loop.writes}
+    ) -> Array:
+        """Set the general state after a history; which cells of shared memory may differ between iterations."""
+        machine = self.machine
+        snapshots[0].restore(machine)
+        machine.registers = {
+            name: value for name, value in snapshots[0].registers.items() if name not in self.loop.writes
+        }
         for name in self.names:
-            registers[name] = self._value(name, snapshots, phase, growth, atom)
-        machine.registers = registers
-        self._join_memories(snapshots)
+            machine.registers[name] = self._value(name, snapshots, phase, growth, atom)
+        changed = self._join_memories(memories)
+        history.restore(machine)
         self._opaque_copies()
+        return changed
 
     def _opaque_copies(self) -> None:
         """Make the values of copies in flight opaque."""
@@ -363,8 +406,11 @@ class LoopAbstraction:
         shape = (self.domain.rows, self.machine.threads)
         return np.arange(shape[0] * shape[1]).reshape(shape)
 
-    def _join_memories(self, snapshots: list[Snapshot]) -> None:
-        """Shared and local memory in any iteration: opaque where it may differ, undefined where it may be undefined."""
+    def _join_memories(self, snapshots: list[Snapshot]) -> Array:
+        """Shared and local memory in any iteration: opaque where it may differ, undefined where it may be undefined.
+
+        Returns which cells of shared memory may differ.
+        """
         machine = self.machine
         size = max(each.shared.words.shape[2] for each in snapshots)
         for each in snapshots:
@@ -389,6 +435,7 @@ class LoopAbstraction:
             value is not snapshots[0].local[place] for each in snapshots for place, value in each.local.items()
         ):
             raise self.fail("local memory is written")
+        return changed
 
     def _check_general_state(
         self,
@@ -426,9 +473,6 @@ class LoopAbstraction:
             if not self._same(value, expected):
                 self.opaque[name] = self._alike([value, expected])
                 stable = False
-        found, steady = Snapshot.of(machine), snapshots[period + phase + 1]
-        if not copies_have_equal_places(found.history.copies, steady.history.copies):
-            raise self.fail("the copies in flight do not repeat")
         written = LoopState.of(machine)
         both = min(written.flags.shape[1], snapshots[0].shared.flags.shape[1])
         undefined = np.zeros(both, dtype=bool)
@@ -466,3 +510,11 @@ class LoopAbstraction:
         machine.registers = registers
         restore_any(machine, [each.history for each in histories], self._opaque_copy)
         machine.extra.pop("tiles", None)
+
+
+def _differ_elsewhere(after: SharedMemory, before: SharedMemory, changed: Array) -> bool:
+    """Whether the contents of cells other than the `changed` ones differ."""
+    size = changed.size
+    return after.words.shape[2] > size or bool(
+        ((after.words != before.words).any(axis=(0, 1)) | (after.flags != before.flags).any(axis=0))[~changed].any()
+    )

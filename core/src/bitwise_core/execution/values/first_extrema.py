@@ -78,6 +78,11 @@ class FirstExtrema:
         self._condition: hashing.Words | None = None
         self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was recorded."""
+        return self._sets.is_empty
+
     def note(
         self, form: str, value: SymbolicVector, place: SymbolicVector, largest: bool, sets: _Sets, lanes: Array
     ) -> None:
@@ -96,9 +101,7 @@ class FirstExtrema:
         signed = np.int32 if place.bits == 32 else np.int64
         number = place.words[0].astype(L.UNSIGNED[place.bits]).view(signed).astype(np.int64)
         lowest, highest = (np.broadcast_to(np.where(known, number, each), keys.shape[1:]) for each in (-_FAR, _FAR))
-        ordered = as_symbolic_vector(apply(f"ord.{form}", (value, value)))
-        numbers = np.asarray(L.constant_mask(ordered)) & (ordered.words[0] != 0)
-        own = _Sets(keys, lowest, highest, numbers)
+        own = _Sets(keys, lowest, highest, _numbers(form, value, apply))
         found = self._sets.find(keys)
         return own if found is None else own.where(found[0], _Sets(*found[1]))
 
@@ -122,6 +125,13 @@ class FirstExtrema:
             return found[0]
 
         return remembered
+
+
+def _numbers(form: str, value: SymbolicVector, apply: Apply) -> Array:
+    """Return where a value is known not to be NaN."""
+    ordered = as_symbolic_vector(apply(f"ord.{form}", (value, value)))
+    found: Array = np.asarray(L.constant_mask(ordered)) & (ordered.words[0] != 0)
+    return found
 
 
 def _pair_hash(form: str, value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
@@ -152,7 +162,14 @@ def chosen_place(
     readings: list[tuple[str, SymbolicVector, bool, _Sets, Array]] = []
     apply = firsts.remembering(condition, apply)
     places = [exact_hash(each) for each in (better, other)]
+    # Without sets, places are ordered only where both are numbers, and numbers are those of the comparison.
+    known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
+    if not conjunction and firsts.is_empty and not known.any():
+        return None
     for form, first, second, largest in _candidates(condition):
+        if not conjunction and firsts.is_empty:
+            if not (_numbers(form, first, apply) & _numbers(form, second, apply)).any():
+                continue
         numbers = [exact_hash(each) for each in (first, second)]
         if all(any(np.array_equal(place, number) for number in numbers) for place in places):
             continue  # the numbers themselves are selected
@@ -247,7 +264,8 @@ def _candidates(condition: SymbolicVector) -> Iterator[tuple[str, SymbolicVector
     single = any(origin.name.partition(".")[2] in _FORMS for origin in condition.origins)
     for relation, form, left, right in _compared(condition, _DEPTH):
         pair = (full_hash(left), full_hash(right))
-        if any(np.array_equal(each[0], pair[0]) and np.array_equal(each[1], pair[1]) for each in seen):
+        orders = (pair, pair[::-1]) if relation == "eq" else (pair,)
+        if any(all(map(np.array_equal, each, order)) for each in seen for order in orders):
             continue
         seen.append(pair)
         yield form, right, left, True
@@ -265,13 +283,32 @@ def _compared(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, str,
 
 
 def _comparisons(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, str, SymbolicVector, SymbolicVector]]:
-    for origin in predicate.origins:
-        relation, _, form = origin.name.partition(".")
+    for name, operands in _by_lane(predicate.origins):
+        relation, _, form = name.partition(".")
         if relation in ("lt", "le", "eq") and form in _FORMS:
-            yield relation, form, origin.operands[0], origin.operands[1]
-        elif origin.name == "and.b1" and depth:
-            for operand in origin.operands:
+            yield relation, form, operands[0], operands[1]
+        elif name == "and.b1" and depth:
+            for operand in operands:
                 yield from _comparisons(operand, depth - 1)
+
+
+def _by_lane(origins: Sequence[L.Origin]) -> Iterator[tuple[str, tuple[SymbolicVector, ...]]]:
+    """Yield operations with their operands; one operation of different lanes has the operands of each lane."""
+    joined: dict[str, tuple[tuple[SymbolicVector, ...], Array]] = {}
+    for origin in origins:
+        name, operands, lanes = origin.name, origin.operands, origin.lanes
+        if lanes is True:
+            yield name, operands
+            continue
+        earlier = joined.get(name)
+        if earlier is not None and L.some(earlier[1] & lanes):
+            yield name, operands
+            continue
+        if earlier is not None:
+            operands = tuple(L.blend(lanes, new, old) for new, old in zip(operands, earlier[0], strict=True))
+        joined[name] = (operands, lanes if earlier is None else earlier[1] | lanes)
+    for name, (operands, _) in joined.items():
+        yield name, operands
 
 
 Pair: TypeAlias = tuple[SymbolicVector, SymbolicVector]

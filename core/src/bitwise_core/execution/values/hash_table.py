@@ -24,6 +24,11 @@ class HashTable:
             self._entries.append((keys, *columns))
             self._is_sorted = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        return not self._entries
+
     def find(self, keys: hashing.Words) -> tuple[Array, list[Array]] | None:
         """Return which keys of shape (2, ...) have an entry, and the columns; None if no key has one.
 
