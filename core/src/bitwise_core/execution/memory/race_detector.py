@@ -19,7 +19,8 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.undetermined import OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
+from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
+from bitwise_core.execution.memory.undetermined import AGENT_RACE, OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array, some
 
 SEVERAL = np.int32(-2)
@@ -44,7 +45,11 @@ class RaceDetector:
         self.threads, self.warp = threads, warp
         self.warps = -(-threads // warp)
         self.agents: dict[tuple[int, ...], int] = {}
-        """The clocks of asynchronous copies, which follow those of the warps."""
+        """The clocks of asynchronous agents, which follow those of the warps."""
+        self.reads_by_agent: dict[int, Array] = {}
+        """For each agent, the times of its last reads of the cells; 0 stands for no read."""
+        self.agent_memories: dict[str, AgentMemory] = {}
+        """The accesses of memories that only agents access, by the name of the memory."""
         self.clock: Array = np.eye(self.warps, dtype=np.int32)
         self.lockstep: Array = np.zeros(self.warps, dtype=np.int32)
         self.warp_of: Array = np.arange(self.warps * warp) // warp
@@ -81,6 +86,8 @@ class RaceDetector:
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
         found.writers = list(self.writers)
+        found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
+        found.agent_memories = {name: memory.copy() for name, memory in self.agent_memories.items()}
         return found
 
     def _require(self, cells: Array) -> None:
@@ -96,6 +103,7 @@ class RaceDetector:
             setattr(self, name, _grown(getattr(self, name), cells, 0))
         for name in ("lane_by_warp", "other_writers", "writer", "reader", "read_round", "write_round"):
             setattr(self, name, _grown(getattr(self, name), cells, -1))
+        self.reads_by_agent = {agent: _grown(times, cells, 0) for agent, times in self.reads_by_agent.items()}
 
     def barrier(self, warps: Array) -> None:
         """All threads of these warps arrive at a barrier."""
@@ -208,6 +216,8 @@ class RaceDetector:
         seen = times <= self.clock.T[: self.warps].take(warp, axis=1)
         own = np.arange(self.warps)[:, None] == warp[None]
         before: Array = np.all(seen | (own & (times != PENDING)), axis=0)
+        for agent, late in self.reads_by_agent.items():
+            before &= late.take(cells) <= self.clock[:, agent].take(warp)
         return before
 
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
@@ -247,9 +257,11 @@ class RaceDetector:
         return found
 
     def has_pending(self, cells: Array) -> bool:
-        """Return whether an asynchronous access to one of these cells has not been waited for."""
+        """Return whether an asynchronous access to one of these cells may not have been waited for."""
         reads = self.reads_by_warp[:, cells] == PENDING
-        return bool(reads.any() or (self.read[cells] == PENDING).any() or (self.written[cells] == PENDING).any())
+        if reads.any() or (self.read[cells] == PENDING).any() or (self.written[cells] == PENDING).any():
+            return True
+        return any(times[cells].any() for times in self.reads_by_agent.values())
 
     def record_writes(self, cells: Array, actor: Array, unordered: Array, kept: Array) -> None:
         """`actor` threads write these cells, some of them after no order with earlier writes.
@@ -332,7 +344,7 @@ class RaceDetector:
             self._publish(barrier, self.clock[agent].copy())
 
     def _agent(self, *key: int) -> int:
-        """The number of the clock of the copies of an engine that complete on the same barriers."""
+        """The number of the clock of an agent, such as the copies of an engine that complete on the same barriers."""
         found = self.agents.get(key)
         if found is None:
             found = self.agents[key] = len(self.clock)
@@ -358,6 +370,13 @@ class RaceDetector:
 
         Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
         """
+        self._check_asynchronous_read(cells, actor)
+        self.reader[cells] = actor
+        self.read[cells] = PENDING
+        self.read_round[cells] = _NO_BARRIER_SUFFICES
+        self.reads_by_warp[actor // self.warp, cells] = PENDING
+
+    def _check_asynchronous_read(self, cells: Array, actor: int) -> None:
         self._require(cells)
         who = np.full(cells.shape, actor, dtype=np.int64)
         if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
@@ -369,10 +388,45 @@ class RaceDetector:
             raise Unsupported(
                 "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
             )
-        self.reader[cells] = actor
-        self.read[cells] = PENDING
+
+    def agent_reads(self, cells: Array, access: AgentAccess) -> None:
+        """An agent reads these cells of shared memory.
+
+        Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
+        """
+        self._check_asynchronous_read(cells, access.thread)
+        agent = self._agent(*access.agent)
+        if agent not in self.reads_by_agent:
+            self.reads_by_agent[agent] = np.zeros(self.writer.size, dtype=np.int32)
+        self.reads_by_agent[agent][cells] = self.clock[agent, agent]
         self.read_round[cells] = _NO_BARRIER_SUFFICES
-        self.reads_by_warp[actor // self.warp, cells] = PENDING
+
+    def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:
+        """An agent accesses these cells of a memory that only agents access.  Raises Race."""
+        agent = self._agent(*access.agent)
+        seen = self.clock[access.thread // self.warp]
+        accesses = self.agent_memories.setdefault(memory, AgentMemory())
+        if accesses.record(cells, access, agent, int(self.clock[agent, agent]), seen).any():
+            raise race(Kind.AGENTS, AGENT_RACE.format(memory=memory), None)
+
+    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
+        """All work of an agent that a thread has issued so far arrives at a memory barrier once it is complete.
+
+        Threads that wait for the barrier also see what the thread has seen, and what it has published itself.
+        """
+        number, warp = self._agent(*agent), thread // self.warp
+        published = self.clock[warp].copy()
+        published[warp] -= 1
+        published[number] = self.clock[number, number]
+        before = self.arrived_at.get(barrier)
+        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
+        self.clock[number, number] += 1
+
+    def wait_for_agent(self, agent: tuple[int, ...], thread: int) -> None:
+        """The warp of a thread waits until all work of an agent is complete."""
+        number = self._agent(*agent)
+        self.clock[thread // self.warp, number] = self.clock[number, number]
+        self.clock[number, number] += 1
 
     def state(self) -> bytes | None:
         """Bytes that are equal for two detectors only if every later access is a race in both or in neither.
@@ -393,7 +447,8 @@ class RaceDetector:
             warp = np.maximum(actor, 0) // self.warp
             matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
         cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
-        if not cells.size and not self.arrived_at and not self.phases and not self.writers:
+        agents = bool(self.reads_by_agent or self.agent_memories)
+        if not cells.size and not self.arrived_at and not self.phases and not self.writers and not agents:
             return None
 
         def since(times: Array, base: Array) -> Array:
@@ -419,6 +474,12 @@ class RaceDetector:
                 self.other_writers[replaced],
                 *(each for pair in self.writers for each in pair),
             ]
+        if agents:  # their times count from the start, and so do the clocks next to them
+            parts.append(self.clock)
+            for agent, times in self.reads_by_agent.items():
+                parts += [np.full(1, agent, dtype=np.int64), times]
+            for memory in self.agent_memories.values():
+                parts += memory.state()
         found: list[bytes] = []
         for part in parts:
             found += [part.size.to_bytes(8, "little"), part.tobytes()]

@@ -212,7 +212,9 @@ def _amount(machine: Machine, operand: Operand | None, line: int) -> int:
     return int(number.flat[0])
 
 
-def _count(machine: Machine, barrier: MBarrier, lanes: Array, amount: int, kind: tuple[bool, bool], line: int) -> None:
+def count_arrivals(
+    machine: Machine, barrier: MBarrier, lanes: Array, amount: int, kind: tuple[bool, bool], line: int
+) -> None:
     """Count the arrivals or bytes of `lanes` threads in each block; `kind`: whether they arrive, and expect bytes."""
     arrives, expects = kind
     if expects:
@@ -238,7 +240,7 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         if publishes:
             for races in machine.races.acting(machine.mask):
                 races.arrive(barrier.address, machine.active_warps())
-        _count(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+        count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
 
     return step
 
@@ -273,7 +275,7 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -
                 barrier = initialised_mbarrier(machine, address, lanes > 0)
                 if publishes:
                     arrive_from_cluster(machine, address, rank, of_cluster="cluster" in parts)
-                _count(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+                count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
         finally:
             machine.mask = outer
 
