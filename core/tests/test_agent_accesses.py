@@ -154,3 +154,45 @@ def test_an_agent_reads_what_a_fence_has_made_visible() -> None:
     block_barrier(races)
     with pytest.raises(Unsupported, match="no proxy fence"):
         reads_shared(32)(races)
+
+
+def stores(thread: int) -> Step:
+    return lambda races: races.writes(CELLS, np.full(4, thread))
+
+
+def fence(*threads: int) -> Step:
+    return lambda races: races.fence(np.isin(np.arange(races.threads), threads))
+
+
+VISIBLE = {
+    "a fence of the writer": [stores(32), fence(32), block_barrier, reads_shared(64)],
+    "a fence of the reader": [stores(32), block_barrier, fence(64), reads_shared(64)],
+    "a fence of a third warp": [stores(32), block_barrier, fence(0), block_barrier, reads_shared(64)],
+    "fences of several warps": [stores(32), block_barrier, fence(0, 64), reads_shared(64)],
+    "a later fence of the reader": [stores(32), block_barrier, fence(0), fence(64), reads_shared(64)],
+    "an earlier fence of the reader": [stores(32), block_barrier, fence(64), fence(0), reads_shared(64)],
+}
+INVISIBLE = {
+    "no fence": [stores(32), block_barrier, reads_shared(64)],
+    "a fence that has not seen the write": [stores(32), fence(64), block_barrier, reads_shared(64)],
+    "a fence that the reader has not seen": [stores(32), block_barrier, fence(0), reads_shared(64)],
+    "a write after the fence": [
+        stores(32), block_barrier, fence(64), block_barrier, stores(32), block_barrier, reads_shared(64),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", VISIBLE.values(), ids=VISIBLE)
+def test_writes_before_a_fence_are_visible_to_work_after_it(steps: list[Step]) -> None:
+    races = RaceDetector(64, 96, 32)
+    for step in steps:
+        step(races)
+
+
+@pytest.mark.parametrize("steps", INVISIBLE.values(), ids=INVISIBLE)
+def test_writes_without_a_fence_on_the_way_are_not_visible(steps: list[Step]) -> None:
+    races = RaceDetector(64, 96, 32)
+    for step in steps[:-1]:
+        step(races)
+    with pytest.raises(Unsupported, match="no proxy fence"):
+        steps[-1](races)

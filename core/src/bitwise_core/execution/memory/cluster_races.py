@@ -82,6 +82,9 @@ class ClusterDetector(RaceDetector):
         if phase not in self.relaxed:
             self.lockstep[warps] += 1
 
+    def _fence_of_others(self, cells: Array, threads: Array) -> None:
+        """See `RaceDetector._fence_of_others`: in a cluster, only the fences of the writers are followed."""
+
     def finish(self) -> None:
         """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
         foreign = np.flatnonzero((self.written == PENDING) & (self.writer >= 0))

@@ -11,7 +11,7 @@ the caller decides which values they leave undetermined.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,6 +63,10 @@ class RaceDetector:
         self.lane_by_warp: Array = np.full((self.warps, cells), -1, dtype=np.int32)
         self.step_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
         self.generic: Array = np.zeros(cells, dtype=bool)
+        self.fenced: Array = np.full(cells, -1, dtype=np.int64)
+        """For each generic cell that threads other than its writer have fenced an index of `fences`, else -1."""
+        self.fences: list[Mapping[int, int]] = []
+        """Warps that have executed a fence for asynchronous agents, with the time of the first one."""
         self.generation: Array = np.zeros(cells, dtype=np.int64)
         """How often the content of each cell was replaced by an access that may be a race."""
         self.settled: Array = np.zeros(cells, dtype=np.int64)
@@ -85,7 +89,7 @@ class RaceDetector:
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
-        found.writers = list(self.writers)
+        found.writers, found.fences = list(self.writers), list(self.fences)
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
         found.agent_memories = {name: memory.copy() for name, memory in self.agent_memories.items()}
         return found
@@ -101,7 +105,7 @@ class RaceDetector:
             *("written", "written_step", "read", "read_step"),
         ):
             setattr(self, name, _grown(getattr(self, name), cells, 0))
-        for name in ("lane_by_warp", "other_writers", "writer", "reader", "read_round", "write_round"):
+        for name in ("lane_by_warp", "other_writers", "fenced", "writer", "reader", "read_round", "write_round"):
             setattr(self, name, _grown(getattr(self, name), cells, -1))
         self.reads_by_agent = {agent: _grown(times, cells, 0) for agent, times in self.reads_by_agent.items()}
 
@@ -230,6 +234,8 @@ class RaceDetector:
         self._record_write(cells, actor, pending)
         self.other_writers[cells] = -1
         self.generic[cells] = not pending
+        if self.fences:
+            self.fenced[cells] = -1
 
     def unordered_writes(self, cells: Array, actor: Array) -> tuple[Array, Array]:
         """Return which writes of these cells are not ordered after the reads, and which not after earlier writes."""
@@ -273,6 +279,8 @@ class RaceDetector:
         self._record_write(cells[replaced], actor[replaced], False)
         self.generation[cells[~kept]] += 1
         self.generic[cells] = True
+        if self.fences:
+            self.fenced[cells] = -1
         self.write_round[cells] = np.maximum(self.write_round.take(cells), self.round)
         several = unordered
         if (self.writer[cells] != actor)[replaced].any():
@@ -315,11 +323,40 @@ class RaceDetector:
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """Make the writes of these threads (a boolean array) visible to asynchronous agents.
 
+        The writes of other threads that are ordered before the fence are visible to work that is ordered after it.
         `of_cluster`: their writes to the shared memory of other blocks as well.
         """
         mine = (self.writer >= 0) & (self.writer < threads.size)
         mine[mine] = threads[self.writer[mine]]
         self.generic[mine] = False
+        others = np.flatnonzero(self.generic)
+        if others.size:
+            self._fence_of_others(others, threads)
+
+    def _fence_of_others(self, cells: Array, threads: Array) -> None:
+        """These threads execute a fence after other threads have written these cells."""
+        actors = np.unique(np.flatnonzero(threads) // self.warp) * self.warp
+        accesses = self.writer[cells], self.written[cells], self.written_step[cells]
+        seen = np.array([self._ordered(np.full(cells.shape, actor), *accesses) for actor in actors.tolist()])
+        earlier = self.fenced[cells]
+        for key in np.unique(np.vstack([earlier, seen]), axis=1).T:
+            before = self.fences[key[0]] if key[0] >= 0 else {}
+            warps = (actors[key[1:] != 0] // self.warp).tolist()
+            merged = {**{warp: int(self.clock[warp, warp]) for warp in warps}, **before}
+            if merged.keys() != before.keys():
+                self.fenced[cells[(earlier == key[0]) & (seen == key[1:, None].astype(bool)).all(axis=0)]] = len(
+                    self.fences
+                )
+                self.fences.append(merged)
+
+    def _visible_after_fences(self, cells: Array, actor: int) -> bool:
+        """Return whether a fence makes these cells, which threads wrote, visible to asynchronous work of `actor`."""
+        warp = actor // self.warp
+        for index in np.unique(self.fenced[cells]).tolist():
+            fences = self.fences[index] if index >= 0 else {}
+            if not any(other == warp or self.clock[warp, other] >= time for other, time in fences.items()):
+                return False
+        return True
 
     def finished(self, cells: Array, actor: Array) -> None:
         """The pending writes of `actor` threads to these cells are complete and visible to them."""
@@ -384,7 +421,8 @@ class RaceDetector:
                 "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
             )
             raise race(Kind.SHARED, reason, None)
-        if self.generic[cells].any():
+        generic = cells[self.generic[cells]]
+        if generic.size and not self._visible_after_fences(generic, actor):
             raise Unsupported(
                 "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
             )
@@ -447,7 +485,7 @@ class RaceDetector:
             warp = np.maximum(actor, 0) // self.warp
             matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
         cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
-        agents = bool(self.reads_by_agent or self.agent_memories)
+        agents = bool(self.reads_by_agent or self.agent_memories or self.fences)
         if not cells.size and not self.arrived_at and not self.phases and not self.writers and not agents:
             return None
 
@@ -475,7 +513,8 @@ class RaceDetector:
                 *(each for pair in self.writers for each in pair),
             ]
         if agents:  # their times count from the start, and so do the clocks next to them
-            parts.append(self.clock)
+            parts += [self.clock, self.fenced]
+            parts += [np.array(sorted(each.items()), dtype=np.int64) for each in self.fences]
             for agent, times in self.reads_by_agent.items():
                 parts += [np.full(1, agent, dtype=np.int64), times]
             for memory in self.agent_memories.values():
