@@ -155,6 +155,22 @@ def test_what_is_undefined_is_unknown(old: str, new: str, reason: str) -> None:
     assert "line" in found.unknown
 
 
+PAIRS = "cvt.u64.u32 %rd40, %r200; cvt.u64.u32 %rd41, %r201; shl.b64 %rd41, %rd41, 32; or.b64 %rd40, %rd40, %rd41;"
+
+
+def test_bits_may_be_moved_before_the_wait_and_nothing_else() -> None:
+    wait, split = "tcgen05.wait::ld.sync.aligned;", "mov.b64 {%r210, %r211}, %rd40;"
+    text = moved().whole()
+    early = text.replace(wait, f"{PAIRS} {wait} {split}").replace("], %r200;", "], %r210;")
+    assert reading(early).signature == reading(text).signature
+    for use in ("add.rn.f32 %r210, %r200, %r200;", "add.rn.f32x2 %rd40, %rd40, %rd40;", "mov.b32 %r200, 0;"):
+        found = reading(text.replace(wait, f"{PAIRS} {use} {wait}"))
+        assert found.signature is None
+        assert found.unknown is not None
+        assert "may use before tcgen05.wait::ld" in found.unknown
+    assert reading(text.replace(wait, f"{PAIRS} st.global.b64 [%rd2], %rd40; {wait}")).signature is None
+
+
 def test_what_nothing_has_written_is_undefined() -> None:
     found = reading(Text().load("32x32b", 8, 200, 8).write_out(200, 8).whole())
     assert found.signature is None

@@ -1,6 +1,8 @@
 """Registers that tcgen05.ld writes: they hold their values only after tcgen05.wait::ld.
 
 Source: PTX ISA 8.8, "tcgen05.ld" and "tcgen05.wait".
+Compilers join such registers to pairs before the wait.  An assembler must place these moves of bits after the load in
+any case, so they are allowed; their results hold their values only after the wait as well.
 """
 
 from __future__ import annotations
@@ -10,6 +12,15 @@ from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.control_flow import EXIT
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
+
+_MOVES = frozenset({"mov", "shl", "or", "cvt"})
+"""The instructions that move bits; of cvt, only those between integers do."""
+_FLOATS = frozenset({"f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2", "tf32"})
+
+
+def _moves_bits(instruction: Instruction) -> bool:
+    name, *parts = instruction.opcode.split(".")
+    return name in _MOVES and instruction.guard is None and _FLOATS.isdisjoint(parts)
 
 
 @once_a_kernel
@@ -21,21 +32,28 @@ def _early_uses(kernel: Kernel, opcodes: OpcodeTable) -> dict[int, int]:
     for index, instruction in enumerate(kernel.instructions):
         if not instruction.opcode.startswith("tcgen05.ld."):
             continue
-        pending = infos[index].writes
-        seen: set[int] = set()
-        work = list(following[index])
+        loaded = infos[index].writes
+        work = dict.fromkeys(following[index], loaded)
+        pending: dict[int, frozenset[str]] = {}
         while work:
-            place = work.pop()
-            if place == EXIT or place in seen:
+            place, more = work.popitem()
+            before = pending.get(place)
+            if place == EXIT or (before is not None and more <= before):
                 continue
-            seen.add(place)
+            after = pending[place] = more if before is None else more | before
             other, info = kernel.instructions[place], infos[place]
             if other.opcode.startswith("tcgen05.wait::ld.") and other.guard is None:
                 continue
-            if not pending.isdisjoint(info.reads | info.writes) or Effect.CALL in info.effects:
+            if Effect.CALL in info.effects or not loaded.isdisjoint(info.writes):
                 found[index] = other.line
                 break
-            work += following[place]
+            if not after.isdisjoint(info.reads):
+                if not _moves_bits(other):
+                    found[index] = other.line
+                    break
+                after = after | info.writes
+            for each in following[place]:
+                work[each] = work.get(each, frozenset()) | after
     return found
 
 

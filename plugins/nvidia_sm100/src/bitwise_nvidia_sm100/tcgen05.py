@@ -30,6 +30,7 @@ from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
+    for_each_place,
     require_known_condition,
     value_of_issuing_thread,
 )
@@ -296,12 +297,15 @@ def _commit(instruction: Instruction) -> Step:
     if len(instruction.operands) != 1:
         raise UnknownInstruction(instruction)
 
-    def step(machine: Machine) -> None:
+    def commit(machine: Machine) -> None:
         thread = _issuing_thread(machine, "tcgen05.commit")
         barrier = mbarrier_at(machine, target)
         for races in machine.races.acting(machine.mask):
             races.agent_arrives((_PIPELINE, thread), thread, barrier.address)
         count_arrivals(machine, barrier, active_lane_count(machine), 1, (True, False), instruction.line)
+
+    def step(machine: Machine) -> None:
+        for_each_place(machine, (target,), lambda: commit(machine))
 
     return step
 
