@@ -149,9 +149,16 @@ def _source(text: str, blocks: int, element: str) -> Source:
     return Source("k.ptx", text, Launch.model_validate({"file": "k.ptx", "grid": [blocks], "args": arguments}))
 
 
-def reading(text: str, target: str = "sm_100", blocks: int = 1, element: str = "u32") -> AnalysisResult:
-    """Analyse a kernel for its launch."""
-    return analyse(_source(text, blocks, element), registry.default().arch(target), {"in": 1, "out": 2}, Options())
+def reading(
+    text: str, target: str = "sm_100", blocks: int = 1, element: str = "u32", *, every_launch: bool = False
+) -> AnalysisResult:
+    """Analyse a kernel for its launch, or for every launch."""
+    return analyse(
+        _source(text, blocks, element),
+        registry.default().arch(target),
+        {"in": 1, "out": 2},
+        Options(every_launch=every_launch),
+    )
 
 
 def executed(

@@ -181,6 +181,13 @@ def test_the_halves_that_an_unpacking_store_does_not_write_are_undefined() -> No
     assert reading(text.load("32x32b", 8, 200, 8).write_out(200, 8).whole()).signature is None
 
 
+def test_tensor_memory_is_followed_for_a_given_launch_only() -> None:
+    found = reading(moved().whole(), every_launch=True)
+    assert found.signature is None
+    assert found.unknown is not None
+    assert "for a given launch only" in found.unknown
+
+
 def test_another_column_is_another_value() -> None:
     base = Text().read_in(100, 16).store("32x32b", 16, 100, 16)
     first = reading(base.load("32x32b", 8, 200, 8).write_out(200, 8).whole())

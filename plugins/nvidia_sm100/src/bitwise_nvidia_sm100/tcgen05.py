@@ -428,8 +428,9 @@ class _Product:
 
 
 def _accumulation(address: int, shape: Shape) -> int:
-    """Return the kind of work of a multiplication: those with one accumulator and one shape have one."""
-    return 1 << 60 | address << 20 | shape.m // 16 << 10 | shape.n
+    """Return the kind of work of a multiplication: those with one accumulator, one type and one shape have one."""
+    types = ("f16", "f32", "s32").index(shape.result)
+    return 1 << 60 | address << 20 | types << 18 | shape.m // 16 << 10 | shape.n
 
 
 @lru_cache(maxsize=4)

@@ -88,8 +88,17 @@ class TensorMemory:
         self.columns[number] = value if rows.all() else blend_values(rows[:, None], value, self.column(number))
 
 
+_DOMAINS = frozenset({"terms", "bits", "addresses"})
+"""The domains in which a launch is executed instruction by instruction."""
+
+
 def tensor_memory(machine: Machine) -> TensorMemory:
-    """Return the tensor memory of a machine's batch."""
+    """Return the tensor memory of a machine's batch.  Raises Unsupported in an analysis for every launch.
+
+    Such an analysis summarises loops, and knows nothing of this memory.
+    """
+    if machine.domain.name not in _DOMAINS:
+        raise Unsupported("tensor memory is followed for a given launch only")
     found: TensorMemory | None = machine.extra.get(NAME)
     if found is None:
         units = np.zeros((machine.blocks, COLUMNS // UNIT), dtype=np.int64)
