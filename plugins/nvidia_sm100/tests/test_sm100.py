@@ -1,4 +1,4 @@
-"""sm_100 and sm_103: shared opcodes are analysed, tensor memory is Unknown with its line."""
+"""sm_100 and sm_103: shared opcodes are analysed, and approximations carry the name of the architecture."""
 
 from __future__ import annotations
 
@@ -42,14 +42,6 @@ def test_shared_opcodes_are_analysed(target: str) -> None:
     found = _analysis(target, "add.rn.f32 %r3, %r2, %r2;")
     assert found.unknown is None  # type: ignore[attr-defined]
     assert found.signature is not None  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("target", ["sm_100", "sm_103"])
-def test_tensor_memory_is_unknown_with_its_line(target: str) -> None:
-    found = _analysis(target, "mov.b32 %r3, 0;\n  tcgen05.wait::ld.sync.aligned;")
-    assert found.signature is None  # type: ignore[attr-defined]
-    assert "tcgen05" in found.unknown  # type: ignore[attr-defined]
-    assert "line 17" in found.unknown  # type: ignore[attr-defined]
 
 
 def test_approximations_of_two_architectures_differ() -> None:

@@ -135,6 +135,12 @@ add.f32 %f2, %f1, %f1;
 NEIGHBOUR = IN_PLACE.replace("[%rd5];\nadd", "[%rd5+4];\nadd")
 """Reads the element that the next thread writes: for the last thread of a block, that is a thread of another block."""
 
+APART = "add.s32 %r6, %r3, 1;\nsetp.gt.s32 %p3, %r6, 0;\nselp.b32 %r7, 0, %r6, %p3;\n"
+SELECTED_APART = f"setp.lt.u32 %p2, %r3, 32;\n@%p2 bra low;\n{APART}bra join;\nlow:\n{APART}join:\n" + DOUBLE.replace(
+    "@%p1 ld", "mul.wide.s32 %rd6, %r7, 4;\nadd.s64 %rd4, %rd4, %rd6;\n@%p1 ld"
+)
+"""The warps of a block select an offset of zero at different instructions."""
+
 CASES = {
     "itself": Case(DOUBLE),
     "wider blocks": Case(DOUBLE, threads=64),
@@ -154,6 +160,7 @@ CASES = {
     "loop in wider blocks": Case(LOOP, threads=64),
     "in place": Case(IN_PLACE),
     "in place in wider blocks": Case(IN_PLACE, threads=64),
+    "an offset that warps select apart": Case(SELECTED_APART, threads=64),
     "fewer elements": Case(DOUBLE, n=299),
     "different mask at the edge": Case(DOUBLE.replace("@%p1 ld", "setp.le.s32 %p1, %r5, 298;\n@%p1 ld")),
     "zero beyond the edge": Case("mov.b32 %f1, 0;\n" + DOUBLE),

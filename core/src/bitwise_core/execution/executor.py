@@ -30,6 +30,7 @@ from bitwise_core.execution.machine import (
     ConditionalEnd,
     Control,
     Exit,
+    Jump,
     Machine,
     Predicated,
     Return,
@@ -243,6 +244,8 @@ class Executor:
         if isinstance(control, Branch):
             assert control.taken is not None
             self._branch(control, control.taken, group, groups)
+        elif isinstance(control, Jump):
+            self._jump(control, group, groups)
         elif isinstance(control, SkippableRegion):
             first = pc + 1 if control.start is None else control.start
             if control.target != first:
@@ -331,6 +334,17 @@ class Executor:
             return
         group.mask, group.pc = rest, pc + 1
         groups.append(LaneGroup(control.target, active))
+
+    def _jump(self, control: Jump, group: LaneGroup, groups: list[LaneGroup]) -> None:
+        if not self.follows_data:
+            raise Unsupported("an indirect branch is followed for a given launch only", self._line(group.pc))
+        active = self.machine.active()
+        targets = np.broadcast_to(control.targets, active.shape)
+        first, *others = np.unique(targets[active]).tolist()
+        groups += [LaneGroup(place, active & (targets == place)) for place in others]
+        if others:
+            group.mask = active & (targets == first)
+        group.pc = first
 
     def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """Run both sides of a branch on data up to their join, and select per lane."""

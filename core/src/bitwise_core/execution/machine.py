@@ -32,6 +32,13 @@ class Branch:
 
 
 @dataclass(slots=True)
+class Jump:
+    """Transfers control in each active lane to its own instruction; `targets` broadcasts to (blocks, threads)."""
+
+    targets: Array
+
+
+@dataclass(slots=True)
 class SkippableRegion:
     """The active lanes run from `start` (None: the next instruction) to `target`, although skipping is allowed as well.
 
@@ -92,7 +99,9 @@ class Predicated:
     mask: Array
 
 
-Control: TypeAlias = Branch | SkippableRegion | Exit | Return | ConditionalEnd | Call | Barrier | Blocked | Predicated
+Control: TypeAlias = (
+    Branch | Jump | SkippableRegion | Exit | Return | ConditionalEnd | Call | Barrier | Blocked | Predicated
+)
 Step: TypeAlias = Callable[["Machine"], Control | None]
 
 

@@ -18,6 +18,7 @@ from bitwise_core.execution.machine import (
     ConditionalEnd,
     Control,
     Exit,
+    Jump,
     Machine,
     Predicated,
     Return,
@@ -195,7 +196,9 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
         machine.mask = outer
     if control is None or isinstance(control, Predicated):
         return control
-    assert not isinstance(control, Branch | SkippableRegion | ConditionalEnd)  # a branch evaluates its guard itself
+    assert not isinstance(
+        control, Branch | Jump | SkippableRegion | ConditionalEnd
+    )  # a branch evaluates its guard itself
     return Predicated(control, inner)
 
 

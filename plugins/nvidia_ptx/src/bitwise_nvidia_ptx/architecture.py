@@ -80,8 +80,8 @@ def nvidia_arch(
     )
 
 
-_BYTE_TYPES = frozenset(["b8", "u8", "s8", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "prmt"])
-_HALFWORD_TYPES = frozenset(["b16", "u16", "s16", "f16", "bf16", "f16x2", "bf16x2"])
+_BYTE_TYPES = frozenset(["b8", "u8", "s8", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "prmt", "kind::f8f6f4", "kind::i8"])
+_HALFWORD_TYPES = frozenset(["b16", "u16", "s16", "f16", "bf16", "f16x2", "bf16x2", "kind::f16"])
 
 
 def granule(kernel: Kernel) -> int:

@@ -35,8 +35,9 @@ from bitwise_nvidia_ptx.opcodes.matrix_sync import (
     registers_in,
     step_name,
 )
+from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_vectors
 from bitwise_nvidia_ptx.opcodes.memory import literal_value
-from bitwise_nvidia_sm90.descriptors import tile_addresses
+from bitwise_nvidia_sm90.descriptors import tile_layout
 
 TABLE = OpcodeTable()
 FAMILY = "fused"
@@ -167,28 +168,10 @@ def _uniform_descriptor(machine: Machine, value: Array, group: int) -> int:
 def _tile(
     machine: Machine, descriptor: int, rows: int, k: int, size: int, form: str, k_major: bool, group: int
 ) -> OperandVectors:
-    shared = machine.shared
-    cache: dict[object, tuple[int, OperandVectors]] = machine.extra.setdefault("tiles", {})
-    key = (descriptor, rows, k, size, form, k_major)
-    version = shared.version
-    address = tile_addresses(descriptor, rows, k, size, k_major).reshape(1, -1)
-    cells = shared.cells(address, None)
-    step = max(1, size // shared.granule)
-    flat = cells[0] if step == 1 else (cells[0][:, None] + np.arange(step)).ravel()
-    thread = group * _WARPGROUP
-    machine.reads_by(_MATRIX_READS).issue(flat, thread, machine.races, machine.mask)
-    found = cache.get(key)
-    if found is not None and found[0] == version:
-        return found[1]
-    value = as_symbolic_vector(shared.load(cells, size * 8))
-    blocks = value.words.shape[1]
-    flags = value.flags if isinstance(value.flags, int) else value.flags.reshape(value.flags.shape[0], rows, k)
-    words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
-    result = machine.domain.operand_vectors(SymbolicVector(size * 8, words, flags), form)
-    if len(cache) > 64:
-        cache.clear()
-    cache[key] = (version, result)
-    return result
+    addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
+    cells, touched = tile_cells(machine, addresses, size)
+    machine.reads_by(_MATRIX_READS).issue(touched, group * _WARPGROUP, machine.races, machine.mask)
+    return tile_vectors(machine, addresses, cells, size, form)
 
 
 def _register_rows(

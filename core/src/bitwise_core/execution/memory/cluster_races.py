@@ -11,10 +11,12 @@ the former and before the latter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.race_detector import PENDING, History, RaceDetector, RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -79,6 +81,9 @@ class ClusterDetector(RaceDetector):
             self.clock[warps] = np.maximum(self.clock[warps], published)
         if phase not in self.relaxed:
             self.lockstep[warps] += 1
+
+    def _fence_of_others(self, cells: Array, threads: Array) -> None:
+        """See `RaceDetector._fence_of_others`: in a cluster, only the fences of the writers are followed."""
 
     def finish(self) -> None:
         """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
@@ -186,15 +191,37 @@ class BlockOfCluster(RaceDetector):
 
     def pending_reads(self, cells: Array, actor: int) -> None:
         """See `RaceDetector.pending_reads`."""
-        self.detector.pending_reads(
-            self._cells(cells), actor + self.rank * self.detector.block_warps * self.detector.warp
-        )
+        self.detector.pending_reads(self._cells(cells), self._thread(actor))
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """See `RaceDetector.finished_reads`."""
-        self.detector.finished_reads(
-            self._cells(cells), actor + self.rank * self.detector.block_warps * self.detector.warp
-        )
+        self.detector.finished_reads(self._cells(cells), self._thread(actor))
+
+    def _access(self, access: AgentAccess) -> AgentAccess:
+        return replace(access, agent=self._agent_of_block(access.agent), thread=self._thread(access.thread))
+
+    def _agent_of_block(self, agent: tuple[int, ...]) -> tuple[int, ...]:
+        return *agent, self.rank
+
+    def _thread(self, thread: int) -> int:
+        return thread + self.rank * self.detector.block_warps * self.detector.warp
+
+    def agent_reads(self, cells: Array, access: AgentAccess) -> None:
+        """See `RaceDetector.agent_reads`."""
+        self.detector.agent_reads(self._cells(cells), self._access(access))
+
+    def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:
+        """See `RaceDetector.agent_accesses`: each block has a memory of its own."""
+        self.detector.agent_accesses(memory, self._cells(cells), self._access(access))
+
+    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
+        """See `RaceDetector.agent_arrives`."""
+        for key in self._keys(barrier):
+            self.detector.agent_arrives(self._agent_of_block(agent), self._thread(thread), key)
+
+    def wait_for_agent(self, agent: tuple[int, ...], thread: int) -> None:
+        """See `RaceDetector.wait_for_agent`."""
+        self.detector.wait_for_agent(self._agent_of_block(agent), self._thread(thread))
 
 
 class ClusterRaceDetectors(RaceDetectors):

@@ -11,7 +11,7 @@ the caller decides which values they leave undetermined.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,8 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.undetermined import OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
+from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
+from bitwise_core.execution.memory.undetermined import AGENT_RACE, OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array, some
 
 SEVERAL = np.int32(-2)
@@ -44,7 +45,11 @@ class RaceDetector:
         self.threads, self.warp = threads, warp
         self.warps = -(-threads // warp)
         self.agents: dict[tuple[int, ...], int] = {}
-        """The clocks of asynchronous copies, which follow those of the warps."""
+        """The clocks of asynchronous agents, which follow those of the warps."""
+        self.reads_by_agent: dict[int, Array] = {}
+        """For each agent, the times of its last reads of the cells; 0 stands for no read."""
+        self.agent_memories: dict[str, AgentMemory] = {}
+        """The accesses of memories that only agents access, by the name of the memory."""
         self.clock: Array = np.eye(self.warps, dtype=np.int32)
         self.lockstep: Array = np.zeros(self.warps, dtype=np.int32)
         self.warp_of: Array = np.arange(self.warps * warp) // warp
@@ -58,6 +63,10 @@ class RaceDetector:
         self.lane_by_warp: Array = np.full((self.warps, cells), -1, dtype=np.int32)
         self.step_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
         self.generic: Array = np.zeros(cells, dtype=bool)
+        self.fenced: Array = np.full(cells, -1, dtype=np.int64)
+        """For each generic cell that threads other than its writer have fenced an index of `fences`, else -1."""
+        self.fences: list[Mapping[int, int]] = []
+        """Warps that have executed a fence for asynchronous agents, with the time of the first one."""
         self.generation: Array = np.zeros(cells, dtype=np.int64)
         """How often the content of each cell was replaced by an access that may be a race."""
         self.settled: Array = np.zeros(cells, dtype=np.int64)
@@ -80,7 +89,9 @@ class RaceDetector:
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
-        found.writers = list(self.writers)
+        found.writers, found.fences = list(self.writers), list(self.fences)
+        found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
+        found.agent_memories = {name: memory.copy() for name, memory in self.agent_memories.items()}
         return found
 
     def _require(self, cells: Array) -> None:
@@ -94,8 +105,9 @@ class RaceDetector:
             *("written", "written_step", "read", "read_step"),
         ):
             setattr(self, name, _grown(getattr(self, name), cells, 0))
-        for name in ("lane_by_warp", "other_writers", "writer", "reader", "read_round", "write_round"):
+        for name in ("lane_by_warp", "other_writers", "fenced", "writer", "reader", "read_round", "write_round"):
             setattr(self, name, _grown(getattr(self, name), cells, -1))
+        self.reads_by_agent = {agent: _grown(times, cells, 0) for agent, times in self.reads_by_agent.items()}
 
     def barrier(self, warps: Array) -> None:
         """All threads of these warps arrive at a barrier."""
@@ -208,6 +220,8 @@ class RaceDetector:
         seen = times <= self.clock.T[: self.warps].take(warp, axis=1)
         own = np.arange(self.warps)[:, None] == warp[None]
         before: Array = np.all(seen | (own & (times != PENDING)), axis=0)
+        for agent, late in self.reads_by_agent.items():
+            before &= late.take(cells) <= self.clock[:, agent].take(warp)
         return before
 
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
@@ -220,6 +234,8 @@ class RaceDetector:
         self._record_write(cells, actor, pending)
         self.other_writers[cells] = -1
         self.generic[cells] = not pending
+        if self.fences:
+            self.fenced[cells] = -1
 
     def unordered_writes(self, cells: Array, actor: Array) -> tuple[Array, Array]:
         """Return which writes of these cells are not ordered after the reads, and which not after earlier writes."""
@@ -247,9 +263,11 @@ class RaceDetector:
         return found
 
     def has_pending(self, cells: Array) -> bool:
-        """Return whether an asynchronous access to one of these cells has not been waited for."""
+        """Return whether an asynchronous access to one of these cells may not have been waited for."""
         reads = self.reads_by_warp[:, cells] == PENDING
-        return bool(reads.any() or (self.read[cells] == PENDING).any() or (self.written[cells] == PENDING).any())
+        if reads.any() or (self.read[cells] == PENDING).any() or (self.written[cells] == PENDING).any():
+            return True
+        return any(times[cells].any() for times in self.reads_by_agent.values())
 
     def record_writes(self, cells: Array, actor: Array, unordered: Array, kept: Array) -> None:
         """`actor` threads write these cells, some of them after no order with earlier writes.
@@ -261,6 +279,8 @@ class RaceDetector:
         self._record_write(cells[replaced], actor[replaced], False)
         self.generation[cells[~kept]] += 1
         self.generic[cells] = True
+        if self.fences:
+            self.fenced[cells] = -1
         self.write_round[cells] = np.maximum(self.write_round.take(cells), self.round)
         several = unordered
         if (self.writer[cells] != actor)[replaced].any():
@@ -303,11 +323,40 @@ class RaceDetector:
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """Make the writes of these threads (a boolean array) visible to asynchronous agents.
 
+        The writes of other threads that are ordered before the fence are visible to work that is ordered after it.
         `of_cluster`: their writes to the shared memory of other blocks as well.
         """
         mine = (self.writer >= 0) & (self.writer < threads.size)
         mine[mine] = threads[self.writer[mine]]
         self.generic[mine] = False
+        others = np.flatnonzero(self.generic)
+        if others.size:
+            self._fence_of_others(others, threads)
+
+    def _fence_of_others(self, cells: Array, threads: Array) -> None:
+        """These threads execute a fence after other threads have written these cells."""
+        actors = np.unique(np.flatnonzero(threads) // self.warp) * self.warp
+        accesses = self.writer[cells], self.written[cells], self.written_step[cells]
+        seen = np.array([self._ordered(np.full(cells.shape, actor), *accesses) for actor in actors.tolist()])
+        earlier = self.fenced[cells]
+        for key in np.unique(np.vstack([earlier, seen]), axis=1).T:
+            before = self.fences[key[0]] if key[0] >= 0 else {}
+            warps = (actors[key[1:] != 0] // self.warp).tolist()
+            merged = {**{warp: int(self.clock[warp, warp]) for warp in warps}, **before}
+            if merged.keys() != before.keys():
+                self.fenced[cells[(earlier == key[0]) & (seen == key[1:, None].astype(bool)).all(axis=0)]] = len(
+                    self.fences
+                )
+                self.fences.append(merged)
+
+    def _visible_after_fences(self, cells: Array, actor: int) -> bool:
+        """Return whether a fence makes these cells, which threads wrote, visible to asynchronous work of `actor`."""
+        warp = actor // self.warp
+        for index in np.unique(self.fenced[cells]).tolist():
+            fences = self.fences[index] if index >= 0 else {}
+            if not any(other == warp or self.clock[warp, other] >= time for other, time in fences.items()):
+                return False
+        return True
 
     def finished(self, cells: Array, actor: Array) -> None:
         """The pending writes of `actor` threads to these cells are complete and visible to them."""
@@ -332,7 +381,7 @@ class RaceDetector:
             self._publish(barrier, self.clock[agent].copy())
 
     def _agent(self, *key: int) -> int:
-        """The number of the clock of the copies of an engine that complete on the same barriers."""
+        """The number of the clock of an agent, such as the copies of an engine that complete on the same barriers."""
         found = self.agents.get(key)
         if found is None:
             found = self.agents[key] = len(self.clock)
@@ -358,6 +407,13 @@ class RaceDetector:
 
         Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
         """
+        self._check_asynchronous_read(cells, actor)
+        self.reader[cells] = actor
+        self.read[cells] = PENDING
+        self.read_round[cells] = _NO_BARRIER_SUFFICES
+        self.reads_by_warp[actor // self.warp, cells] = PENDING
+
+    def _check_asynchronous_read(self, cells: Array, actor: int) -> None:
         self._require(cells)
         who = np.full(cells.shape, actor, dtype=np.int64)
         if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
@@ -365,14 +421,50 @@ class RaceDetector:
                 "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
             )
             raise race(Kind.SHARED, reason, None)
-        if self.generic[cells].any():
+        generic = cells[self.generic[cells]]
+        if generic.size and not self._visible_after_fences(generic, actor):
             raise Unsupported(
                 "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
             )
-        self.reader[cells] = actor
-        self.read[cells] = PENDING
+
+    def agent_reads(self, cells: Array, access: AgentAccess) -> None:
+        """An agent reads these cells of shared memory.
+
+        Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
+        """
+        self._check_asynchronous_read(cells, access.thread)
+        agent = self._agent(*access.agent)
+        if agent not in self.reads_by_agent:
+            self.reads_by_agent[agent] = np.zeros(self.writer.size, dtype=np.int32)
+        self.reads_by_agent[agent][cells] = self.clock[agent, agent]
         self.read_round[cells] = _NO_BARRIER_SUFFICES
-        self.reads_by_warp[actor // self.warp, cells] = PENDING
+
+    def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:
+        """An agent accesses these cells of a memory that only agents access.  Raises Race."""
+        agent = self._agent(*access.agent)
+        seen = self.clock[access.thread // self.warp]
+        accesses = self.agent_memories.setdefault(memory, AgentMemory())
+        if accesses.record(cells, access, agent, int(self.clock[agent, agent]), seen).any():
+            raise race(Kind.AGENTS, AGENT_RACE.format(memory=memory), None)
+
+    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
+        """All work of an agent that a thread has issued so far arrives at a memory barrier once it is complete.
+
+        Threads that wait for the barrier also see what the thread has seen, and what it has published itself.
+        """
+        number, warp = self._agent(*agent), thread // self.warp
+        published = self.clock[warp].copy()
+        published[warp] -= 1
+        published[number] = self.clock[number, number]
+        before = self.arrived_at.get(barrier)
+        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
+        self.clock[number, number] += 1
+
+    def wait_for_agent(self, agent: tuple[int, ...], thread: int) -> None:
+        """The warp of a thread waits until all work of an agent is complete."""
+        number = self._agent(*agent)
+        self.clock[thread // self.warp, number] = self.clock[number, number]
+        self.clock[number, number] += 1
 
     def state(self) -> bytes | None:
         """Bytes that are equal for two detectors only if every later access is a race in both or in neither.
@@ -394,7 +486,8 @@ class RaceDetector:
             matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
         cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
         several, writers = self._late_writers(seen)
-        if not cells.size and not self.arrived_at and not self.phases and not several.size:
+        agents = bool(self.reads_by_agent or self.agent_memories or self.fences)
+        if not cells.size and not self.arrived_at and not self.phases and not several.size and not agents:
             return None
 
         def since(times: Array, base: Array) -> Array:
@@ -412,6 +505,13 @@ class RaceDetector:
             self.generic[cells],
         ]
         parts += [several, *writers]
+        if agents:  # their times count from the start, and so do the clocks next to them
+            parts += [self.clock, self.fenced]
+            parts += [np.array(sorted(each.items()), dtype=np.int64) for each in self.fences]
+            for agent, times in self.reads_by_agent.items():
+                parts += [np.full(1, agent, dtype=np.int64), times]
+            for memory in self.agent_memories.values():
+                parts += memory.state()
         found: list[bytes] = []
         for part in parts:
             found += [part.size.to_bytes(8, "little"), part.tobytes()]

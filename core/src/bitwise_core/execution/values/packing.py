@@ -299,7 +299,7 @@ def concat(parts: Sequence[Value]) -> Value:
     flat: list[Array | SymbolicVector] = []
     for part in parts:
         if isinstance(part, PackedVector):
-            flat.extend(part.parts if part.whole is None else (as_symbolic_vector(part),))
+            flat.extend((as_symbolic_vector(part),) if _has_whole_lane(part) else part.parts)
         else:
             flat.append(part)
     merged = _merge_neighbours(flat)
@@ -309,6 +309,14 @@ def concat(parts: Sequence[Value]) -> Value:
     if whole is not None:
         return whole
     return _join_sliced_lanes(PackedVector(tuple(merged)))
+
+
+def _has_whole_lane(value: PackedVector) -> bool:
+    """Return whether the parts of a packed vector are the slices of one defined term in some lane."""
+    if value.whole is None:
+        return False
+    defined = (as_symbolic_vector(value).flags & POISON) == 0
+    return bool(np.any(value.whole & defined))
 
 
 def _whole_of_low_slice(parts: Sequence[Array | SymbolicVector]) -> SymbolicVector | None:

@@ -19,7 +19,7 @@ from bitwise_core.execution.values.comparisons import (
 )
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, extract
-from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
     PACKED,
@@ -143,8 +143,9 @@ def select(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         chosen = machine.read_bits(predicate, 1)
         values = machine.read_bits(left, bits), machine.read_bits(right, bits)
-        if isinstance(chosen, np.ndarray):
-            machine.write(destination, blend_values(chosen, *values))
+        known = machine.known(chosen) if isinstance(chosen, np.ndarray | SymbolicVector) else None
+        if known is not None:
+            machine.write(destination, blend_values(known, *values))
         else:
             machine.write(destination, machine.domain.select(chosen, *values))
 

@@ -5,11 +5,13 @@ Source: PTX ISA 8.7, "Control Flow Instructions" and "Parallel Synchronization: 
 
 from __future__ import annotations
 
+import numpy as np
+
 from bitwise_core.assembly.module import Instruction, Symbol, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
-from bitwise_core.execution.machine import Barrier, Call, Control, Exit, Machine, Return, Step
+from bitwise_core.execution.machine import Barrier, Call, Control, Exit, Jump, Machine, Return, Step
 from bitwise_core.execution.opcode_steps import branch
 from bitwise_nvidia_ptx.opcodes.clusters import cluster_barrier
 
@@ -21,8 +23,22 @@ TABLE.opcode("bra", operands=NO_DESTINATION, effects=Effect.BRANCH)(branch)
 
 @TABLE.opcode("brx", operands=NO_DESTINATION, effects=Effect.BRANCH)
 def indexed_branch(instruction: Instruction, context: Context) -> Step:
-    """brx.idx, an indirect branch through a list of labels, is not modelled."""
-    raise UnknownInstruction(instruction)
+    """brx.idx{.uni} index, labels: each thread continues at the label with its index."""
+    index, table = instruction.operands
+    names = [each.name for each in table.items if isinstance(each, Symbol)] if isinstance(table, Vector) else []
+    if instruction.guard is not None or instruction.opcode not in ("brx.idx", "brx.idx.uni") or not names:
+        raise UnknownInstruction(instruction)
+    places = np.array([context.kernel.labels[name] for name in names], dtype=np.int64)
+
+    def step(machine: Machine) -> Jump:
+        number = machine.known(machine.read_bits(index, 32))
+        if number is None:
+            raise DataDependent("an indirect branch depends on data", instruction.line)
+        if (machine.active() & (number >= len(places))).any():
+            raise Unsupported("an indirect branch has no label for its index", instruction.line)
+        return Jump(places[np.minimum(number, len(places) - 1)])
+
+    return step
 
 
 @TABLE.opcode("ret", "exit", operands=NO_DESTINATION, effects=Effect.END)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bitwise_core.assembly.module import Operand
@@ -58,3 +60,26 @@ def value_of_issuing_thread(machine: Machine, value: Array) -> Array:
     first = np.argmax(active, axis=1)
     chosen: Array = np.broadcast_to(value, active.shape)[np.arange(active.shape[0]), first]
     return chosen[:, None]
+
+
+def for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callable[[], None]) -> None:
+    """Call `act` for the blocks separately whose shared addresses in `operands`, of the first thread, differ."""
+    places = []
+    for operand in operands:
+        value = machine.known(address_of(machine, operand))
+        if value is None:
+            raise DataDependent("a shared address of an asynchronous instruction depends on data")
+        if value.shape[0] > 1:
+            places.append(np.broadcast_to(value_of_issuing_thread(machine, value), (machine.blocks, 1))[:, 0])
+    outer, active = machine.mask, machine.active()
+    rows = np.any(active, axis=1)
+    keys = np.unique(np.stack(places, axis=1)[rows], axis=0) if places else ()
+    if len(keys) < 2:
+        act()
+        return
+    try:
+        for key in keys:
+            machine.mask = active & (rows & (np.stack(places, axis=1) == key).all(axis=1))[:, None]
+            act()
+    finally:
+        machine.mask = outer

@@ -18,7 +18,12 @@ from bitwise_core.execution.memory.cluster_memory import arrive_from_cluster, cl
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.clusters import place_of
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
-from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, require_known_condition, uniform_address
+from bitwise_nvidia_ptx.opcodes.issuing_thread import (
+    active_lane_count,
+    for_each_place,
+    require_known_condition,
+    uniform_address,
+)
 from bitwise_nvidia_ptx.opcodes.memory import address_of
 
 TABLE = OpcodeTable()
@@ -139,7 +144,13 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             wanted = machine.known(machine.read_bits(parity, 32))
             if wanted is None:
                 raise DataDependent("an mbarrier's parity depends on data", line)
-            return _wait(machine, mbarrier_at(machine, target), destination, wanted, of_cluster)
+            missing: list[Blocked | None] = []
+            for_each_place(
+                machine,
+                (target,),
+                lambda: missing.append(_wait(machine, mbarrier_at(machine, target), destination, wanted, of_cluster)),
+            )
+            return None if None in missing else missing[0]
 
         return wait
     raise UnknownInstruction(instruction)
@@ -212,7 +223,9 @@ def _amount(machine: Machine, operand: Operand | None, line: int) -> int:
     return int(number.flat[0])
 
 
-def _count(machine: Machine, barrier: MBarrier, lanes: Array, amount: int, kind: tuple[bool, bool], line: int) -> None:
+def count_arrivals(
+    machine: Machine, barrier: MBarrier, lanes: Array, amount: int, kind: tuple[bool, bool], line: int
+) -> None:
     """Count the arrivals or bytes of `lanes` threads in each block; `kind`: whether they arrive, and expect bytes."""
     arrives, expects = kind
     if expects:
@@ -231,14 +244,17 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
     target, number = _operands(instruction)
     publishes = arrives and "relaxed" not in instruction.opcode.split(".")
 
-    def step(machine: Machine) -> None:
+    def arrive(machine: Machine) -> None:
         barrier = mbarrier_at(machine, target)
         lanes = active_lane_count(machine)
         amount = _amount(machine, number, instruction.line)
         if publishes:
             for races in machine.races.acting(machine.mask):
                 races.arrive(barrier.address, machine.active_warps())
-        _count(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+        count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+
+    def step(machine: Machine) -> None:
+        for_each_place(machine, (target,), lambda: arrive(machine))
 
     return step
 
@@ -273,15 +289,17 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -
                 barrier = initialised_mbarrier(machine, address, lanes > 0)
                 if publishes:
                     arrive_from_cluster(machine, address, rank, of_cluster="cluster" in parts)
-                _count(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+                count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
         finally:
             machine.mask = outer
 
     return step
 
 
-def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Control | None:
+def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Blocked | None:
     """Wait for the phase of the given parity: it is complete if the current phase has the other parity.
+
+    If it is complete in no active block, the predicate is false there.
 
     `of_cluster`: what other blocks published to the phase becomes visible as well.
     """
@@ -289,6 +307,7 @@ def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Arr
     ready = (barrier.phase[:, None] & 1) != (parity.astype(np.int64) & 1)
     ready = np.broadcast_to(ready, active.shape)
     if not (ready & active).any():
+        machine.write(destination, np.zeros((1, 1), dtype=bool))
         return Blocked("an mbarrier")
     kept = []
     blocks: Array = np.any(ready & active, axis=1)

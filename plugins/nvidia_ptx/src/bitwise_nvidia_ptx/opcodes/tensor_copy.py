@@ -21,6 +21,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
+    for_each_place,
     require_known_condition,
     uniform_address,
     value_of_issuing_thread,
@@ -59,7 +60,7 @@ def copy(instruction: Instruction, context: Context) -> Step:
             operands = target, source, barrier
 
             def issue() -> None:
-                _for_each_place(machine, (target, barrier), lambda: _load_box(machine, operands, ranks, rank, line))
+                for_each_place(machine, (target, barrier), lambda: _load_box(machine, operands, ranks, rank, line))
 
             _for_each_thread(machine, issue)
 
@@ -101,28 +102,6 @@ def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
             mask = np.zeros_like(active)
             mask[:, thread] = active[:, thread]
             machine.mask = mask
-            act()
-    finally:
-        machine.mask = outer
-
-
-def _for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callable[[], None]) -> None:
-    """Call `act` with the blocks of a cluster separately whose shared addresses in `operands` differ."""
-    if machine.cluster is None:
-        act()
-        return
-    outer, active = machine.mask, machine.active()
-    places = []
-    for operand in operands:
-        value = machine.known(address_of(machine, operand))
-        if value is None:
-            raise DataDependent("a tensor copy at a computed shared address")
-        places.append(np.broadcast_to(value_of_issuing_thread(machine, value), (machine.blocks, 1))[:, 0])
-    rows = np.any(active, axis=1)
-    keys = np.stack(places, axis=1)
-    try:
-        for key in np.unique(keys[rows], axis=0):
-            machine.mask = active & (rows & (keys == key).all(axis=1))[:, None]
             act()
     finally:
         machine.mask = outer

@@ -1,0 +1,83 @@
+"""Operand tiles of matrix instructions in shared memory: the addresses of their elements, and operand vectors.
+
+Source: PTX ISA 8.7, "Shared Memory Matrix Layout" of wgmma, and "Canonical Layouts" of tcgen05, which agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values.mma_steps import OperandVectors
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+
+_MASKS = {0: 0, 32: 1, 64: 3, 128: 7}
+SWIZZLES = frozenset(_MASKS)
+"""The widths in bytes of the swizzles in units of 16 bytes; 0 stands for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileLayout:
+    """What a matrix descriptor states: addresses and offsets in bytes, and the width of the swizzle."""
+
+    start: int
+    leading: int
+    stride: int
+    swizzle: int
+
+
+@lru_cache(maxsize=512)
+def tile_addresses(layout: TileLayout, rows: int, k: int, size: int, k_major: bool) -> Array:
+    """Return the byte addresses of elements (row, k) of `size` bytes, shape (rows, k); `rows` is the extent of M or N.
+
+    The swizzle is applied to the final address.
+    """
+    leading, stride = layout.leading, layout.stride
+    pitch = layout.swizzle or 16
+    row, column = np.arange(rows, dtype=np.int64)[:, None], np.arange(k, dtype=np.int64)[None]
+    if k_major:
+        byte = column * size
+        if not layout.swizzle:
+            offset = stride * (row // 8) + leading * (byte // 16) + row % 8 * 16 + byte % 16
+        else:
+            offset = stride * (row // 8) + row % 8 * pitch + byte
+    else:
+        per_row = pitch // size
+        if not layout.swizzle:
+            offset = leading * (column // 8) + stride * (row // per_row) + column % 8 * pitch + row % per_row * size
+        else:
+            offset = leading * (row // per_row) + stride * (column // 8) + column % 8 * pitch + row % per_row * size
+    address = layout.start + offset
+    found: Array = address ^ (((address >> 7) & _MASKS[layout.swizzle]) << 4)
+    found.setflags(write=False)
+    return found
+
+
+def tile_cells(machine: Machine, addresses: Array, size: int) -> tuple[Array, Array]:
+    """Return the first cell of each element of a tile, shape (1, elements), and all cells of the tile, flat."""
+    first = machine.shared.cells(addresses.reshape(1, -1), None)
+    step = max(1, size // machine.shared.granule)
+    return first, first[0] if step == 1 else (first[0][:, None] + np.arange(step)).ravel()
+
+
+def tile_vectors(machine: Machine, addresses: Array, cells: Array, size: int, form: str) -> OperandVectors:
+    """Return the operand vectors of a tile of a format, whose elements have these addresses and first cells."""
+    shared = machine.shared
+    cache: dict[object, tuple[int, Array, OperandVectors]] = machine.extra.setdefault("tiles", {})
+    key = (id(addresses), size, form)
+    found = cache.get(key)
+    if found is not None and found[0] == shared.version and found[1] is addresses:
+        return found[2]
+    value = as_symbolic_vector(shared.load(cells, size * 8))
+    (rows, k), blocks = addresses.shape, value.words.shape[1]
+    flags = value.flags if isinstance(value.flags, int) else value.flags.reshape(value.flags.shape[0], rows, k)
+    words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
+    result = machine.domain.operand_vectors(SymbolicVector(size * 8, words, flags), form)
+    if len(cache) > 64:
+        cache.clear()
+    cache[key] = (shared.version, addresses, result)
+    return result

@@ -1,0 +1,258 @@
+"""Tensor memory: 512 columns of 128 lanes of 32 bits for each block, and the layouts of its loads and stores.
+
+Source: PTX ISA 8.8, "Tensor Memory" and "Data Movement Shape".
+An address holds the lane in its upper and the column in its lower 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
+
+LANES, COLUMNS = 128, 512
+UNIT = 32
+"""Columns are allocated in units of this number."""
+_GROUP = 16
+"""The detector of races distinguishes groups of this number of lanes: no access takes a part of one."""
+NAME = "tensor memory"
+
+
+@dataclass(slots=True)
+class TensorMemory:
+    """The tensor memory of a batch of blocks.
+
+    `columns` holds the content of each column, a value of 32 bits in the shape (1 or blocks, 1 or lanes); what nothing
+    has written is undefined.  `allocations` holds, for each block and unit, 1 + the first column of the allocation that
+    it belongs to, 0 if it is free.  `permitted`: which blocks may still allocate.
+    """
+
+    allocations: Array
+    permitted: Array
+    columns: dict[int, Value] = field(default_factory=dict)
+
+    def column(self, number: int) -> Value:
+        """Return the content of a column."""
+        found = self.columns.get(number)
+        return poison(32) if found is None else found
+
+    def allocate(self, count: int, rows: Array) -> Array:
+        """Allocate columns in each of these blocks (a boolean array).  Return their first columns, shape (blocks, 1).
+
+        Raises Unsupported if there is no room, or a block has given up its permit.
+        """
+        if not UNIT <= count <= COLUMNS or count & (count - 1):
+            raise Unsupported(
+                f"{count} columns of tensor memory cannot be allocated: a power of two from 32 to 512 can"
+            )
+        if not self.permitted[rows].all():
+            raise Unsupported("tensor memory is allocated after the block has given up its permit to allocate")
+        units, first = count // UNIT, np.zeros((len(rows), 1), dtype=np.uint32)
+        for row in np.flatnonzero(rows).tolist():
+            free = self.allocations[row] == 0
+            place = next((at for at in range(free.size - units + 1) if free[at : at + units].all()), None)
+            if place is None:
+                raise Unsupported("a block allocates more tensor memory than there is, and waits forever")
+            self.allocations[row, place : place + units] = 1 + place * UNIT
+            first[row] = place * UNIT
+        return first
+
+    def release(self, first: int, count: int, rows: Array) -> None:
+        """Release an allocation of these blocks; its content is undefined afterwards.  Raises Unsupported."""
+        units = (self.allocations[rows] == 1 + first).sum(axis=1)
+        if first % UNIT or count % UNIT or (units != count // UNIT).any() or not count:
+            raise Unsupported("tensor memory is released that was not allocated in this size")
+        self.allocations[np.ix_(rows, np.arange(first // UNIT, (first + count) // UNIT))] = 0
+        for number in range(first, first + count):
+            if number in self.columns:
+                self.put(number, poison(32), rows)
+
+    def require_allocated(self, columns: Array, rows: Array) -> None:
+        """Raise Unsupported for a column that one of these blocks has not allocated."""
+        if columns.min() < 0 or columns.max() >= COLUMNS:
+            raise Unsupported("an access lies outside tensor memory")
+        if not self.allocations[np.ix_(rows, np.unique(columns // UNIT))].all():
+            raise Unsupported("an access to tensor memory lies outside of what the block has allocated")
+
+    def put(self, number: int, value: Value, rows: Array) -> None:
+        """Replace the content of a column in these blocks."""
+        self.columns[number] = value if rows.all() else blend_values(rows[:, None], value, self.column(number))
+
+
+_DOMAINS = frozenset({"terms", "bits", "addresses"})
+"""The domains in which a launch is executed instruction by instruction."""
+
+
+def tensor_memory(machine: Machine) -> TensorMemory:
+    """Return the tensor memory of a machine's batch.  Raises Unsupported in an analysis for every launch.
+
+    Such an analysis summarises loops, and knows nothing of this memory.
+    """
+    if machine.domain.name not in _DOMAINS:
+        raise Unsupported("tensor memory is followed for a given launch only")
+    found: TensorMemory | None = machine.extra.get(NAME)
+    if found is None:
+        units = np.zeros((machine.blocks, COLUMNS // UNIT), dtype=np.int64)
+        found = machine.extra[NAME] = TensorMemory(units, np.ones(machine.blocks, dtype=bool))
+    return found
+
+
+def race_cells(lanes: Array, columns: Array) -> Array:
+    """Return the cells of the race detector that hold these places of tensor memory."""
+    found: Array = np.unique(columns * (LANES // _GROUP) + lanes // _GROUP)
+    return found
+
+
+@lru_cache(maxsize=256)
+def fragment(shape: str, count: int, packed: bool) -> tuple[Array, Array] | None:
+    """Return the lanes and columns, from the address on, that registers stand for, each of shape (32, registers).
+
+    `count` is the number after x in the opcode.  `packed`: a register stands for the low halves of two columns, of
+    which the first is given.  None: the ISA has no such shape.  In the shape 16x32bx2, threads from 16 on access the
+    same places from a second address on.
+    """
+    if count & (count - 1) or not 1 <= count <= 128:
+        return None
+    thread = np.arange(32, dtype=np.int64)[:, None]
+    quad, within = thread // 4, thread % 4
+    if shape == "32x32b":
+        register = np.arange(count, dtype=np.int64)[None]
+        lanes, columns = thread + 0 * register, register + 0 * thread
+    elif shape == "16x32bx2":
+        register = np.arange(count, dtype=np.int64)[None]
+        lanes, columns = thread % 16 + 0 * register, register + 0 * thread
+    elif shape == "16x64b":
+        register = np.arange(count, dtype=np.int64)[None]
+        lanes, columns = quad + 8 * (thread % 2) + 0 * register, 2 * register + thread // 2 % 2
+    elif shape == "16x128b" and count <= 64:
+        register = np.arange(2 * count, dtype=np.int64)[None]
+        lanes, columns = quad + 8 * (register % 2), 4 * (register // 2) + within
+    elif shape == "16x256b" and count <= 32:
+        register = np.arange(4 * count, dtype=np.int64)[None]
+        lanes, columns = quad + 8 * (register // 2 % 2), 8 * (register // 4) + 2 * within + register % 2
+    else:
+        return None
+    return lanes, columns * 2 if packed else columns
+
+
+def loaded(memory: TensorMemory, lanes: Array, columns: Array, active: Array, packed: bool) -> list[Value]:
+    """Return the registers, of all threads, that a load fills from these lanes and columns of each active thread.
+
+    `lanes` and `columns` have the shape (threads, registers), `active` the shape (threads,).
+    """
+    found = []
+    for register in range(lanes.shape[1]):
+        index = np.where(active, lanes[:, register], 0)
+        value: Value | None = None
+        for number in np.unique(columns[active, register]).tolist():
+            content = memory.column(number)
+            if packed:
+                content = concat([extract(content, 0, 16), extract(memory.column(number + 1), 0, 16)])
+            moved = _moved(content, index, LANES)
+            chosen = columns[:, register] == number
+            value = moved if value is None else blend_values(chosen[None], moved, value)
+        assert value is not None
+        found.append(value)
+    return found
+
+
+def stored(
+    memory: TensorMemory,
+    values: Sequence[Value],
+    lanes: Array,
+    columns: Array,
+    active: Array,
+    packed: bool,
+    rows: Array,
+) -> None:
+    """Store the registers of each active thread at these lanes and columns in these blocks; see `loaded`."""
+    threads = lanes.shape[0]
+    contents: dict[int, Value] = {}
+    for register, value in enumerate(values):
+        for number in np.unique(columns[active, register]).tolist():
+            chosen = np.flatnonzero(active & (columns[:, register] == number))
+            index, written = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=bool)
+            index[lanes[chosen, register]] = chosen
+            written[lanes[chosen, register]] = True
+            parts = (
+                {
+                    number: concat([extract(value, 0, 16), poison(16)]),
+                    number + 1: concat([extract(value, 16, 16), poison(16)]),
+                }
+                if packed
+                else {number: value}
+            )
+            for place, part in parts.items():
+                moved = _moved(part, index, threads)
+                if not written.all():
+                    moved = blend_values(written[None], moved, contents.get(place, memory.column(place)))
+                contents[place] = moved
+    for place, content in contents.items():
+        memory.put(place, content, rows)
+
+
+def _moved(value: Value, index: Array, size: int) -> Value:
+    """Return `take_threads` of a value of `size` threads or lanes, the value itself where nothing moves."""
+    if index.size == size and np.array_equal(index, _identity(size)):
+        return value
+    return take_threads(value, index[None])
+
+
+@lru_cache(maxsize=16)
+def _identity(size: int) -> Array:
+    return np.arange(size)
+
+
+def stacked(values: Sequence[Value]) -> SymbolicVector:
+    """Return columns as one value with words of the shape (2, blocks, columns, lanes)."""
+    whole = _whole_of(values)
+    if whole is not None:
+        return whole
+    vectors = [as_symbolic_vector(value) for value in values]
+    blocks = max(_blocks(each) for each in vectors)
+    words = np.empty((2, blocks, len(vectors), LANES), dtype=np.uint64)
+    for index, each in enumerate(vectors):
+        words[:, :, index] = each.words
+    first = vectors[0].flags
+    if all(isinstance(each.flags, int) and each.flags == first for each in vectors):
+        return SymbolicVector(vectors[0].bits, words, first)
+    flags = np.empty((blocks, len(vectors), LANES), dtype=np.uint32)
+    for index, each in enumerate(vectors):
+        flags[:, index] = each.flags
+    return SymbolicVector(vectors[0].bits, words, flags)
+
+
+def _blocks(value: SymbolicVector) -> int:
+    own: int = value.words.shape[1]
+    return own if isinstance(value.flags, int) else max(own, value.flags.shape[0])
+
+
+def _whole_of(values: Sequence[Value]) -> SymbolicVector | None:
+    """Return the value of which these are all elements in order, None if there is none."""
+    bundles = [value.bundle if isinstance(value, SymbolicVector) else None for value in values]
+    first = bundles[0]
+    if first is None or first[0].words.shape[2] != len(values) or first[0].words.shape[3] != LANES:
+        return None
+    whole = first[0]
+    alike = all(each is not None and each[0] is whole and each[1] == index for index, each in enumerate(bundles))
+    return whole if alike else None
+
+
+def unstacked(value: SymbolicVector) -> Mapping[int, SymbolicVector]:
+    """Return the columns of a value with words of the shape (2, blocks, columns, lanes), by number."""
+    found = {}
+    for index in range(value.words.shape[2]):
+        flags = value.flags if isinstance(value.flags, int) else L.uniform_flags(value.flags[:, index])
+        each = SymbolicVector(value.bits, value.words[:, :, index], flags)
+        each.bundle = (value, index)
+        found[index] = each
+    return found

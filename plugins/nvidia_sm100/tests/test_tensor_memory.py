@@ -1,0 +1,210 @@
+"""Loads and stores of tensor memory: every shape against the figures of the ISA, and what they may not do."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tcgen05_kernels import Text, executed, reading
+
+SHAPES = {"32x32b": (32, 1), "16x64b": (16, 2), "16x128b": (16, 4), "16x256b": (16, 8), "16x32bx2": (16, 1)}
+"""The lanes and the columns of 32 bits of one access of each shape."""
+REGISTERS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
+
+
+def figure(shape: str, lane: int, column: int) -> list[tuple[int, int]]:
+    """Return the threads and their registers that hold a cell, as the figures of the ISA list it.
+
+    In the figures of 16 lanes, a row of lanes 0 to 7 belongs to four threads, and that of 8 lanes further as well.
+    """
+    four = [4 * (lane % 8) + each for each in range(4)]
+    if shape == "32x32b":
+        return [(lane, column)]
+    if shape == "16x32bx2":
+        return [(lane, column), (lane + 16, column)]
+    if shape == "16x64b":
+        return [(four[2 * (column % 2) + (lane >= 8)], column // 2)]
+    if shape == "16x128b":
+        return [(four[column % 4], 2 * (column // 4) + (lane >= 8))]
+    return [(four[column % 8 // 2], 4 * (column // 8) + 2 * (lane >= 8) + column % 2)]
+
+
+CASES = [
+    (shape, count)
+    for shape, most in (("32x32b", 32), ("16x64b", 32), ("16x128b", 16), ("16x256b", 8), ("16x32bx2", 32))
+    for count in (1, 2, 4, 8, 16, 32)
+    if count <= most
+]
+
+
+def content(columns: int) -> npt.NDArray[np.uint32]:
+    """Return distinct words by lane and column."""
+    return (np.arange(128)[:, None] * 1000003 + np.arange(columns)[None] * 7919 + 5).astype(np.uint32)
+
+
+@pytest.mark.parametrize(("shape", "count"), CASES)
+@pytest.mark.parametrize("half", [0, 16])
+def test_loads_follow_the_figures(shape: str, count: int, half: int) -> None:
+    lanes, width = SHAPES[shape]
+    if half and lanes == 32:
+        half = 0
+    columns, registers, split = width * count, REGISTERS[shape] * count, 64 if shape == "16x32bx2" else 0
+    table = content(128)
+    text = Text(256).read_in(100, 128).store("32x32b", 128, 100, 128)
+    address = f"[%r7+{half << 16}]" + (", 64" if split else "")
+    text.load(shape, count, 400, registers, address).write_out(400, registers)
+    found = executed(text.whole(), table.view(np.uint8).ravel(), 512 * registers).reshape(128, registers)
+    expected = np.zeros((128, registers), dtype=np.uint32)
+    for warp in range(4):
+        for lane in range(lanes):
+            for column in range(columns):
+                for thread, register in figure(shape, lane, column):
+                    shift = split if thread >= 16 else 0
+                    expected[32 * warp + thread, register] = table[32 * warp + half + lane, column + shift]
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("shape", "count"), CASES)
+def test_stores_follow_the_figures(shape: str, count: int) -> None:
+    lanes, width = SHAPES[shape]
+    columns, registers, split = width * count, REGISTERS[shape] * count, 64 if shape == "16x32bx2" else 0
+    values, before = content(registers), content(128) + 1
+    text = Text(256).read_in(100, 128, 512 * registers).store("32x32b", 128, 100, 128)
+    text.read_in(400, registers)
+    text.store(shape, count, 400, registers, "[%r7]" + (", 64" if split else ""))
+    text.load("32x32b", 128, 600, 128).write_out(600, 128)
+    image = np.concatenate([values.ravel(), before.ravel()]).view(np.uint8)
+    found = executed(text.whole(), image, 512 * 128).reshape(128, 128)
+    expected = before.copy()
+    for warp in range(4):
+        for lane in range(lanes):
+            for column in range(columns):
+                for thread, register in figure(shape, lane, column):
+                    shift = split if thread >= 16 else 0
+                    expected[32 * warp + lane, column + shift] = values[32 * warp + thread, register]
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [("32x32b", 8), ("16x64b", 8), ("16x128b", 4), ("16x256b", 2), ("16x32bx2", 8)]
+)
+def test_packed_registers_are_the_low_halves_of_two_columns(shape: str, count: int) -> None:
+    lanes, width = SHAPES[shape]
+    registers, split = REGISTERS[shape] * count, 64 if shape == "16x32bx2" else 0
+    table = content(128)
+    text = Text(256).read_in(100, 128).store("32x32b", 128, 100, 128)
+    address = "[%r7]" + (", 64" if split else "")
+    text.load(shape, count, 400, registers, address, ".pack::16b").write_out(400, registers)
+    found = executed(text.whole(), table.view(np.uint8).ravel(), 512 * registers).reshape(128, registers)
+    for warp in range(4):
+        for lane in range(lanes):
+            for column in range(width * count):
+                for thread, register in figure(shape, lane, column):
+                    place = 2 * column + (split if thread >= 16 else 0)
+                    low, high = (int(table[32 * warp + lane, place + each]) & 0xFFFF for each in (0, 1))
+                    assert found[32 * warp + thread, register] == low | high << 16
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [("32x32b", 8), ("16x64b", 8), ("16x128b", 4), ("16x256b", 2), ("16x32bx2", 8)]
+)
+def test_what_is_stored_unpacked_is_loaded_packed(shape: str, count: int) -> None:
+    registers, split = REGISTERS[shape] * count, ", 64" if shape == "16x32bx2" else ""
+    values = content(registers)
+    text = Text(256).read_in(100, registers).store(shape, count, 100, registers, f"[%r7]{split}", ".unpack::16b")
+    text.load(shape, count, 400, registers, f"[%r7]{split}", ".pack::16b").write_out(400, registers)
+    found = executed(text.whole(), values.view(np.uint8).ravel(), 512 * registers)
+    assert found.tolist() == values.ravel().tolist()
+
+
+def moved() -> Text:
+    return Text().read_in(100, 8).store("32x32b", 8, 100, 8).load("32x32b", 8, 200, 8).write_out(200, 8)
+
+
+def test_a_store_and_a_load_return_what_was_stored() -> None:
+    found = reading(moved().whole())
+    copied = reading(Text().read_in(100, 8).write_out(100, 8).whole())
+    assert found.unknown is None
+    assert found.signature == copied.signature
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("tcgen05.wait::st.sync.aligned;", "", "before conflicting work on it is known to be complete"),
+        ("tcgen05.wait::ld.sync.aligned;", "", "may use before tcgen05.wait::ld"),
+        ("tcgen05.wait::ld.sync.aligned;", "@%p1 tcgen05.wait::ld.sync.aligned;", "may use before tcgen05.wait::ld"),
+        ("ld.sync.aligned.32x32b.x8.b32 ", "ld.sync.aligned.32x32b.x16.b32 ", "needs 16 registers"),
+        ("add.s32 %r7, %r3, %r6;", "mov.b32 %r7, %r3;", "outside of its quarter"),
+        ("[%r7];", "[%r7+1048576];", "begins at lane 112"),
+        ("[%r7];", "[%r7+124];", "outside of what the block has allocated"),
+        ("[%r7],", "[%r7+600],", "outside tensor memory"),
+        ("shared::cta.b32 [%r2], 128", "shared::cta.b32 [%r2], 48", "48 columns"),
+        ("b32 %r3, 128", "b32 %r3, 64", "not allocated in this size"),
+        ("@%p1 tcgen05.alloc", "tcgen05.alloc", "several warps"),
+    ],
+)  # fmt: skip
+def test_what_is_undefined_is_unknown(old: str, new: str, reason: str) -> None:
+    text = moved().whole()
+    assert text.count(old) == 1
+    found = reading(text.replace(old, new))
+    assert found.signature is None
+    assert found.unknown is not None
+    assert reason in found.unknown
+    assert "line" in found.unknown
+
+
+PAIRS = "cvt.u64.u32 %rd40, %r200; cvt.u64.u32 %rd41, %r201; shl.b64 %rd41, %rd41, 32; or.b64 %rd40, %rd40, %rd41;"
+
+
+def test_bits_may_be_moved_before_the_wait_and_nothing_else() -> None:
+    wait, split = "tcgen05.wait::ld.sync.aligned;", "mov.b64 {%r210, %r211}, %rd40;"
+    text = moved().whole()
+    early = text.replace(wait, f"{PAIRS} {wait} {split}").replace("], %r200;", "], %r210;")
+    assert reading(early).signature == reading(text).signature
+    for use in ("add.rn.f32 %r210, %r200, %r200;", "add.rn.f32x2 %rd40, %rd40, %rd40;", "mov.b32 %r200, 0;"):
+        found = reading(text.replace(wait, f"{PAIRS} {use} {wait}"))
+        assert found.signature is None
+        assert found.unknown is not None
+        assert "may use before tcgen05.wait::ld" in found.unknown
+    assert reading(text.replace(wait, f"{PAIRS} st.global.b64 [%rd2], %rd40; {wait}")).signature is None
+
+
+def test_what_nothing_has_written_is_undefined() -> None:
+    found = reading(Text().load("32x32b", 8, 200, 8).write_out(200, 8).whole())
+    assert found.signature is None
+
+
+def test_the_halves_that_an_unpacking_store_does_not_write_are_undefined() -> None:
+    text = Text().read_in(100, 8).store("32x32b", 8, 100, 8, packing=".unpack::16b")
+    assert reading(text.load("32x32b", 8, 200, 8).write_out(200, 8).whole()).signature is None
+
+
+def test_tensor_memory_is_followed_for_a_given_launch_only() -> None:
+    found = reading(moved().whole(), every_launch=True)
+    assert found.signature is None
+    assert found.unknown is not None
+    assert "for a given launch only" in found.unknown
+
+
+def test_another_column_is_another_value() -> None:
+    base = Text().read_in(100, 16).store("32x32b", 16, 100, 16)
+    first = reading(base.load("32x32b", 8, 200, 8).write_out(200, 8).whole())
+    base.lines = [each.replace("{%r200", "{%r200").replace("[%r7];", "[%r7+1];") for each in base.lines]
+    second = reading(base.whole())
+    assert first.signature is not None
+    assert second.signature is not None
+    assert first.signature != second.signature
+
+
+def test_tensor_memory_is_released_once_and_allocated_again() -> None:
+    again = "@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r2], 512;"
+    text = moved().add("bar.sync 0;", again).whole()
+    found = reading(text)
+    assert found.signature is None
+    assert found.unknown is not None
+    assert "permit" in found.unknown
+    found = reading(text.replace("@%p1 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", ""))
+    assert found.unknown is not None
+    assert "more tensor memory than there is" in found.unknown
