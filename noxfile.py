@@ -29,6 +29,7 @@ DISTRIBUTIONS = [
     "plugins/nvidia_earlier",
     "plugins/nvidia_sm90",
     "plugins/nvidia_sm100",
+    "plugins/nvidia_sm120",
     "plugins/cublas_profiles",
     "plugins/nvidia",
     "plugins/amd_gfx942",

@@ -17,11 +17,13 @@ ALLOWED = {
     "bitwise-nvidia-earlier": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia-sm90": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia-sm100": {"bitwise-core", "bitwise-nvidia-ptx"},
+    "bitwise-nvidia-sm120": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia": {
         "bitwise-cublas-profiles",
         "bitwise-nvidia-earlier",
         "bitwise-nvidia-sm90",
         "bitwise-nvidia-sm100",
+        "bitwise-nvidia-sm120",
     },
     "bitwise-amd-gfx942": {"bitwise-core"},
     "bitwise-amd": {"bitwise-amd-gfx942"},

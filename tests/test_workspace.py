@@ -64,6 +64,7 @@ def test_all_distributions_are_found() -> None:
         "bitwise-nvidia-earlier": "bitwise_nvidia_earlier",
         "bitwise-nvidia-sm90": "bitwise_nvidia_sm90",
         "bitwise-nvidia-sm100": "bitwise_nvidia_sm100",
+        "bitwise-nvidia-sm120": "bitwise_nvidia_sm120",
         "bitwise-nvidia": None,
         "bitwise-cublas-profiles": "bitwise_cublas_profiles",
         "bitwise-amd-gfx942": "bitwise_amd_gfx942",

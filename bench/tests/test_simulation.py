@@ -12,8 +12,10 @@ from bitwise_bench.gpu import recorder as gpu_recorder
 from bitwise_bench.readings import precision
 from bitwise_bench.recorded_bytes import load_records
 from bitwise_bench.simulation import recorder
-from bitwise_bench.simulation.gfx942_surrogates import SURROGATES
+from bitwise_bench.simulation.surrogates import surrogates_of
 from bitwise_core.plugins import registry
+
+SURROGATES = surrogates_of("gfx942")
 
 
 def test_all_kinds_of_input_are_ordered() -> None:

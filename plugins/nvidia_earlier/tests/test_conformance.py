@@ -1,4 +1,4 @@
-"""The conformance suite on the matrix units of sm_70 to sm_89."""
+"""The conformance suite on sm_80, sm_86 and sm_89, and on the matrix units from sm_70 on."""
 
 from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -20,21 +20,46 @@ class TargetOptions:
 
     `matmul_options` are compile options tried on kernels with matrix products, `options` those tried on all others.
     `unsupported` gives the reason why the compiler rejects a family, a group (`family/group`) or a configuration (its
-    id).
+    id).  `replaced` maps a compile-time constant and its value to the value for this architecture.  `sample` is the
+    largest number of configurations of a family, None for all of them.
     """
 
     matmul_options: CompileOptions = ()
     options: CompileOptions = ()
     unsupported: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[tuple[str, Any], Any] = field(default_factory=dict)
+    sample: int | None = None
 
     def supports(self, case: Case) -> bool:
         """Whether the compiler takes the configuration."""
         return not {case.family, f"{case.family}/{case.group}", case.id} & self.unsupported.keys()
 
+    def compiled(self, case: Case, target: str) -> Case:
+        """Return the configuration for this architecture, whose name is `target`."""
+        constants = {name: self.replaced.get((name, value), value) for name, value in case.constants.items()}
+        return replace(case, constants=constants, target=target)
+
+
+SAMPLE = 4
+"""The number of configurations of a family for the architectures whose corpus is a sample."""
+_WITHOUT_FP8 = MappingProxyType(
+    {"gemm_fp8e4nv": "the type needs sm_89", "cast/fp32-fp8e4nv-2048": "the type needs sm_89"}
+)
+
+_WITHOUT_SPECIALISED_WARPS = MappingProxyType(
+    {
+        "gemm_persistent_map/fp16-192x256x160/gemm_persistent_map,bm=64,bn=64,bk=32,programs=3,flatten=false,"
+        "specialised=true,out=fp16,warps=4,stages=3": "the backend specialises no warps for mma.sync",
+    }
+)
 
 TARGETS: Mapping[str, TargetOptions] = MappingProxyType(
     {
         "gfx942": TargetOptions(gfx942_options.MATMUL_OPTIONS, gfx942_options.OPTIONS, gfx942_options.UNSUPPORTED),
+        "sm_80": TargetOptions(unsupported=_WITHOUT_FP8, sample=SAMPLE),
+        "sm_86": TargetOptions(unsupported=_WITHOUT_FP8, sample=SAMPLE),
+        "sm_89": TargetOptions(sample=SAMPLE),
+        "sm_120": TargetOptions(unsupported=_WITHOUT_SPECIALISED_WARPS, sample=SAMPLE),
     }
 )
 """The architectures whose compiler has options of its own, or does not take every configuration."""
@@ -49,13 +74,40 @@ def target_options(target: str) -> TargetOptions:
 
 
 def for_target(cases: Iterable[Case], target: str) -> Iterator[Case]:
+    """Yield the configurations of an architecture, or a sample of them."""
+    count = target_options(target).sample
+    listed = _supported(cases, target)
+    if count is None:
+        yield from listed
+        return
+    families: dict[str, list[Case]] = {}
+    for case in listed:
+        families.setdefault(case.family, []).append(case)
+    for members in families.values():
+        yield from _sample(members, count)
+
+
+def _sample(members: Sequence[Case], count: int) -> Sequence[Case]:
+    """Return at most `count` configurations of a family: of its first groups, spread evenly over each group."""
+    groups: dict[str, list[Case]] = {}
+    for case in members:
+        groups.setdefault(case.group, []).append(case)
+    found: list[Case] = []
+    for group in groups.values():
+        left = count - len(found)
+        if left > 0:
+            found += group[:: max(1, len(group) // left)][:left]
+    return found
+
+
+def _supported(cases: Iterable[Case], target: str) -> Iterator[Case]:
     """Yield the supported configurations; the first of each group is repeated with each further option."""
     particular = target_options(target)
     groups: set[tuple[str, str]] = set()
     for case in cases:
         if not particular.supports(case):
             continue
-        case = replace(case, target=target)
+        case = particular.compiled(case, target)
         yield case
         if (case.family, case.group) in groups:
             continue

@@ -18,8 +18,8 @@ class AssemblerFailed(RuntimeError):
     """ptxas failed without naming the line of a form."""
 
 
-def assemble(ptxas: str, kernel: FormsKernel) -> tuple[FormsKernel | None, bytes, dict[Form, str]]:
-    """Return the kernel of the forms that ptxas accepts, its object file, and the message for each other form.
+def assemble(ptxas: str, kernel: FormsKernel, gpu: str = GPU) -> tuple[FormsKernel | None, bytes, dict[Form, str]]:
+    """Return the kernel of the forms that ptxas accepts for `gpu`, its object file, and the messages for the others.
 
     The kernel is None if ptxas accepts no form.  Raises AssemblerFailed.
     """
@@ -29,7 +29,7 @@ def assemble(ptxas: str, kernel: FormsKernel) -> tuple[FormsKernel | None, bytes
         if not left:
             return None, b"", rejected
         trial = FormsKernel(left)
-        found, output = _run(ptxas, trial.text)
+        found, output = _run(ptxas, trial.text.replace(f".target {GPU}", f".target {gpu}"), gpu)
         if found is not None:
             return trial, found, rejected
         named = {trial.form_on(int(line)): message for line, message in _ERROR.findall(output)}
@@ -40,11 +40,11 @@ def assemble(ptxas: str, kernel: FormsKernel) -> tuple[FormsKernel | None, bytes
             rejected[form] = message.strip()
 
 
-def _run(ptxas: str, text: str) -> tuple[bytes | None, str]:
+def _run(ptxas: str, text: str, gpu: str) -> tuple[bytes | None, str]:
     with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
         source, target = Path(folder, "forms.ptx"), Path(folder, "forms.cubin")
         source.write_text(text, encoding="ascii")
         done = subprocess.run(
-            [ptxas, f"--gpu-name={GPU}", str(source), "-o", str(target)], capture_output=True, text=True, check=False
+            [ptxas, f"--gpu-name={gpu}", str(source), "-o", str(target)], capture_output=True, text=True, check=False
         )
         return (None if done.returncode else target.read_bytes()), done.stdout + done.stderr

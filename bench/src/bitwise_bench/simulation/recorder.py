@@ -24,8 +24,8 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.recorded_bytes import save_records
-from bitwise_bench.simulation import gfx942_surrogates
 from bitwise_bench.simulation.execution import outputs, size
+from bitwise_bench.simulation.surrogates import surrogates_of
 from bitwise_core.execution.architecture import Arch, BitSupport
 from bitwise_core.plugins import registry
 
@@ -44,10 +44,6 @@ SAVE_EVERY = 10.0
 """Seconds between writes of the record."""
 
 
-SURROGATES = {"gfx942": gfx942_surrogates.SURROGATES}
-"""Functions for operations whose bits are not documented, by architecture."""
-
-
 def with_surrogates(arch: Arch) -> Arch:
     """Return the architecture with a function for every operation.
 
@@ -55,7 +51,7 @@ def with_surrogates(arch: Arch) -> Arch:
     """
     if arch.bits is None:
         raise ValueError(f"the plugin of {arch.name} does not execute kernels on bit patterns")
-    functions = {**SURROGATES.get(arch.name, {}), **arch.bits.functions}
+    functions = {**surrogates_of(arch.name), **arch.bits.functions}
     return replace(arch, bits=BitSupport(functions, arch.bits.matrix_units))
 
 

@@ -44,8 +44,8 @@ def _ada() -> list[MmaSpec]:
     rule = FusedSum(16, 13, 13, "rz")
     rows = []
     for left, right in FP8:
-        status = CHECKED if left == right else PUBLISHED
-        rows += [fused("sm_89", FAMILY, left, result, 32, rule, status, right) for result in ("fp32", "fp16")]
+        for k, status in ((16, PUBLISHED), (32, CHECKED if left == right else PUBLISHED)):
+            rows += [fused("sm_89", FAMILY, left, result, k, rule, status, right) for result in ("fp32", "fp16")]
     return _ampere("sm_89") + rows
 
 

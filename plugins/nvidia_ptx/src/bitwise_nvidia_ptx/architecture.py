@@ -17,6 +17,7 @@ from bitwise_core.execution.memory.kernel_parameters import value_of
 from bitwise_core.execution.memory.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_nvidia_ptx.assembler import audit_tools
+from bitwise_nvidia_ptx.availability import AvailableTable
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
@@ -34,6 +35,7 @@ from bitwise_nvidia_ptx.opcodes import (
     warp,
 )
 from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.row_evidence import with_row_evidence
 from bitwise_nvidia_ptx.special_registers import CLUSTER_REGISTERS, fill_special_registers, fixed_by_launch
 from bitwise_nvidia_ptx.writer import write
 
@@ -60,7 +62,7 @@ def nvidia_arch(
     example `f32 f16 k16`, to the family whose fused steps it runs.
     `largest_cluster` is the largest number of blocks of a cluster.
     """
-    opcodes = OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own)
+    opcodes = AvailableTable(COMMON, matrix_sync.table(same_steps or {}), own)
     return Arch(
         name=name,
         extension=".ptx",
@@ -72,7 +74,7 @@ def nvidia_arch(
         granule=granule,
         special=fill_special_registers,
         prepare=prepare,
-        audit_contraction=partial(audit_contraction, opcodes),
+        audit_contraction=with_row_evidence(partial(audit_contraction, opcodes), name, bits.matrix_units),
         every_launch=PARAMETRIC_SUPPORT,
         bits=bits,
         largest_cluster=largest_cluster,

@@ -38,6 +38,7 @@ from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 _K = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+_NARROW = frozenset({"e2m1", "e2m3", "e3m2"})
 _LARGEST_MAGNITUDE = {"s8": 128, "u8": 255}
 
 
@@ -65,6 +66,13 @@ def table(same_steps: Mapping[str, str]) -> OpcodeTable:
     return found
 
 
+def require_row(instruction: Instruction, name: str, context: Context) -> None:
+    """Raise UnknownInstruction unless the architecture has a row of a fused step."""
+    bits = context.arch.bits
+    if bits is None or "_".join(name.split()) not in {unit.name for unit in bits.matrix_units}:
+        raise UnknownInstruction(instruction, f"has no matrix-unit row on {context.arch.name}: its bits are not known")
+
+
 def instruction_k(opcode: str) -> int:
     """Return the k in the shape of a matrix instruction, 0 if the opcode has no shape."""
     found = _K.search(opcode)
@@ -81,13 +89,23 @@ def multiply_info(instruction: Instruction) -> InstructionInfo:
 
 
 def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: Context) -> Step:
-    """mma.sync.aligned.shape.row.col{.satfinite}.d.a.b.c of dense operands."""
+    """mma.sync.aligned.shape.row.col{.kind::f8f6f4,.satfinite}.d.a.b.c of dense operands without block scales.
+
+    With operands of 8 bits, ptxas emits the same machine instruction with and without the kind.
+    """
     parts = instruction.opcode.split(".")
     found = _SHAPE.fullmatch(parts[3]) if len(parts) > 3 else None
     if found is None or parts[1:3] != ["sync", "aligned"] or parts[4:6] != ["row", "col"]:
         raise UnknownInstruction(instruction)
     m, n, k = (int(each) for each in found.groups())
+    scaled = any(each.startswith("scale_vec") or each == "block_scale" for each in parts)
+    narrow = _NARROW.intersection(parts)
+    if scaled or narrow:
+        what = "block scales" if scaled else f"operands of the type {min(narrow)}"
+        raise UnknownInstruction(instruction, f"has {what}: its arithmetic is not modelled")
     *options, result, left, right, accumulator = parts[6:]
+    if options[:1] == ["kind::f8f6f4"] and {left, right} <= {"e4m3", "e5m2"}:
+        del options[0]
     if (
         n != 8
         or m not in (8, 16)
@@ -104,6 +122,7 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     name = step_name(
         family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options)
     )
+    require_row(instruction, name, context)
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
     products = integer_products(k, result, left, right, clamps="satfinite" in options)
     fused = MmaStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)

@@ -1,4 +1,4 @@
-"""Surrogates for approximate instructions of gfx942 whose bits are not documented; used for simulated bytes only.
+"""Surrogates for operations whose bits are not documented; used for simulated bytes only.
 
 Each is within one ulp of the exact value, as the instruction set documents, and exact where the value is representable.
 Otherwise a hash of the operand chooses between the two neighbouring numbers: two kernels must not agree because an
@@ -16,28 +16,38 @@ import numpy as np
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import FLOAT_FORMATS, operation
 
-_EXACT: Mapping[str, Callable[[Array], Array]] = {
+_EXACT: Mapping[str, Callable[..., Array]] = {
     "ex2": np.exp2,
     "lg2": np.log2,
     "rcp": lambda x: 1.0 / x,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sqrt": np.sqrt,
-    "sin": lambda x: np.sin(2 * np.pi * np.asarray(x)),
-    "cos": lambda x: np.cos(2 * np.pi * np.asarray(x)),
+    "sin": np.sin,
+    "cos": np.cos,
+    "sin turns": lambda x: np.sin(2 * np.pi * np.asarray(x)),
+    "cos turns": lambda x: np.cos(2 * np.pi * np.asarray(x)),
+    "tanh": np.tanh,
+    "div": lambda x, y: x / y,
 }
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-def surrogate(verb: str, kind: str, flushes: bool, patterns: Array) -> Array:
-    """Return the surrogate of an operation on bit patterns of `kind` (fp16, fp32 or fp64)."""
-    form = FLOAT_FORMATS[kind]
+def _number(kind: str, flushes: bool, patterns: Array) -> Array:
     widen = patterns if kind == "fp64" else operation(f"convert.fp64.{kind}").evaluate(patterns)
     numbers = np.ascontiguousarray(widen).view(np.float64)
-    if flushes:
-        smallest = 2.0**form.smallest_exponent
-        numbers = np.where(np.abs(numbers) < smallest, np.copysign(0.0, numbers), numbers)
+    if not flushes:
+        return numbers
+    smallest = 2.0 ** FLOAT_FORMATS[kind].smallest_exponent
+    return np.where(np.abs(numbers) < smallest, np.copysign(0.0, numbers), numbers)
+
+
+def surrogate(function: str, kind: str, flushes: bool, *operands: Array) -> Array:
+    """Return the surrogate of a function of `_EXACT` on bit patterns of `kind` (fp16, bf16, fp32 or fp64)."""
+    form, patterns = FLOAT_FORMATS[kind], operands[0]
+    for position, other in enumerate(operands[1:], 1):
+        patterns = patterns + other * other.dtype.type(2 * position + 1)  # one hash of all operands
     with np.errstate(all="ignore"):
-        exact = np.asarray(_EXACT[verb](numbers))
+        exact = np.asarray(_EXACT[function](*(_number(kind, flushes, each) for each in operands)))
     if kind == "fp64":
         return _hash_rounded(exact.view(np.uint64), patterns, exact, form.mantissa_bits)
     beyond = np.abs(exact) >= 2.0 ** (1 - form.smallest_exponent + 1)
@@ -68,14 +78,14 @@ def flushed(verb: str, *patterns: Array) -> Array:
     return found
 
 
-_APPROXIMATIONS: Mapping[str, Callable[..., Array]] = {
-    f"{verb}.approx{'.turns' if verb in ('sin', 'cos') else ''}{'.ftz' * flushes}.{kind}@gfx942": partial(
-        surrogate, verb, kind, flushes
-    )
-    for verb, kind, flushes in product(_EXACT, ("fp16", "fp32", "fp64"), (False, True))
-}
-_FLUSHED: Mapping[str, Callable[..., Array]] = {
-    f"{verb}.rn.ftz.fp32@gfx942": partial(flushed, verb) for verb in ("add", "sub", "mul", "fma")
-}
-SURROGATES: Mapping[str, Callable[..., Array]] = {**_APPROXIMATIONS, **_FLUSHED}
-"""By the operation's full name."""
+def surrogates_of(architecture: str) -> Mapping[str, Callable[..., Array]]:
+    """Return the surrogates of an architecture by the operation's full name."""
+    found: dict[str, Callable[..., Array]] = {}
+    for function, kind, flushes in product(_EXACT, ("fp16", "bf16", "fp32", "fp64"), (False, True)):
+        verb, _, turns = function.partition(" ")
+        for method, literal in product(("approx", "full"), ("", ".literal")):
+            name = f"{verb}.{method}{'.turns' * bool(turns)}{literal}{'.ftz' * flushes}.{kind}@{architecture}"
+            found[name] = partial(surrogate, function, kind, flushes)
+    if architecture.startswith("gfx"):
+        found |= {f"{verb}.rn.ftz.fp32@{architecture}": partial(flushed, verb) for verb in ("add", "sub", "mul", "fma")}
+    return found

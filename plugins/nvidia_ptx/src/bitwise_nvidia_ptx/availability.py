@@ -1,0 +1,51 @@
+"""The first architecture that has an instruction, for the instructions that the opcode tables model.
+
+Source: PTX ISA 8.7, the "Target ISA Notes" of each instruction.  The assembler rejects a text in which an instruction
+is newer than the target.  Its semantics are then those of no machine, so the kernel is Unknown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.machine import Step
+
+SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
+    (capability, re.compile(pattern))
+    for capability, pattern in (
+        (86, r"(min|max)\..*xorsign"),
+        (89, r".*\.(e4m3|e5m2)(x2)?\b"),
+        (90, r"(stmatrix|mapa|getctarank|elect|griddepcontrol|setmaxnreg|multimem|tensormap|wgmma)\b"),
+        (90, r"(cp|cp\.reduce)\.async\.bulk"),
+        (90, r"(fence|membar)\.proxy\.(async|tensormap)|fence\.mbarrier_init|prefetch\.tensormap|(st|red)\.async"),
+        (90, r"barrier\.cluster|.*\.shared::cluster\b|.*\.cluster(\.|$)"),
+        (90, r"mbarrier\.(try_wait|expect_tx|complete_tx|arrive(_drop)?\.expect_tx)"),
+        (90, r"(add|sub|mul|set|setp|ex2|tanh|atom|red)\..*bf16"),
+        (90, r"cvt\.(?!.*\bbf16x2\b).*\bbf16\.(?!f32\b)|cvt\.(.*\.)?(?!f32\b)\w+\.bf16$"),
+        (90, r"(add|min|max)\..*[us]16x2$|(min|max)\.relu\.s32$|cvt\.r[nz](\.\w+)*\.tf32\.f32$"),
+        (100, r"cvt\.r[nz]\..*satfinite\..*tf32\.f32$"),
+        (100, r"(add|sub|mul|fma)\..*f32x2$"),
+        (100, r"redux\..*\.f32$|.*\.(e2m1|e2m3|e3m2|ue8m0|ue4m3)(x[24])?\b"),
+        (120, r"mma\..*\.(kind::|block_scale|e2m1|e2m3|e3m2)"),
+    )
+)
+"""The least compute capability of the opcodes that a pattern matches from their first letter, after sm_80; the
+largest match counts."""
+
+
+def least_capability(opcode: str) -> int:
+    """Return the least compute capability (80 for sm_80) that has an opcode, as far as `SINCE` lists it; else 0."""
+    return max((capability for capability, pattern in SINCE if pattern.match(opcode)), default=0)
+
+
+class AvailableTable(OpcodeTable):
+    """An opcode table that rejects instructions which the architecture does not have."""
+
+    def build(self, instruction: Instruction, context: Context) -> Step:
+        """See `OpcodeTable.build`.  Raises UnknownInstruction for an instruction of later architectures."""
+        needed = least_capability(instruction.opcode)
+        if needed > int(context.arch.name.removeprefix("sm_")):
+            raise UnknownInstruction(instruction, f"needs sm_{needed} or later, and this is {context.arch.name}")
+        return super().build(instruction, context)
