@@ -11,7 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from bitwise_core.cli import app
-from bitwise_core.descriptors import Cut, GEMMDesc, Group, Rotation, lane_tree_gemv, read, three_level_chain
+from bitwise_core.descriptors import (
+    Cut,
+    GEMMDesc,
+    Group,
+    Rotation,
+    Share,
+    Tail,
+    lane_tree_gemv,
+    read,
+    three_level_chain,
+)
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.descriptors.summary import words
 from bitwise_core.descriptors.svg_figure import to_svg
@@ -292,6 +302,27 @@ def test_iterations_in_the_summary() -> None:
         "Tiles of 16 columns start at different iterations: tile t at iteration (t mod 4) * 2.",
         "At the end the value is multiplied in fp32 by 0.5.",
     ]
+
+
+def test_a_tail_in_the_summary() -> None:
+    desc = GEMMDesc(
+        k=70, left_dtype="fp16", right_dtype="fp16", output_dtype="fp32", path="fma", k_loop_step=8,
+        iteration_rotation=Rotation(axis="rows", tile=16, period=4, step=2, halved=True),
+        k_cuts=(Cut(count=2, tile=16), Cut(layout="strided", count=2, tile=4)),
+        tail=Tail(length=6, shares=(Share(part=1), Share(tile=4))),
+    )  # fmt: skip
+    assert words(desc)[-4:] == [
+        "A part is accumulated from +0 in iterations of 8 k, by 16 steps in sequence.",
+        "Tiles of 16 rows start at different iterations: tile t at iteration (t mod 4) * 2.",
+        "A part of fewer than 8 iterations halves that period to fit.",
+        "The last 6 k are in no iteration: they are added after all of them to part 1 of cut 0, all parts of cut 1 "
+        "round-robin in tiles of 4, filled with zeros, ascending.",
+    ]
+    assert "tail      64 to 69, after all iterations" in picture(desc)
+    ElementTree.fromstring(to_svg(desc))
+    alone = desc.model_copy(update={"tail": Tail(length=70, shares=desc.tail.shares)}) if desc.tail else desc
+    assert "cut 0     2 parts of the tail alone" in picture(alone)
+    ElementTree.fromstring(to_svg(alone))
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,14 @@ from bitwise_core.descriptors import (
     Instruction,
     ReductionDesc,
     Rotation,
+    Share,
+    Tail,
     index_bits,
     single_pass,
 )
 from bitwise_core.descriptors.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
 from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.descriptors.k_axis import FILL, innermost_parts, instructions, parts_of
 from bitwise_core.plugins import installed, registry
 
 
@@ -79,16 +82,32 @@ def products(draw: st.DrawFn) -> GEMMDesc:
             fields["short_iteration"] = draw(st.sampled_from(["first", "last"]))
         if draw(st.booleans()):
             fields["iteration_rotation"] = Rotation(
-                axis=draw(st.sampled_from(["rows", "columns"])), tile=draw(st.integers(1, 2)), period=3, step=2
-            )
+                axis=draw(st.sampled_from(["rows", "columns"])), tile=draw(st.integers(1, 2)), step=2,
+                **draw(st.sampled_from([{"period": 3}, {"period": 4, "halved": True}])),
+            )  # fmt: skip
     fields["k_cuts"] = tuple(draw(st.lists(cuts(types[2]), max_size=2)))
     fields["k_dropped"] = draw(st.integers(0, k - 1)) if draw(st.booleans()) else 0
+    if all(cut.count and not cut.span for cut in fields["k_cuts"]) and fields.get("short_iteration") != "first":
+        shares = tuple(
+            draw(st.builds(Share, part=st.integers(0, cut.count - 1)) | st.builds(Share, tile=st.integers(1, 4)))
+            for cut in fields["k_cuts"]
+        )
+        if (shares or fields.keys() & {"iteration_permutation", "iteration_rotation"}) and draw(st.booleans()):
+            fields["tail"] = Tail(length=draw(st.integers(1, k - fields["k_dropped"])), shares=shares)
     last = fields["k_cuts"][0].merge_dtype if fields["k_cuts"] else types[2]
     if last != "fp64":
         scaling = draw(st.sampled_from(["none", "alpha", "operands"]))
         fields["alpha"] = -0.75 if scaling == "alpha" else 1.0
         fields["operand_scales"] = scaling == "operands"
     return GEMMDesc(**fields)
+
+
+@given(desc=products(), tile=st.integers(0, 5))
+@settings(max_examples=400, deadline=None)
+def test_every_k_is_summed_once(desc: GEMMDesc, tile: int) -> None:
+    loops = [instructions(desc, part, tile).reshape(-1) for part in innermost_parts(parts_of(desc))]
+    taken = np.concatenate(loops)
+    assert np.array_equal(np.sort(taken[taken != FILL]), np.arange(desc.k - desc.k_dropped))
 
 
 @given(data=st.data())

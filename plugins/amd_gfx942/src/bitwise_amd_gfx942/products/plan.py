@@ -43,7 +43,7 @@ class Plan:
 
 def plan_product(desc: GEMMDesc) -> Plan:
     """Choose kernel, tile and options for a descriptor.  Raises UnsupportedDescriptor."""
-    for name in ("k_cuts", "iteration_rotation", "iteration_permutation", "operand_scales", "output_satfinite"):
+    for name in ("k_cuts", "iteration_rotation", "iteration_permutation", "tail", "operand_scales", "output_satfinite"):
         if getattr(desc, name):
             raise UnsupportedDescriptor(f"products on gfx942 do not support {name}: leave it out")
     if desc.scaled or desc.k_loop_step is not None or not desc.use_fast_accum or desc.multiplied_as is not None:
