@@ -73,7 +73,10 @@ def products(draw: st.DrawFn) -> GEMMDesc:
         )  # fmt: skip
     fields["left_dtype"], fields["right_dtype"], fields["accumulator_dtype"] = types
     fields["output_dtype"] = draw(st.sampled_from([types[2], "fp16", "e4m3", "bf16"]))
+    fields["output_dtype"] = draw(st.sampled_from([fields["output_dtype"], "e4m3fnuz"]))
     fields["output_satfinite"] = draw(st.booleans())
+    if fields["output_satfinite"] and fields["output_dtype"] in ("e4m3", "e4m3fnuz"):
+        fields["output_nan_for_infinity"] = draw(st.booleans())
     step = draw(st.none() | st.integers(1, 9))
     if step is not None:
         fields["k_loop_step"], fields["short_iteration"] = step, "first"
@@ -100,6 +103,19 @@ def products(draw: st.DrawFn) -> GEMMDesc:
         fields["alpha"] = -0.75 if scaling == "alpha" else 1.0
         fields["operand_scales"] = scaling == "operands"
     return GEMMDesc(**fields)
+
+
+def test_infinities_and_overflows_of_an_output_without_infinities() -> None:
+    a = np.array([[1e4], [-1e4], [np.inf], [np.nan], [1.0], [-0.0]], dtype=np.float32)
+    b = np.array([[1.0]], dtype=np.float32)
+    plain = GEMMDesc(
+        k=1, left_dtype="fp32", right_dtype="fp32", output_dtype="e4m3fnuz", path="fma", output_satfinite=True
+    )
+    kept = GEMMDesc(**{**dict(plain), "output_nan_for_infinity": True})
+    assert evaluate(plain, a, b)[:, 0].tolist() == [0x7F, 0xFF, 0x7F, 0x80, 0x40, 0x00]
+    assert evaluate(kept, a, b)[:, 0].tolist() == [0x7F, 0xFF, 0x80, 0x80, 0x40, 0x00]
+    with pytest.raises(DescriptorError, match="needs output_satfinite and an output_dtype without infinities"):
+        GEMMDesc(**{**dict(kept), "output_dtype": "e5m2"})
 
 
 @given(desc=products(), tile=st.integers(0, 5))

@@ -101,7 +101,9 @@ class GEMMDesc(Descriptor, word="gemm"):
     At the end the value is multiplied in fp32 by `alpha` (a number of fp32; 1 means no multiplication) or, with
     `operand_scales`, by the fp32 product of both operands' scales, which are inputs.  It is then rounded to
     `output_dtype`, to nearest even.  An overflow becomes an infinity (a NaN in a type without infinities), or with
-    `output_satfinite` the largest finite number.  Raises DescriptorError for an inconsistent record.
+    `output_satfinite` the largest finite number.  `output_nan_for_infinity` goes with `output_satfinite` and a type
+    without infinities: a value that is infinite before it is rounded becomes a NaN, and another overflow the largest
+    finite number.  Raises DescriptorError for an inconsistent record.
     """
 
     k: Positive
@@ -124,6 +126,7 @@ class GEMMDesc(Descriptor, word="gemm"):
     alpha: float = 1.0
     operand_scales: StrictBool = False
     output_satfinite: StrictBool = False
+    output_nan_for_infinity: StrictBool = False
 
     @field_validator("alpha")
     @classmethod
@@ -201,6 +204,10 @@ class GEMMDesc(Descriptor, word="gemm"):
                         f"the path {self.path} works in the accumulator's type, and {self.accumulator_dtype} does not "
                         f"hold every {name}: choose another accumulator_dtype"
                     )
+        if self.output_nan_for_infinity and (not self.output_satfinite or FLOAT_FORMATS[self.output_dtype].infinities):
+            raise DescriptorError(
+                "output_nan_for_infinity needs output_satfinite and an output_dtype without infinities: leave it out"
+            )
         if self.operand_scales and self.alpha != 1.0:
             raise DescriptorError("give alpha or operand_scales: in which order the two multiply is not stated")
         result = self.k_cuts[0].merge_dtype if self.k_cuts else self.accumulator_dtype

@@ -23,7 +23,8 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
         f"C = A B over k = {desc.k}: {desc.left_dtype} times {desc.right_dtype}, accumulated in "
         f"{desc.accumulator_dtype}, stored as {desc.output_dtype}"
         + (f", both widened to {desc.multiplied_as} first" if desc.multiplied_as else "")
-        + (", an overflow as the largest finite number." if desc.output_satfinite else ".")
+        + (", an overflow as the largest finite number" if desc.output_satfinite else "")
+        + (", an infinity as NaN." if desc.output_nan_for_infinity else ".")
     ]
     if desc.k_dropped:
         lines.append(f"The last {desc.k_dropped} of k are dropped: the sum is over {desc.k - desc.k_dropped} products.")

@@ -52,6 +52,10 @@ def product_node(desc: GEMMDesc, left: list[Node], right: list[Node], tile: int 
     dtype, node = _merged(desc, parts_of(desc), left, right, tile, start)
     if desc.scaled:
         node, dtype = Operation("mul.rn.fp32", (converted(node, dtype, "fp32"), _scale(desc))), "fp32"
+    if desc.output_nan_for_infinity:
+        # A finite number minus itself is +0, and adding -0 changes no number.
+        zero_or_nan = Operation(f"neg.{dtype}", (Operation(f"sub.rn.{dtype}", (node, node)),))
+        node = Operation(f"add.rn.{dtype}", (node, zero_or_nan))
     return converted(node, dtype, desc.output_dtype, desc.output_satfinite)
 
 

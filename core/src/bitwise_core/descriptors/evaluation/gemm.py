@@ -162,4 +162,11 @@ def _stored(desc: GEMMDesc, dtype: str, value: Bits, scale: Bits | None) -> Bits
     if scale is not None:
         value = operation("mul.rn.fp32").evaluate(convert(value, dtype, "fp32"), scale)
         dtype = "fp32"
+    if desc.output_nan_for_infinity:
+        value = operation(f"add.rn.{dtype}").evaluate(value, _zero_or_nan(dtype, value))
     return convert(value, dtype, desc.output_dtype, desc.output_satfinite)
+
+
+def _zero_or_nan(dtype: str, value: Bits) -> Bits:
+    """Return -0, which changes no number when it is added, for a finite number, and a NaN for any other value."""
+    return operation(f"neg.{dtype}").evaluate(operation(f"sub.rn.{dtype}").evaluate(value, value))

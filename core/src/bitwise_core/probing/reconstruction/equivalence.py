@@ -56,7 +56,8 @@ def structure(desc: GEMMDesc, table: ValueTable, spec: MmaSpec | None) -> Hashab
     rotation = desc.iteration_rotation
     return (
         value, desc.left_dtype, desc.right_dtype, desc.output_dtype, desc.alpha, desc.operand_scales,
-        desc.output_satfinite, (rotation, desc.k_loop_step, desc.tail) if rotation is not None else None,
+        desc.output_satfinite, desc.output_nan_for_infinity,
+        (rotation, desc.k_loop_step, desc.tail) if rotation is not None else None,
     )  # fmt: skip
 
 
