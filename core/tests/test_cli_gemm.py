@@ -250,7 +250,7 @@ def test_the_product_of_a_library_is_explained(toy_library: None) -> None:
         ([*TOY2, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; choose one of "
          "fp64, "
          "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
-        ([*TOY2[:-1], "toy:3"], "--library: toy 3 on toy_1 has not been measured; available: toy:2 on toy_1"),
+        ([*TOY2[:-1], "toy:3"], "--library: toy 3 on toy_1 is not described; available: toy:2 on toy_1"),
         ([*TOY2[:-1], "toy"], "--library takes NAME:VERSION and needs the architecture, --arch; available: toy:2 on "
          "toy_1"),
         ([*TOY2[:4], "--config", "parts=2"], "--config is the algorithm configuration of a library: name the "
@@ -265,8 +265,7 @@ def test_errors_about_libraries(toy_library: None, arguments: list[str], sentenc
 def test_without_a_plugin_no_library_is_known() -> None:
     done = CliRunner().invoke(app, TOY2)
     assert (done.exit_code, done.stdout, done.stderr) == (
-        2, "", "bitwise: --library: toy 2 on toy_1 has not been measured; no installed plugin has measurements of a "
-        "library\n"
+        2, "", "bitwise: --library: toy 2 on toy_1 is not described; no installed plugin describes a library\n"
     )  # fmt: skip
 
 
