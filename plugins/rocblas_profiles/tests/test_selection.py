@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bitwise_rocblas_profiles.errors import NotSelected, RocblasError
-from bitwise_rocblas_profiles.libraries import DEVICES, libraries, library, select_in
-from bitwise_rocblas_profiles.problem import Call, call_of_problem, letter
+from bitwise_rocblas_profiles.coverage import call_for
+from bitwise_rocblas_profiles.describe import describe
+from bitwise_rocblas_profiles.errors import Declined, NotSelected, RocblasError
+from bitwise_rocblas_profiles.libraries import DEVICES, NOT_MEASURED, libraries, library, matching, select_in
+from bitwise_rocblas_profiles.problem import FORMATS, Call, call_of_problem, letter
 from bitwise_rocblas_profiles.selection import by_device, passes, select_equal, select_nearest, select_on_grid
 from bitwise_rocblas_profiles.tables import BITS, GUARDS, PROBLEM, Generator, Hardware, LogicFile, Row, Solution
 
@@ -227,6 +230,51 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
         letter("e4m3")
     with pytest.raises(RocblasError, match="products of fp64 are not described"):
         letter("fp64")
+
+
+def test_a_start_that_depends_on_the_batch_is_declined() -> None:
+    known = libraries()["rocblas", "6.2"]
+    file, number = next(
+        (file, row.solution)
+        for file in known.table.files
+        for row in file.rows
+        if file.solutions[row.solution].bits["StaggerUMapping"] == 2 and file.solutions[row.solution].bits["StaggerU"]
+    )
+    call = call_for(file, number)
+    assert describe(file.solutions[number], file, call).iteration_rotation is None
+    with pytest.raises(Declined, match=r"^stagger by batch: the start of the loop over k depends on the number"):
+        describe(file.solutions[number], file, replace(call, batch=2))
+
+
+def test_random_calls_are_answered_or_refused_with_a_sentence() -> None:
+    source = random.Random(7)
+    types = (("H", "H", "H"), ("H", "H", "S"), ("B", "B", "B"), ("S", "S", "S"), ("X", "X", "S"), ("F8", "B8", "H"),
+             ("B8", "B8", "F8"), ("F8", "F8", "S"), ("F8", "F8", "B"), ("H", "F8", "H"))  # fmt: skip
+    answered, sentences = 0, set[str]()
+    for _ in range(400):
+        a, b, d = source.choice(types)
+        m, n, k = (source.choice((1, source.randint(1, 64), source.randint(1, 9000))) for _ in range(3))
+        call = Call(
+            m, n, k, a, b, d, source.choice(("S", "S", "S", "H")), source.random() < 0.5, source.random() < 0.5,
+            source.choice((1, 1, 1, 7)), bias=source.random() < 0.1, workspace=source.choice((0, 1 << 20, 128 << 20)),
+        )  # fmt: skip
+        known = source.choice(list(libraries().values()))
+        tags = sorted({file.tag for file in matching(known.table.files, call)}) if known.name == "hipblaslt" else []
+        try:
+            found = known.answer(
+                call,
+                source.choice(list(DEVICES.values())),
+                source.choice([None, *tags]),
+                source.choice((None, "M", "N")),
+            )
+        except RocblasError as error:
+            sentences.add(str(error))
+            continue
+        answered += 1
+        assert (found.desc.k, found.desc.left_dtype in FORMATS.values()) == (k, True)
+        assert NOT_MEASURED in found.notes
+    assert answered > 100
+    assert len(sentences) > 20
 
 
 @pytest.mark.parametrize(
