@@ -209,7 +209,7 @@ def test_rocblas_refuses(call: Call, options: dict[str, Any], sentence: str) -> 
 @pytest.mark.parametrize(
     ("call", "options", "sentence"),
     [
-        (Call(64, 64, 64), {}, "which of the matching problem types it asks first is not published; there are HHS_BH"),
+        (Call(64, 64, 64), {}, "which matching problem type it searches first is not published; there are HHS_BH"),
         (Call(64, 64, 64, "S", "S", "H"), {}, "is not published; there is none"),
         (Call(64, 64, 64), {"types": "BBS_BH"}, "has no problem type BBS_BH for NN M 64"),
         (

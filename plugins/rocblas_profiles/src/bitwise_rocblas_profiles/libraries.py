@@ -91,7 +91,7 @@ class Library:
         ]
         if types is not None:
             notes.append(
-                f"The problem type {types} is the caller's choice: which one the library asks first is not published."
+                f"The problem type {types} is the caller's choice: which one is searched first is not published."
             )
         if stagger is not None and desc.iteration_rotation is not None:
             notes.append(
@@ -119,7 +119,7 @@ class Library:
             if len(there) != 1:
                 listed = f"there are {', '.join(there)}: choose one with types" if there else "there is none"
                 raise NotSelected(
-                    f"{self.description} for {call.words}: which of the matching problem types it asks first is not "
+                    f"{self.description} for {call.words}: which matching problem type it searches first is not "
                     f"published; {listed}"
                 )
             (types,) = there

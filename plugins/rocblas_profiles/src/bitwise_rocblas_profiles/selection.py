@@ -208,7 +208,7 @@ def _least(tuned: Sequence[int], size: int) -> int:
 
 
 def by_device(files: Iterable[LogicFile], apu: bool, compute_units: int) -> Iterator[list[LogicFile]]:
-    """Yield the files for a device in the order in which the libraries ask them, those of one predicate together."""
+    """Yield the files for a device in the order in which the libraries search them, those of one predicate together."""
 
     def rank(file: LogicFile) -> tuple[int, int]:
         kind = file.hardware.is_apu
