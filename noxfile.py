@@ -33,6 +33,7 @@ DISTRIBUTIONS = [
     "plugins/cublas_profiles",
     "plugins/nvidia",
     "plugins/amd_gfx942",
+    "plugins/rocblas_profiles",
     "plugins/amd",
     "compiler",
     "conformance",

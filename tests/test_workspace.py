@@ -69,6 +69,7 @@ def test_all_distributions_are_found() -> None:
         "bitwise-cublas-profiles": "bitwise_cublas_profiles",
         "bitwise-amd-gfx942": "bitwise_amd_gfx942",
         "bitwise-amd": None,
+        "bitwise-rocblas-profiles": "bitwise_rocblas_profiles",
         "bitwise-triton": "bitwise_triton",
         "bitwise-conformance": "bitwise_conformance",
         "bitwise-toy": "bitwise_toy",

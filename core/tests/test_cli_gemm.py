@@ -11,7 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from bitwise_core.cli import app
-from bitwise_core.descriptors import Cut, GEMMDesc, Group, Rotation, lane_tree_gemv, read, three_level_chain
+from bitwise_core.descriptors import (
+    Cut,
+    GEMMDesc,
+    Group,
+    Rotation,
+    Share,
+    Tail,
+    lane_tree_gemv,
+    read,
+    three_level_chain,
+)
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.descriptors.summary import words
 from bitwise_core.descriptors.svg_figure import to_svg
@@ -240,7 +250,7 @@ def test_the_product_of_a_library_is_explained(toy_library: None) -> None:
         ([*TOY2, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; choose one of "
          "fp64, "
          "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
-        ([*TOY2[:-1], "toy:3"], "--library: toy 3 on toy_1 has not been measured; available: toy:2 on toy_1"),
+        ([*TOY2[:-1], "toy:3"], "--library: toy 3 on toy_1 is not described; available: toy:2 on toy_1"),
         ([*TOY2[:-1], "toy"], "--library takes NAME:VERSION and needs the architecture, --arch; available: toy:2 on "
          "toy_1"),
         ([*TOY2[:4], "--config", "parts=2"], "--config is the algorithm configuration of a library: name the "
@@ -255,8 +265,7 @@ def test_errors_about_libraries(toy_library: None, arguments: list[str], sentenc
 def test_without_a_plugin_no_library_is_known() -> None:
     done = CliRunner().invoke(app, TOY2)
     assert (done.exit_code, done.stdout, done.stderr) == (
-        2, "", "bitwise: --library: toy 2 on toy_1 has not been measured; no installed plugin has measurements of a "
-        "library\n"
+        2, "", "bitwise: --library: toy 2 on toy_1 is not described; no installed plugin describes a library\n"
     )  # fmt: skip
 
 
@@ -292,6 +301,27 @@ def test_iterations_in_the_summary() -> None:
         "Tiles of 16 columns start at different iterations: tile t at iteration (t mod 4) * 2.",
         "At the end the value is multiplied in fp32 by 0.5.",
     ]
+
+
+def test_a_tail_in_the_summary() -> None:
+    desc = GEMMDesc(
+        k=70, left_dtype="fp16", right_dtype="fp16", output_dtype="fp32", path="fma", k_loop_step=8,
+        iteration_rotation=Rotation(axis="rows", tile=16, period=4, step=2, halved=True),
+        k_cuts=(Cut(count=2, tile=16), Cut(layout="strided", count=2, tile=4)),
+        tail=Tail(length=6, shares=(Share(part=1), Share(tile=4))),
+    )  # fmt: skip
+    assert words(desc)[-4:] == [
+        "A part is accumulated from +0 in iterations of 8 k, by 16 steps in sequence.",
+        "Tiles of 16 rows start at different iterations: tile t at iteration (t mod 4) * 2.",
+        "A part of fewer than 8 iterations halves that period to fit.",
+        "The last 6 k are in no iteration: they are added after all of them to part 1 of cut 0, all parts of cut 1 "
+        "round-robin in tiles of 4, filled with zeros, ascending.",
+    ]
+    assert "tail      64 to 69, after all iterations" in picture(desc)
+    ElementTree.fromstring(to_svg(desc))
+    alone = desc.model_copy(update={"tail": Tail(length=70, shares=desc.tail.shares)}) if desc.tail else desc
+    assert "cut 0     2 parts of the tail alone" in picture(alone)
+    ElementTree.fromstring(to_svg(alone))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from bitwise_core.descriptors import (
     Record,
     ReductionDesc,
     Rotation,
+    Share,
+    Tail,
     contiguous_slice_gemv,
     index_bits,
     lane_tree_gemv,
@@ -64,6 +66,12 @@ EVERY: dict[str, Record] = {
         k=256, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="matrix", instruction=UNIT,
         instruction_k=16, k_loop_step=32, iteration_rotation=Rotation(axis="rows", tile=64, period=4, step=2),
         iteration_permutation=tuple(range(31, -1, -1)), alpha=-0.1875,
+    ),
+    "tail": GEMMDesc(
+        k=300, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="matrix", instruction=UNIT,
+        instruction_k=16, k_cuts=(Cut(count=3, tile=64, remainder="spread"), Cut(layout="strided", count=2, tile=16)),
+        k_loop_step=32, iteration_rotation=Rotation(axis="columns", tile=64, period=4, halved=True),
+        tail=Tail(length=44, shares=(Share(part=2), Share(tile=16))),
     ),
     "reduction": ReductionDesc(
         length=100, dtype="fp16", folds=(Fold(stride=4, count=32), Fold(stride=1, count=4, order="chain-down")),
@@ -173,6 +181,31 @@ def _gemm(**changes: object) -> GEMMDesc:
             "GEMMDesc: iteration_permutation is a permutation of the positions 0 to 0 of an iteration, whose length is "
             "k_loop_step",
         ),
+        (
+            {"tail": Tail(length=601)},
+            "GEMMDesc: tail.length = 601 exceeds the 600 k that are summed",
+        ),
+        (
+            {"tail": Tail(length=60)},
+            "GEMMDesc: without cuts, rotation and permutation the tail is accumulated like all other k: leave tail out",
+        ),
+        (
+            {"tail": Tail(length=60), "k_cuts": (Cut(count=2),)},
+            "GEMMDesc: the tail has 0 shares, and k has 1 cuts: give one share a cut",
+        ),
+        (
+            {"tail": Tail(length=60, shares=(Share(part=2),)), "k_cuts": (Cut(count=2),)},
+            "GEMMDesc: tail.shares[0] needs a cut into a given number of parts, more than 2: k_cuts[0] has count = 2",
+        ),
+        (
+            {"tail": Tail(length=60, shares=(Share(),)), "k_cuts": (Cut(span=270),)},
+            "GEMMDesc: tail.shares[0] needs a cut into a given number of parts, more than 0: k_cuts[0] has "
+            "count = None",
+        ),
+        (
+            {"tail": Tail(length=60), "short_iteration": "first", "k_loop_step": 64},
+            "GEMMDesc: the tail comes after all iterations: leave short_iteration or tail out",
+        ),
     ],
 )
 def test_an_invalid_product_is_refused_with_what_to_change(changes: dict[str, object], message: str) -> None:
@@ -184,6 +217,15 @@ def test_an_invalid_product_is_refused_with_what_to_change(changes: dict[str, ob
 def test_an_unknown_type_lists_the_known_ones() -> None:
     with pytest.raises(DescriptorError, match=r"^GEMMDesc: left_dtype: there is no floating-point type 'half'; there "):
         _gemm(left_dtype="half")
+
+
+def test_an_invalid_rotation_or_share_is_refused_with_what_to_change() -> None:
+    with pytest.raises(DescriptorError) as caught:
+        Rotation(axis="rows", tile=8, period=6, halved=True)
+    assert str(caught.value) == "Rotation: a period is halved to 1 only from a power of two, not from 6"
+    with pytest.raises(DescriptorError) as caught:
+        Share(part=1, tile=8)
+    assert str(caught.value) == "Share: a tail in tiles is distributed from part 0 on: give part or tile"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +258,7 @@ def test_an_invalid_cut_is_refused_with_what_to_change(fields: dict[str, object]
         ("gemm(k=3", "the line ends where a field or ')' is expected, in the descriptor 'gemm(k=3'"),
         ("gemm(k=3 k=4)", "k is given twice, in the descriptor 'gemm(k=3 k=4)'"),
         ("matmul(k=3)", "there is no descriptor 'matmul'; there are attention, cut, digit, fold, gemm, group, "
-                        "instruction, reduction, rotation, in the descriptor 'matmul(k=3)'"),
+                        "instruction, reduction, rotation, share, tail, in the descriptor 'matmul(k=3)'"),
         ("cut(span=3) 4", "found '4' after the descriptor, which must end the line, in the descriptor 'cut(span=3) 4'"),
         ("cut(span=)", "found ')' where a value is expected, in the descriptor 'cut(span=)'"),
         ("cut(span=3x)", "'3x' is not a value, in the descriptor 'cut(span=3x)'"),

@@ -19,11 +19,14 @@ from bitwise_core.descriptors import (
     Instruction,
     ReductionDesc,
     Rotation,
+    Share,
+    Tail,
     index_bits,
     single_pass,
 )
 from bitwise_core.descriptors.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
 from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.descriptors.k_axis import FILL, innermost_parts, instructions, parts_of
 from bitwise_core.plugins import installed, registry
 
 
@@ -70,7 +73,10 @@ def products(draw: st.DrawFn) -> GEMMDesc:
         )  # fmt: skip
     fields["left_dtype"], fields["right_dtype"], fields["accumulator_dtype"] = types
     fields["output_dtype"] = draw(st.sampled_from([types[2], "fp16", "e4m3", "bf16"]))
+    fields["output_dtype"] = draw(st.sampled_from([fields["output_dtype"], "e4m3fnuz"]))
     fields["output_satfinite"] = draw(st.booleans())
+    if fields["output_satfinite"] and fields["output_dtype"] in ("e4m3", "e4m3fnuz"):
+        fields["output_nan_for_infinity"] = draw(st.booleans())
     step = draw(st.none() | st.integers(1, 9))
     if step is not None:
         fields["k_loop_step"], fields["short_iteration"] = step, "first"
@@ -79,16 +85,45 @@ def products(draw: st.DrawFn) -> GEMMDesc:
             fields["short_iteration"] = draw(st.sampled_from(["first", "last"]))
         if draw(st.booleans()):
             fields["iteration_rotation"] = Rotation(
-                axis=draw(st.sampled_from(["rows", "columns"])), tile=draw(st.integers(1, 2)), period=3, step=2
-            )
+                axis=draw(st.sampled_from(["rows", "columns"])), tile=draw(st.integers(1, 2)), step=2,
+                **draw(st.sampled_from([{"period": 3}, {"period": 4, "halved": True}])),
+            )  # fmt: skip
     fields["k_cuts"] = tuple(draw(st.lists(cuts(types[2]), max_size=2)))
     fields["k_dropped"] = draw(st.integers(0, k - 1)) if draw(st.booleans()) else 0
+    if all(cut.count and not cut.span for cut in fields["k_cuts"]) and fields.get("short_iteration") != "first":
+        shares = tuple(
+            draw(st.builds(Share, part=st.integers(0, cut.count - 1)) | st.builds(Share, tile=st.integers(1, 4)))
+            for cut in fields["k_cuts"]
+        )
+        if (shares or fields.keys() & {"iteration_permutation", "iteration_rotation"}) and draw(st.booleans()):
+            fields["tail"] = Tail(length=draw(st.integers(1, k - fields["k_dropped"])), shares=shares)
     last = fields["k_cuts"][0].merge_dtype if fields["k_cuts"] else types[2]
     if last != "fp64":
         scaling = draw(st.sampled_from(["none", "alpha", "operands"]))
         fields["alpha"] = -0.75 if scaling == "alpha" else 1.0
         fields["operand_scales"] = scaling == "operands"
     return GEMMDesc(**fields)
+
+
+def test_infinities_and_overflows_of_an_output_without_infinities() -> None:
+    a = np.array([[1e4], [-1e4], [np.inf], [np.nan], [1.0], [-0.0]], dtype=np.float32)
+    b = np.array([[1.0]], dtype=np.float32)
+    plain = GEMMDesc(
+        k=1, left_dtype="fp32", right_dtype="fp32", output_dtype="e4m3fnuz", path="fma", output_satfinite=True
+    )
+    kept = GEMMDesc(**{**dict(plain), "output_nan_for_infinity": True})
+    assert evaluate(plain, a, b)[:, 0].tolist() == [0x7F, 0xFF, 0x7F, 0x80, 0x40, 0x00]
+    assert evaluate(kept, a, b)[:, 0].tolist() == [0x7F, 0xFF, 0x80, 0x80, 0x40, 0x00]
+    with pytest.raises(DescriptorError, match="needs output_satfinite and an output_dtype without infinities"):
+        GEMMDesc(**{**dict(kept), "output_dtype": "e5m2"})
+
+
+@given(desc=products(), tile=st.integers(0, 5))
+@settings(max_examples=400, deadline=None)
+def test_every_k_is_summed_once(desc: GEMMDesc, tile: int) -> None:
+    loops = [instructions(desc, part, tile).reshape(-1) for part in innermost_parts(parts_of(desc))]
+    taken = np.concatenate(loops)
+    assert np.array_equal(np.sort(taken[taken != FILL]), np.arange(desc.k - desc.k_dropped))
 
 
 @given(data=st.data())

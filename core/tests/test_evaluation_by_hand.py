@@ -11,6 +11,9 @@ from toy_units import HARDWARE, MMA, UNITS, chain, normal
 from bitwise_core.descriptors import (
     Cut,
     GEMMDesc,
+    Rotation,
+    Share,
+    Tail,
     contiguous_slice_gemv,
     index_bits,
     lane_tree_gemv,
@@ -24,6 +27,51 @@ from bitwise_core.descriptors import (
 from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.numerics import Bits
 from bitwise_core.numerics.mma import multiply_accumulate
+
+
+def test_a_tail_and_a_rotation_by_hand() -> None:
+    """Two contiguous slices of 2 and 1 iterations, each of two lanes; the tail of 5 in both lanes of the last slice."""
+    generator = np.random.default_rng(15)
+    a, b = normal(generator, 4, 29), normal(generator, 29, 2)
+    row = UNITS["mma_k4_fp32_fp16_fp16_fp32_toy_1"]
+    desc = GEMMDesc(
+        k=29, left_dtype="fp16", right_dtype="fp16", output_dtype="fp32", path="matrix", instruction=MMA,
+        instruction_k=2, k_loop_step=4, iteration_permutation=(2, 3, 0, 1),
+        iteration_rotation=Rotation(axis="rows", tile=2, period=2, halved=True),
+        k_cuts=(
+            Cut(count=2, tile=8, remainder="spread", start="zero"), Cut(layout="strided", count=2, tile=4),
+        ),
+        tail=Tail(length=5, shares=(Share(part=1), Share(tile=2))),
+    )  # fmt: skip
+
+    def steps(rows: slice, places: list[list[int]]) -> Bits:
+        total = np.zeros((2, 2), dtype=np.uint32)
+        for group in places:
+            left, right = np.zeros((2, 4), dtype=np.uint16), np.zeros((4, 2), dtype=np.uint16)
+            left[:, : len(group)], right[: len(group)] = a[rows][:, group], b[group]
+            total = multiply_accumulate(row, left, right, total)
+        return total
+
+    def plus(left: Bits, right: Bits) -> Bits:
+        return chain("add.rn.fp32", left, right)
+
+    expected = []
+    for tile in (0, 1):
+        rows = slice(2 * tile, 2 * tile + 2)
+        begin = [[2, 3], [0, 1]], [[10, 11], [8, 9]]
+        first = begin[::-1] if tile else begin
+        lane = [each for half in first for each in half]
+        other = [[k + 4 for k in each] for each in lane]
+        slices = [
+            plus(steps(rows, lane), steps(rows, other)),
+            # Only the first slice has two iterations, so that the second one starts at its first iteration in any tile.
+            plus(
+                steps(rows, [[18, 19], [16, 17], [24, 25], [28]]),
+                steps(rows, [[22, 23], [20, 21], [26, 27], []]),
+            ),
+        ]
+        expected.append(plus(plus(np.zeros_like(slices[0]), slices[0]), slices[1]))
+    assert np.array_equal(evaluate(desc, a, b, hardware=HARDWARE), np.concatenate(expected))
 
 
 def test_families_by_hand() -> None:

@@ -243,6 +243,11 @@ def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chose
     [
         ("fp8 in one accumulator", matrix(64, "family=wgmma k=32", dtype="e4m3", out="bf16")),
         ("a scale", matrix(64, WGMMA, "alpha=2.0")),
+        ("output_satfinite", matrix(64, WGMMA, "output_satfinite=true")),
+        (
+            "a tail outside of the cuts",
+            matrix(64, WGMMA, "k_cuts=[cut(count=2 tile=16)] tail=tail(length=8 shares=[share(part=1)])"),
+        ),
         ("use_fast_accum", matrix(64, WGMMA, "use_fast_accum=false")),
         ("64 lanes", scalar(640, "cut(layout=strided count=64)")),
         ("parts in groups", scalar(640, "cut(layout=strided count=26 groups=[group(count=2)])")),

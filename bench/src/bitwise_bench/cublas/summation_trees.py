@@ -34,7 +34,7 @@ def _part(desc: GEMMDesc, part: Part, nodes: list[list[int]]) -> Child:
         found = [_part(desc, each, nodes) for each in part.parts]
         return part.cut.part_steps(len(found)).run(found, None, lambda one, other: _node([one, other], nodes))
     current: Child = None
-    for instruction in instructions(desc, part.positions).tolist():
+    for instruction in instructions(desc, part).tolist():
         group = [position for position in instruction if position != FILL]
         current = _node([current, *group], nodes)
     return current

@@ -55,13 +55,13 @@ def _profile(library: str, architecture: str | None) -> ExplainableProfile:
     name, _, version = library.partition(":")
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
-    available = f"available: {known}" if known else "no installed plugin has measurements of a library"
+    available = f"available: {known}" if known else "no installed plugin describes a library"
     if not version or architecture is None:
         raise InputError(f"--library takes NAME:VERSION and needs the architecture, --arch; {available}")
     for each in profiles:
         if (each.library, each.version, each.architecture) == (name, version, architecture):
             return each
-    raise InputError(f"--library: {name} {version} on {architecture} has not been measured; {available}")
+    raise InputError(f"--library: {name} {version} on {architecture} is not described; {available}")
 
 
 def _configuration(options: Iterable[str]) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from bitwise_core.descriptors.families import (
     three_level_chain,
     workspace_gemv,
 )
-from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
+from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation, Share, Tail
 from bitwise_core.descriptors.record import DescriptorError, Record
 from bitwise_core.descriptors.reduction import Digit, Fold, ReductionDesc, index_bits
 from bitwise_core.descriptors.text import Descriptor, read, write
@@ -34,6 +34,8 @@ __all__ = [
     "Record",
     "ReductionDesc",
     "Rotation",
+    "Share",
+    "Tail",
     "contiguous_slice_gemv",
     "index_bits",
     "lane_tree_gemv",

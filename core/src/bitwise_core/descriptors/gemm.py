@@ -28,13 +28,56 @@ class Rotation(TextRecord, word="rotation"):
     """Output tiles start the loop over k at different iterations and wrap around.
 
     Tile t starts at iteration (t mod period) * step.  Tiles of `tile` rows or columns are counted along the output's
-    `axis`.
+    `axis`.  With `halved`, each innermost part of the k axis has its own period: `period`, a power of two, is halved
+    until period * step is at most the number of the part's full iterations, or it is 1.
     """
 
     axis: Literal["rows", "columns"]
     tile: Positive
     period: Positive
     step: Positive = 1
+    halved: StrictBool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Rotation:
+        if self.halved and self.period & (self.period - 1):
+            raise ValueError(f"a period is halved to 1 only from a power of two, not from {self.period}")
+        return self
+
+    def first(self, tile: int, iterations: int) -> int:
+        """Return the iteration at which the loop of an output tile starts, of so many full iterations, at least 1."""
+        period = self.period
+        while self.halved and period > 1 and period * self.step > iterations:
+            period //= 2
+        return tile % period * self.step % iterations
+
+
+class Share(TextRecord, word="share"):
+    """How the tail is distributed over the parts of one cut.
+
+    Without `tile` all of it belongs to the part number `part`.  With `tile` it is filled with zeros to whole rounds, a
+    round being `tile` k for each part, and distributed round-robin, beginning with part 0.
+    """
+
+    part: Annotated[StrictInt, Field(ge=0)] = 0
+    tile: Positive | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Share:
+        if self.part and self.tile is not None:
+            raise ValueError("a tail in tiles is distributed from part 0 on: give part or tile")
+        return self
+
+
+class Tail(TextRecord, word="tail"):
+    """The last `length` k of a product, which are not cut and looped over with the others.
+
+    `shares` distribute them over the parts of each cut, the outermost first.  An innermost part accumulates its share
+    after all of its iterations, in ascending k and never permuted.
+    """
+
+    length: Positive
+    shares: tuple[Share, ...] = ()
 
 
 class GEMMDesc(Descriptor, word="gemm"):
@@ -53,12 +96,14 @@ class GEMMDesc(Descriptor, word="gemm"):
 
     Iterations may be rotated per output tile (`iteration_rotation`), and k may be permuted inside an iteration: the
     i-th k that an iteration takes is at its position `iteration_permutation[i]`.  A short iteration is filled with
-    zeros before it is permuted.
+    zeros before it is permuted.  `tail` takes the last k out of the cuts and iterations.
 
     At the end the value is multiplied in fp32 by `alpha` (a number of fp32; 1 means no multiplication) or, with
     `operand_scales`, by the fp32 product of both operands' scales, which are inputs.  It is then rounded to
     `output_dtype`, to nearest even.  An overflow becomes an infinity (a NaN in a type without infinities), or with
-    `output_satfinite` the largest finite number.  Raises DescriptorError for an inconsistent record.
+    `output_satfinite` the largest finite number.  `output_nan_for_infinity` goes with `output_satfinite` and a type
+    without infinities: a value that is infinite before it is rounded becomes a NaN, and another overflow the largest
+    finite number.  Raises DescriptorError for an inconsistent record.
     """
 
     k: Positive
@@ -77,9 +122,11 @@ class GEMMDesc(Descriptor, word="gemm"):
     k_dropped: Annotated[StrictInt, Field(ge=0)] = 0
     iteration_rotation: Rotation | None = None
     iteration_permutation: tuple[StrictInt, ...] = ()
+    tail: Tail | None = None
     alpha: float = 1.0
     operand_scales: StrictBool = False
     output_satfinite: StrictBool = False
+    output_nan_for_infinity: StrictBool = False
 
     @field_validator("alpha")
     @classmethod
@@ -94,6 +141,7 @@ class GEMMDesc(Descriptor, word="gemm"):
             self._check_path()
             self._check_iterations()
             self._check_types()
+            self._check_tail()
             self._check_cuts()
         except DescriptorError as error:
             raise ValueError(str(error)) from None
@@ -156,14 +204,42 @@ class GEMMDesc(Descriptor, word="gemm"):
                         f"the path {self.path} works in the accumulator's type, and {self.accumulator_dtype} does not "
                         f"hold every {name}: choose another accumulator_dtype"
                     )
+        if self.output_nan_for_infinity and (not self.output_satfinite or FLOAT_FORMATS[self.output_dtype].infinities):
+            raise DescriptorError(
+                "output_nan_for_infinity needs output_satfinite and an output_dtype without infinities: leave it out"
+            )
         if self.operand_scales and self.alpha != 1.0:
             raise DescriptorError("give alpha or operand_scales: in which order the two multiply is not stated")
         result = self.k_cuts[0].merge_dtype if self.k_cuts else self.accumulator_dtype
         if self.scaled and not FLOAT_FORMATS["fp32"].holds(FLOAT_FORMATS[result]):
             raise DescriptorError(f"scales multiply in fp32, which does not hold every {result}: leave them out")
 
+    def _check_tail(self) -> None:
+        if self.tail is None:
+            return
+        if self.tail.length > self.k - self.k_dropped:
+            raise DescriptorError(
+                f"tail.length = {self.tail.length} exceeds the {self.k - self.k_dropped} k that are summed"
+            )
+        if self.short_iteration == "first":
+            raise DescriptorError("the tail comes after all iterations: leave short_iteration or tail out")
+        if len(self.tail.shares) != len(self.k_cuts):
+            raise DescriptorError(
+                f"the tail has {len(self.tail.shares)} shares, and k has {len(self.k_cuts)} cuts: give one share a cut"
+            )
+        if not self.k_cuts and not self.iteration_rotation and not self.iteration_permutation:
+            raise DescriptorError(
+                "without cuts, rotation and permutation the tail is accumulated like all other k: leave tail out"
+            )
+        for level, (share, cut) in enumerate(zip(self.tail.shares, self.k_cuts, strict=True)):
+            if cut.count is None or share.part >= cut.count:
+                raise DescriptorError(
+                    f"tail.shares[{level}] needs a cut into a given number of parts, more than {share.part}: "
+                    f"k_cuts[{level}] has count = {cut.count}"
+                )
+
     def _check_cuts(self) -> None:
-        lengths = {self.k - self.k_dropped}
+        lengths = {len(self.positions())}
         for level, cut in enumerate(self.k_cuts):
             try:
                 parts = {len(part) for length in lengths for part in cut.parts(np.arange(length))}
@@ -193,5 +269,9 @@ class GEMMDesc(Descriptor, word="gemm"):
         return f"{self.instruction.family}_k{self.instruction.k}_{types}_{self.instruction.architecture}"
 
     def positions(self) -> Positions:
-        """Return the k that are summed, ascending: int64, shape (k - k_dropped,)."""
-        return np.arange(self.k - self.k_dropped, dtype=np.int64)
+        """Return the k that are cut and looped over, ascending: int64.  Without a tail, all that are summed."""
+        return np.arange(self.k - self.k_dropped - (self.tail.length if self.tail else 0), dtype=np.int64)
+
+    def tail_positions(self) -> Positions:
+        """Return the k of the tail, ascending: int64; of length 0 without one."""
+        return np.arange(len(self.positions()), self.k - self.k_dropped, dtype=np.int64)

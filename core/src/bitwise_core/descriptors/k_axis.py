@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bitwise_core.descriptors.cuts import Cut, Positions
-from bitwise_core.descriptors.gemm import GEMMDesc
+from bitwise_core.descriptors.gemm import GEMMDesc, Share
 
 FILL = -1
 """The position of a zero that fills a short instruction."""
@@ -16,22 +16,44 @@ FILL = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A part of the k axis: `cut` splits it into `parts`; an innermost part has `cut` None."""
+    """A part of the k axis: `cut` splits it into `parts`; an innermost part has `cut` None.
+
+    `tail` is its share of the tail, with FILL for zeros.
+    """
 
     positions: Positions
     cut: Cut | None
     parts: tuple[Part, ...]
+    tail: Positions = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def empty(self) -> bool:
+        """Whether the part sums nothing: its value is +0."""
+        return not len(self.positions) and not len(self.tail)
 
 
 def parts_of(desc: GEMMDesc) -> Part:
     """Return the whole k axis of a descriptor, with all its parts."""
-    return _part(desc.positions(), desc.k_cuts)
+    return _part(desc.positions(), desc.tail_positions(), desc.k_cuts, desc.tail.shares if desc.tail else ())
 
 
-def _part(positions: Positions, cuts: tuple[Cut, ...]) -> Part:
-    if not cuts or not len(positions):
-        return Part(positions, None, ())
-    return Part(positions, cuts[0], tuple(_part(each, cuts[1:]) for each in cuts[0].parts(positions)))
+def _part(positions: Positions, tail: Positions, cuts: tuple[Cut, ...], shares: tuple[Share, ...]) -> Part:
+    if not cuts or not (len(positions) or len(tail)):
+        return Part(positions, None, (), tail)
+    parts = cuts[0].parts(positions)
+    tails = _shared(shares[0], tail, len(parts)) if len(tail) else [tail] * len(parts)
+    inner = (_part(*each, cuts[1:], shares[1:]) for each in zip(parts, tails, strict=True))
+    return Part(positions, cuts[0], tuple(inner), tail)
+
+
+def _shared(share: Share, tail: Positions, count: int) -> list[Positions]:
+    """Return the share of each of `count` parts in a tail."""
+    if share.tile is None:
+        return [tail if part == share.part else tail[:0] for part in range(count)]
+    rounds = -(-len(tail) // (share.tile * count))
+    filled = np.full((rounds, count, share.tile), FILL, dtype=np.int64)
+    filled.reshape(-1)[: len(tail)] = tail
+    return [filled[:, part].reshape(-1) for part in range(count)]
 
 
 def innermost_parts(part: Part) -> Iterator[Part]:
@@ -42,15 +64,17 @@ def innermost_parts(part: Part) -> Iterator[Part]:
         yield from innermost_parts(each)
 
 
-def iterations(desc: GEMMDesc, positions: Positions, first: int = 0) -> list[Positions]:
+def iterations(desc: GEMMDesc, part: Part, tile: int = 0) -> list[Positions]:
     """Return the positions of each iteration of the loop over an innermost part, in execution order.
 
-    The full iteration of number `first`, modulo their count, is the first full one to run.  The short iteration stays
-    where `short_iteration` says, before or after all others; where k is permuted it is filled with FILL.
+    The rotation of the output tile of number `tile` names the first full iteration to run.  The short iteration stays
+    where `short_iteration` says, before or after all others; where k is permuted it is filled with FILL.  The tail is
+    the last one.
     """
-    step = desc.k_loop_step
+    after = [part.tail] if len(part.tail) else []
+    step, positions = desc.k_loop_step, part.positions
     if step is None or not len(positions):
-        return [positions]
+        return [positions, *after]
     short = len(positions) % step
     at_start = short if desc.short_iteration == "first" else 0
     rest = positions[:short] if at_start else positions[len(positions) - short :]
@@ -59,18 +83,23 @@ def iterations(desc: GEMMDesc, positions: Positions, first: int = 0) -> list[Pos
     if order:
         full = full[:, list(order)]
         rest = np.concatenate([rest, np.full(step - short, FILL)])[list(order)]
-    found = list(np.roll(full, -first % len(full), axis=0)) if len(full) else []
+    rotation = desc.iteration_rotation
+    first = rotation.first(tile, len(full)) if rotation is not None and len(full) else 0
+    found = list(np.roll(full, -first, axis=0))
     if not short:
-        return found
-    return [rest, *found] if at_start else [*found, rest]
+        return [*found, *after]
+    return [rest, *found] if at_start else [*found, rest, *after]
 
 
-def instructions(desc: GEMMDesc, positions: Positions, first: int = 0) -> Positions:
-    """Return the positions that each instruction takes, (count, native k), FILL for a zero; (k, 1) on scalar paths."""
+def instructions(desc: GEMMDesc, part: Part, tile: int = 0) -> Positions:
+    """Return the positions that each instruction of an innermost part takes, for an output tile.
+
+    Shape (count, native k), FILL for a zero; (k, 1) on scalar paths.
+    """
     native = 1 if desc.instruction is None else desc.instruction.k
     group = desc.instruction_k
     found = []
-    for iteration in iterations(desc, positions, first):
+    for iteration in iterations(desc, part, tile):
         count = -(-len(iteration) // group)
         filled = np.full((count, native), FILL, dtype=np.int64)
         whole = len(iteration) // group * group
@@ -81,10 +110,9 @@ def instructions(desc: GEMMDesc, positions: Positions, first: int = 0) -> Positi
     return np.concatenate(found)
 
 
-def first_iteration(desc: GEMMDesc, row: int, column: int) -> int:
-    """Return the iteration at which an output element's loop starts, not yet modulo the number of full iterations."""
+def tile_number(desc: GEMMDesc, row: int, column: int) -> int:
+    """Return the number of the output tile of an element, which decides where its loops start; 0 without rotation."""
     rotation = desc.iteration_rotation
     if rotation is None:
         return 0
-    place = row if rotation.axis == "rows" else column
-    return place // rotation.tile % rotation.period * rotation.step
+    return (row if rotation.axis == "rows" else column) // rotation.tile

@@ -23,7 +23,8 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
         f"C = A B over k = {desc.k}: {desc.left_dtype} times {desc.right_dtype}, accumulated in "
         f"{desc.accumulator_dtype}, stored as {desc.output_dtype}"
         + (f", both widened to {desc.multiplied_as} first" if desc.multiplied_as else "")
-        + (", an overflow as the largest finite number." if desc.output_satfinite else ".")
+        + (", an overflow as the largest finite number" if desc.output_satfinite else "")
+        + (", an infinity as NaN." if desc.output_nan_for_infinity else ".")
     ]
     if desc.k_dropped:
         lines.append(f"The last {desc.k_dropped} of k are dropped: the sum is over {desc.k - desc.k_dropped} products.")
@@ -35,8 +36,9 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
         cuts, level = cuts[1:], list(axis.parts)
     for number, cut in enumerate(cuts):
         lines += _cut(cut, level, "The k axis is" if number == 0 else "Each part is")
-        level = [each for part in level for each in part.parts if len(each.positions)]
+        level = [each for part in level for each in part.parts if not each.empty]
     lines += _k_loop(desc, axis)
+    lines += _tail(desc)
     if desc.operand_scales:
         lines.append("At the end the value is multiplied in fp32 by the fp32 product of both operands' scales.")
     elif desc.scaled:
@@ -98,7 +100,7 @@ def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
 def _k_loop(desc: GEMMDesc, axis: Part) -> list[str]:
     parts = list(innermost_parts(axis))
     longest = max(parts, key=lambda part: len(part.positions))
-    count = len(instructions(desc, longest.positions))
+    count = len(instructions(desc, longest))
     unit = "instructions" if desc.instruction is not None else "steps"
     subject = "A part" if len(parts) > 1 else "The axis"
     lines = [f"{subject} is accumulated in ascending k from +0, by {count} {unit} in sequence."]
@@ -118,7 +120,24 @@ def _k_loop(desc: GEMMDesc, axis: Part) -> list[str]:
             f"Tiles of {rotation.tile} {rotation.axis} start at different iterations: tile t at iteration "
             f"(t mod {rotation.period}) * {rotation.step}."
         )
+        if rotation.halved:
+            lines.append(
+                f"A part of fewer than {rotation.period * rotation.step} iterations halves that period to fit."
+            )
     return lines
+
+
+def _tail(desc: GEMMDesc) -> list[str]:
+    if desc.tail is None:
+        return []
+    owners = [
+        f"part {share.part} of cut {level}"
+        if share.tile is None
+        else f"all parts of cut {level} round-robin in tiles of {share.tile}, filled with zeros"
+        for level, share in enumerate(desc.tail.shares)
+    ]
+    where = f" to {', '.join(owners)}" if owners else ""
+    return [f"The last {desc.tail.length} k are in no iteration: they are added after all of them{where}, ascending."]
 
 
 def _listed(order: tuple[int, ...]) -> str:

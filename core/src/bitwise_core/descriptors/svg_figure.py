@@ -56,7 +56,7 @@ def to_svg(desc: GEMMDesc, title: str = "") -> str:
     page.sentence(f"k = 0 to {desc.k - 1}, {desc.left_dtype} x {desc.right_dtype}, in {desc.accumulator_dtype}")
     for level, cut in enumerate(desc.k_cuts):
         _level(page, desc, part, cut, level)
-        part = next(each for each in part.parts if len(each.positions))
+        part = next(each for each in part.parts if not each.empty)
     if not desc.k_cuts:
         _axis(page, [("all of k", 0, desc.k - desc.k_dropped)], desc.k)
         page.y += BAR + 16
@@ -88,6 +88,10 @@ def _axis(page: _Page, spans: list[tuple[str, int, int]], length: int) -> list[f
 def _level(page: _Page, desc: GEMMDesc, part: Part, cut: Cut, level: int) -> None:
     where = "k" if level == 0 else f"the first part of level {level - 1}"
     parts = part.parts
+    if not len(part.positions):
+        page.sentence(f"level {level}: {where}, {len(parts)} parts of the tail alone")
+        page.sentence(f"merge: {merge_text(cut, len(parts))}")
+        return
     count = len(parts)
     if cut.layout == "strided":
         page.sentence(f"level {level}: {where}, tiles of {cut.tile} k distributed round-robin over {count} parts")
@@ -155,7 +159,7 @@ def _merge(page: _Page, cut: Cut, middles: list[float], count: int) -> None:
 
 def _k_loop(page: _Page, desc: GEMMDesc, part: Part) -> None:
     """Draw the steps of an innermost part: all of up to eight, otherwise the first six and the last."""
-    taken = [[k for k in row if k != FILL] for row in instructions(desc, part.positions).tolist()]
+    taken = [[k for k in row if k != FILL] for row in instructions(desc, part).tolist()]
     called = desc.instruction
     name = f"{called.family} k {called.k} of {called.architecture}" if called is not None else (
         "one fused multiply-add a step" if desc.path == "fma" else "a product and a sum a step, each rounded"
@@ -164,6 +168,8 @@ def _k_loop(page: _Page, desc: GEMMDesc, part: Part) -> None:
     page.sentence(f"loop over {where}: {len(taken)} steps from +0, {name}")
     if desc.k_loop_step is not None:
         page.sentence(f"iterations of {desc.k_loop_step} k, the short one {desc.short_iteration}")
+    if desc.tail is not None:
+        page.sentence(f"the last {desc.tail.length} k are the tail, after all iterations")
     if not desc.use_fast_accum:
         page.sentence("each step from +0, then added to the accumulator")
     numbers = list(range(len(taken))) if len(taken) <= 8 else [*range(6), -1, len(taken) - 1]

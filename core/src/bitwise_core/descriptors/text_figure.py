@@ -24,7 +24,9 @@ def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
     lines, part = _ruler("k", desc.k, width), parts_of(desc)
     for number, cut in enumerate(desc.k_cuts):
         name = f"cut {number}"
-        if cut.layout == "strided":
+        if not len(part.positions):
+            lines.append(_label(name) + f"{len(part.parts)} parts of the tail alone")
+        elif cut.layout == "strided":
             lines += _strided_tiles(part, cut.tile, width, name)
         else:
             length = len(part.positions) if number else desc.k
@@ -35,8 +37,11 @@ def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
                 lines += _ruler("part 0" if number else "k", length, width)
             lines.append(_label(name) + _bar(shown, length, width) + more)
         lines.append(_label("merge") + merge_text(cut, len(part.parts)))
-        part = next(each for each in part.parts if len(each.positions))
+        part = next(each for each in part.parts if not each.empty)
     lines += _k_loop(desc, part, width)
+    if desc.tail is not None:
+        end = desc.k - desc.k_dropped
+        lines.append(_label("tail") + f"{end - desc.tail.length} to {end - 1}, after all iterations")
     if desc.k_dropped:
         lines.append(_label("dropped") + f"{desc.k - desc.k_dropped} to {desc.k - 1} reach no sum")
     return [*lines, _label("stored") + stored_text(desc)]
@@ -114,7 +119,7 @@ def _strided_tiles(part: Part, tile: int, width: int, name: str) -> list[str]:
 def _k_loop(desc: GEMMDesc, part: Part, width: int) -> list[str]:
     """Draw the k that the first and the last instructions of a part take."""
     texts = []
-    for taken in instructions(desc, part.positions).tolist():
+    for taken in instructions(desc, part).tolist():
         real = [k for k in taken if k != FILL]
         if not real:
             texts.append("[zeros]")

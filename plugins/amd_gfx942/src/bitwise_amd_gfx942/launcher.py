@@ -15,6 +15,9 @@ from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 SCRATCH = 2
 """The number of scratch memory addresses that Triton appends to a kernel's parameters, null where unused."""
 
+ELEMENTS = 1 << 31
+"""The number of elements that the kernels' 32-bit offsets reach."""
+
 
 class Products:
     """Runs a GEMMDesc on a gfx942; see `bitwise_core.plugins.launchers.Launcher`."""
@@ -35,8 +38,10 @@ class Products:
         kernel = compile_kernel(plan, desc)
         a, b = (np.ascontiguousarray(each) for each in operands)
         m, n = a.shape[0], b.shape[1]
+        if max(a.size, b.size, m * n) >= ELEMENTS:
+            raise DescriptorError(f"{self.name} multiplies matrices of less than {ELEMENTS} elements: use smaller ones")
         out = np.zeros((m, n), dtype=storage(FLOAT_FORMATS[desc.output_dtype].bits))
-        numbers = [ctypes.c_int32(each) for each in (m, n, desc.k, desc.k - desc.k_dropped)]
+        numbers = [ctypes.c_int32(each) for each in plan.numbers(m, n, desc)]
         threads = kernel.metadata.num_warps * kernel.metadata.warp_size
         grid = -(-m // plan.block[0]), -(-n // plan.block[1]), 1
         arguments = [a, b, out, *numbers, *[None] * SCRATCH]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, ReductionDesc
 from bitwise_core.descriptors.evaluation.operands import conversion, fp32
-from bitwise_core.descriptors.k_axis import FILL, Part, first_iteration, instructions, parts_of
+from bitwise_core.descriptors.k_axis import FILL, Part, instructions, parts_of, tile_number
 from bitwise_core.descriptors.record import wider
 from bitwise_core.ir.nodes import Constant, Load, Matrix, Node, Operation
 from bitwise_core.numerics import FLOAT_FORMATS
@@ -41,19 +41,21 @@ def gemm_tree(desc: GEMMDesc, row: int = 0, column: int = 0, columns: int = 1) -
         raise DescriptorError("a tree loads whole bytes: operands narrower than 8 bits have no tree")
     left: list[Node] = [Load("A", (row * desc.k + k) * sizes[0] // 8, sizes[0]) for k in range(desc.k)]
     right: list[Node] = [Load("B", (k * columns + column) * sizes[1] // 8, sizes[1]) for k in range(desc.k)]
-    return product_node(desc, left, right, first_iteration(desc, row, column))
+    return product_node(desc, left, right, tile_number(desc, row, column))
 
 
-def product_node(
-    desc: GEMMDesc, left: list[Node], right: list[Node], first: int = 0, start: Node | None = None
-) -> Node:
+def product_node(desc: GEMMDesc, left: list[Node], right: list[Node], tile: int = 0, start: Node | None = None) -> Node:
     """Return the sum of the products of two lists of nodes, in the descriptor's output type.
 
-    `first` is the iteration that the loop over k starts with, `start` an initial accumulator instead of +0.
+    `tile` is the number of the output tile that a rotation depends on, `start` an initial accumulator instead of +0.
     """
-    dtype, node = _merged(desc, parts_of(desc), left, right, first, start)
+    dtype, node = _merged(desc, parts_of(desc), left, right, tile, start)
     if desc.scaled:
         node, dtype = Operation("mul.rn.fp32", (converted(node, dtype, "fp32"), _scale(desc))), "fp32"
+    if desc.output_nan_for_infinity:
+        # A finite number minus itself is +0, and adding -0 changes no number.
+        zero_or_nan = Operation(f"neg.{dtype}", (Operation(f"sub.rn.{dtype}", (node, node)),))
+        node = Operation(f"add.rn.{dtype}", (node, zero_or_nan))
     return converted(node, dtype, desc.output_dtype, desc.output_satfinite)
 
 
@@ -64,14 +66,14 @@ def _scale(desc: GEMMDesc) -> Node:
 
 
 def _merged(
-    desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first: int, start: Node | None = None
+    desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], tile: int, start: Node | None = None
 ) -> tuple[str, Node]:
     cut = part.cut
     if cut is None:
-        return desc.accumulator_dtype, _accumulated(desc, part, left, right, first, start)
+        return desc.accumulator_dtype, _accumulated(desc, part, left, right, tile, start)
     found = []
     for each in part.parts:
-        dtype, node = _merged(desc, each, left, right, first)
+        dtype, node = _merged(desc, each, left, right, tile)
         found.append((cut.partial_dtype, converted(node, dtype, cut.partial_dtype)))
 
     def plus(one: tuple[str, Node], other: tuple[str, Node]) -> tuple[str, Node]:
@@ -84,14 +86,14 @@ def _merged(
 
 
 def _accumulated(
-    desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first: int, start: Node | None
+    desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], tile: int, start: Node | None
 ) -> Node:
     """Return the accumulator of an innermost part after its loop over k."""
     dtype = desc.accumulator_dtype
     total = _zero(dtype) if start is None else start
     types = desc.factor_dtypes
     fills = _zero(types[0]), _zero(types[1])
-    for places in instructions(desc, part.positions, first).tolist():
+    for places in instructions(desc, part, tile).tolist():
         one = [fills[0] if k == FILL else converted(left[k], desc.left_dtype, types[0]) for k in places]
         other = [fills[1] if k == FILL else converted(right[k], desc.right_dtype, types[1]) for k in places]
         if desc.path == "matrix":

@@ -12,7 +12,7 @@ from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.evaluation.matrix_units import unit_of
 from bitwise_core.descriptors.evaluation.operands import add, convert, fp32, patterns, zeros
 from bitwise_core.descriptors.hardware import IEEE, Hardware
-from bitwise_core.descriptors.k_axis import FILL, Part, first_iteration, innermost_parts, instructions, parts_of
+from bitwise_core.descriptors.k_axis import FILL, Part, innermost_parts, instructions, parts_of, tile_number
 from bitwise_core.numerics import Bits, operation
 from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
@@ -45,9 +45,9 @@ def evaluate_gemm(
     count = sum(1 for _ in innermost_parts(axis))
     result = np.empty((left.shape[0], right.shape[1]), dtype=zeros(desc.output_dtype, ()).dtype)
     for rows, columns in _blocks(desc, *result.shape, count):
-        first = first_iteration(desc, rows.start, columns.start)
+        tile = tile_number(desc, rows.start, columns.start)
         begin = None if start is None else start[rows, columns]
-        values = _accumulators(desc, unit, axis, left[rows], right[:, columns], first, begin)
+        values = _accumulators(desc, unit, axis, left[rows], right[:, columns], tile, begin)
         dtype, value = _merged(desc, axis, values)
         result[rows, columns] = _stored(desc, dtype, value, scale)
     return result
@@ -86,10 +86,10 @@ def _ranges(length: int, size: int, tile: int) -> Iterator[slice]:
 
 
 def _accumulators(
-    desc: GEMMDesc, unit: MmaSpec | None, axis: Part, a: Bits, b: Bits, first: int, start: Bits | None
+    desc: GEMMDesc, unit: MmaSpec | None, axis: Part, a: Bits, b: Bits, tile: int, start: Bits | None
 ) -> list[Bits]:
     """Return the accumulators of all innermost parts, in order; parts with equally many instructions run together."""
-    loops = [instructions(desc, part.positions, first) for part in innermost_parts(axis)]
+    loops = [instructions(desc, part, tile) for part in innermost_parts(axis)]
     found: list[Bits | None] = [None] * len(loops)
     by_length: dict[int, list[int]] = defaultdict(list)
     for place, steps in enumerate(loops):
@@ -162,4 +162,11 @@ def _stored(desc: GEMMDesc, dtype: str, value: Bits, scale: Bits | None) -> Bits
     if scale is not None:
         value = operation("mul.rn.fp32").evaluate(convert(value, dtype, "fp32"), scale)
         dtype = "fp32"
+    if desc.output_nan_for_infinity:
+        value = operation(f"add.rn.{dtype}").evaluate(value, _zero_or_nan(dtype, value))
     return convert(value, dtype, desc.output_dtype, desc.output_satfinite)
+
+
+def _zero_or_nan(dtype: str, value: Bits) -> Bits:
+    """Return -0, which changes no number when it is added, for a finite number, and a NaN for any other value."""
+    return operation(f"neg.{dtype}").evaluate(operation(f"sub.rn.{dtype}").evaluate(value, value))

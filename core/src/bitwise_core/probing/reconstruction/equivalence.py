@@ -56,7 +56,8 @@ def structure(desc: GEMMDesc, table: ValueTable, spec: MmaSpec | None) -> Hashab
     rotation = desc.iteration_rotation
     return (
         value, desc.left_dtype, desc.right_dtype, desc.output_dtype, desc.alpha, desc.operand_scales,
-        desc.output_satfinite, (rotation, desc.k_loop_step) if rotation is not None else None,
+        desc.output_satfinite, desc.output_nan_for_infinity,
+        (rotation, desc.k_loop_step, desc.tail) if rotation is not None else None,
     )  # fmt: skip
 
 
@@ -109,7 +110,7 @@ class _ValueNumbering:
 def _k_loop(numbering: _ValueNumbering, part: Part) -> int:
     desc, table, spec = numbering.desc, numbering.table, numbering.spec
     total, dtype = ZERO, desc.accumulator_dtype
-    for row in instructions(desc, part.positions).tolist():
+    for row in instructions(desc, part).tolist():
         if spec is None:
             (position,) = row
             if numbering.exact:

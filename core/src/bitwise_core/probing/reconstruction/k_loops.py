@@ -11,7 +11,7 @@ import numpy as np
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Instruction
 from bitwise_core.descriptors.cuts import Positions
 from bitwise_core.descriptors.hardware import Units
-from bitwise_core.descriptors.k_axis import instructions
+from bitwise_core.descriptors.k_axis import instructions, parts_of
 from bitwise_core.numerics.mma import FusedSum, MmaSpec, SequentialMultiplyAdd
 from bitwise_core.probing.reconstruction.cuts import ObservedTree
 from bitwise_core.probing.reconstruction.partial_sums import k_loop_nodes
@@ -149,7 +149,7 @@ def _fits(observed: ObservedTree, k_loop: KLoop, part: Positions, left: str, rig
         desc = descriptor_of(k_loop, len(part), left, right)
     except DescriptorError:  # iterations that do not affect the bits
         return False
-    positions = part[instructions(desc, desc.positions())] if k_loop.unit is None else _padded_positions(desc, part)
+    positions = part[instructions(desc, parts_of(desc))] if k_loop.unit is None else _padded_positions(desc, part)
     _, first_nodes = k_loop_nodes(observed.axis, k_loop.unit, k_loop.use_fast_accum, positions[:4])
     if not first_nodes <= observed.nodes.keys():
         return False
@@ -159,7 +159,7 @@ def _fits(observed: ObservedTree, k_loop: KLoop, part: Positions, left: str, rig
 
 def _padded_positions(desc: GEMMDesc, part: Positions) -> Positions:
     """Return the positions of each instruction, -1 for padding."""
-    indices = instructions(desc, desc.positions())
+    indices = instructions(desc, parts_of(desc))
     padded: Positions = part[indices]
     padded[indices < 0] = -1
     return padded

@@ -105,10 +105,10 @@ def nodes_of(axis: Axis, desc: GEMMDesc, spec: MmaSpec | None) -> frozenset[int]
     nodes: set[int] = set()
 
     def visit(part: Part) -> Sum:
-        if not len(part.positions):
+        if part.empty:
             return EMPTY_SUM
         if part.cut is None:
-            total, found = k_loop_nodes(axis, spec, desc.use_fast_accum, instructions(desc, part.positions))
+            total, found = k_loop_nodes(axis, spec, desc.use_fast_accum, instructions(desc, part))
             nodes.update(found)
             return total
         whole, made = merged(part.cut, [visit(each) for each in part.parts])

@@ -149,6 +149,10 @@ def _check(desc: GEMMDesc) -> None:
         raise UnsupportedGEMM(f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32")
     if desc.iteration_rotation is not None or desc.iteration_permutation:
         raise UnsupportedGEMM("rotated or permuted iterations: these kernels loop over k in ascending order")
+    if desc.tail is not None:
+        raise UnsupportedGEMM("a tail outside of the cuts and iterations: these kernels cut all of k")
+    if desc.output_satfinite:
+        raise UnsupportedGEMM("output_satfinite: these kernels store an overflow as infinity")
     if desc.scaled:
         raise UnsupportedGEMM("a scale: these kernels do not scale the product")
 

@@ -1,0 +1,211 @@
+"""Random products in stated orders on gfx942: compiled, simulated on bit patterns, compared with their descriptors.
+
+    python -m bitwise_bench.descriptors.ordered_products --count 2000 --out records/ordered-products-gfx942.json
+
+No GPU is needed.  The descriptors have the forms that rocBLAS and hipBLASLt compute: slices, waves, permuted and
+rotated iterations, and a tail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_amd_gfx942.matrix_units import ROWS
+from bitwise_amd_gfx942.products.plan import compile_kernel, plan_product
+from bitwise_bench.environment import analysis_environment
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, Rotation, Share, Tail
+from bitwise_core.descriptors.evaluation import evaluate
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
+
+HARDWARE = Hardware({row.name: row for row in ROWS})
+KINDS = (
+    *((kind, k, 4) for kind in ("fp16", "bf16") for k in (8, 16)), *(("fp32", k, 1) for k in (2, 4)),
+    *(("tf32", k, 2) for k in (4, 8)), *((kind, k, 8) for kind in ("e4m3fnuz", "e5m2fnuz") for k in (16, 32)),
+)  # fmt: skip
+"""The type of A and B, k of the instruction, and how many k of one it takes from a lane."""
+LONGEST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A descriptor and the shape of its operands, (m, k) and (k, n)."""
+
+    desc: GEMMDesc
+    m: int
+    n: int
+
+
+def drawn(seed: int) -> Product:
+    """Return a random product in a stated order."""
+    source = random.Random(seed)
+    while True:
+        found = _drawn(source)
+        if found.desc.k <= LONGEST:
+            return found
+
+
+def _drawn(source: random.Random) -> Product:
+    kind, native, each = source.choice(KINDS)
+    waves, spread = source.choice((1, 1, 1, 2, 4)), source.choice((1, 1, 2, 2, 4))
+    block = native * spread
+    depth = waves * block * source.choice((1, 1, 2, 3))
+    slices = source.choice((1, 1, 1, 2, 3, 5, 9))
+    contiguous = slices > 1 and source.random() < 0.4
+    count = source.choice((0, 1, slices, source.randint(1, 4 * slices), source.randint(1, 9)))
+    rest = source.choice((0, 0, 1, depth - 1, source.randrange(depth)))
+    count += count == rest == 0
+    fields: dict[str, Any] = {}
+    cuts = []
+    if slices > 1:
+        start = source.choice(("zero", "first"))
+        cuts.append(
+            Cut(count=slices, tile=depth, remainder="spread", start=start)
+            if contiguous
+            else Cut(layout="strided", count=slices, tile=depth, start=start)
+        )
+    if waves > 1:
+        cuts.append(Cut(layout="strided", count=waves, tile=block if count else native))
+    permuted = spread > 1 and count > 0
+    if permuted:
+        fields["iteration_permutation"] = _permutation(depth // waves, native, spread, each)
+    shape = [source.choice((source.randint(1, 20), source.randint(20, 40), source.randint(60, 70))) for _ in range(2)]
+    if count and source.random() < 0.5:
+        axis = source.choice(("rows", "columns"))
+        rotation = Rotation(
+            axis=axis, tile=source.choice((32, 64, 96)), period=source.choice((2, 4, 8)),
+            step=source.choice((1, 1, 2, 4)), halved=source.random() < 0.4,
+        )  # fmt: skip
+        fields["iteration_rotation"] = rotation
+        shape = [source.randint(1, 5), source.randint(1, 3 * rotation.tile)]
+        shape = shape[::-1] if axis == "rows" else shape
+    if permuted or "iteration_rotation" in fields:
+        fields["k_loop_step"] = depth // waves
+    if rest and (permuted or waves > 1 or contiguous):
+        quotient, more = divmod(count, slices)
+        shares = [Share(part=slices - 1 if contiguous and quotient else more)] if slices > 1 else []
+        shares += [Share(tile=native)] if waves > 1 else []
+        fields["tail"] = Tail(length=rest, shares=tuple(shares))
+    desc = GEMMDesc(
+        k=count * depth + rest, left_dtype=kind, right_dtype=kind, path="matrix", k_cuts=tuple(cuts),
+        output_dtype=source.choice(("fp32", "fp32", "fp32", "fp16", "bf16")), instruction_k=native,
+        instruction=Instruction(architecture="gfx942", family="mfma", k=native), **fields,
+    )  # fmt: skip
+    return Product(desc, *shape)
+
+
+def _permutation(length: int, native: int, spread: int, each: int) -> tuple[int, ...]:
+    block = [
+        lanes * each * spread + instruction * each + number
+        for instruction in range(spread)
+        for lanes in range(native // each)
+        for number in range(each)
+    ]
+    return tuple(begin + place for begin in range(0, length, len(block)) for place in block)
+
+
+def operands(product: Product, seed: int) -> tuple[Bits, Bits]:
+    """Return patterns of both signs whose sums round, with some zeros and subnormal numbers."""
+    generator = np.random.default_rng(seed)
+
+    def patterns(dtype: str, shape: tuple[int, int]) -> Bits:
+        form = FLOAT_FORMATS[dtype]
+        exponent = generator.integers(max(1, form.bias - 4), form.bias + 4, shape, dtype=np.uint64)
+        fraction = generator.integers(0, 1 << form.mantissa_bits, shape, dtype=np.uint64)
+        value = exponent << np.uint64(form.mantissa_bits) | fraction
+        value = np.where(generator.random(shape) < 0.05, fraction & np.uint64(3), value)
+        value |= generator.integers(0, 2, shape, dtype=np.uint64) << np.uint64(form.exponent_bits + form.mantissa_bits)
+        if form.negative_zero is None:  # the pattern of a NaN
+            value = np.where(value == 1 << (form.exponent_bits + form.mantissa_bits), 0, value)
+        return (value << np.uint64(form.padding)).astype(storage(form.bits))
+
+    return patterns(product.desc.left_dtype, (product.m, product.desc.k)), patterns(
+        product.desc.right_dtype, (product.desc.k, product.n)
+    )
+
+
+@dataclass
+class Compiled:
+    """Kernels of plans, compiled once each."""
+
+    texts: dict[Any, str] = field(default_factory=dict)
+
+    def simulated(self, product: Product, a: Bits, b: Bits) -> bytes:
+        """Return the bytes of C that the compiled kernel stores."""
+        desc, m, n = product.desc, product.m, product.n
+        plan = plan_product(desc)
+        key = (
+            plan.kernel, *plan.constants.items(), *plan.options.items(), desc.left_dtype, desc.right_dtype,
+            desc.output_dtype,
+        )  # fmt: skip
+        if key not in self.texts:
+            self.texts[key] = compile_kernel(plan, desc).asm["amdgcn"]
+        arguments: list[dict[str, object]] = [{"buffer": name} for name in "abc"]
+        arguments += [{"i32": each} for each in plan.numbers(m, n, desc)]
+        grid = [-(-m // plan.block[0]), -(-n // plan.block[1])]
+        launch = Launch.model_validate(
+            {"file": "k.amdgcn", "grid": grid, "block": [64 * plan.warps], "args": arguments}
+        )
+        prepared = prepare(Source("k.amdgcn", self.texts[key], launch), GFX942, Options())
+        contents = {name: each.reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
+        size = m * n * FLOAT_FORMATS[desc.output_dtype].bits // 8
+        return simulate(prepared, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes()
+
+
+def agrees(compiled: Compiled, seed: int) -> bool:
+    """Return whether the simulated kernel of a random product stores the bytes of its descriptor."""
+    product = drawn(seed)
+    a, b = operands(product, seed)
+    return compiled.simulated(product, a, b) == evaluate(product.desc, a, b, hardware=HARDWARE).tobytes()
+
+
+def measure(first: int, count: int, seconds: float) -> Mapping[str, Any]:
+    """Return the outcome of the products of at most `count` seeds, and of as many as `seconds` allow, as a record."""
+    compiled, different, forms = Compiled(), list[int](), Counter[str]()
+    begin, done = perf_counter(), 0
+    for seed in range(first, first + count):
+        desc = drawn(seed).desc
+        names = ("iteration_rotation", "iteration_permutation", "tail", "k_cuts")
+        forms.update(name for name in names if getattr(desc, name))
+        if not agrees(compiled, seed):
+            different.append(seed)
+        done = seed + 1 - first
+        if done % 100 == 0:
+            print(f"{done} of {count}: {len(different)} different, {len(compiled.texts)} kernels", flush=True)
+        if perf_counter() - begin > seconds:
+            break
+    return {
+        **analysis_environment(), "architecture": "gfx942", "executed": "simulated on bit patterns, not on a device",
+        "first_seed": first, "products": done, "equal": done - len(different), "different_seeds": different,
+        "kernels": len(compiled.texts), "with": dict(sorted(forms.items())),
+        "seconds": round(perf_counter() - begin),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    given.out.write_text(json.dumps(measure(given.first, given.count, given.seconds), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
