@@ -198,6 +198,27 @@ def counted(bases: str = "%rd2, %rd2", operation: str = "add.u32", after: str = 
     return with_cells(COUNT.format(bases=bases, operation=operation, after=after))
 
 
+PLACES = """	st.shared.b32 [%r9], %r4;
+	mov.b32 %r20, 0;
+	setp.lt.s32 %p1, %r1, 1;
+	@%p1 bra $done;
+$loop:
+	ld.shared.b32 %r11, [%r9];
+	mad.lo.s32 %r13, %r3, %r1, %r20;
+	mad.lo.s32 %r12, %r13, 128, %r11;
+	mul.wide.s32 %rd6, %r12, 4;
+	add.s64 %rd7, %rd2, %rd6;
+	st.global.b32 [%rd7], %r6;
+	setp.eq.s32 %p3, %r20, 6;
+	@%p3 st.shared.b32 [%r9], {place};
+	add.s32 %r20, %r20, 1;
+	setp.lt.s32 %p2, %r20, %r1;
+	@%p2 bra $loop;
+$done:
+"""
+"""A loop in which each thread stores at the place that its cell holds; the seventh iteration changes the cell."""
+
+
 TEXTS = {
     "a missing barrier": (with_cells(EXCHANGE.format(barrier="")), with_cells(EXCHANGE.format(barrier=BARRIER))),
     "a barrier on one side of a branch": (
@@ -207,6 +228,10 @@ TEXTS = {
     "no barrier at the end of an iteration": (
         with_cells(LOOP.format(before="", own="", after="", last="")),
         with_cells(LOOP.format(before="", own="", after=BARRIER, last="")),
+    ),
+    "an iteration after which all threads store at one place": (
+        with_cells(PLACES.format(place="0")),
+        with_cells(PLACES.format(place="%r4")),
     ),
     "no barrier between a loop and an access before it": (
         with_cells(LOOP.format(before="\tld.shared.b32 %r30, [%r10];\n", own="", after=BARRIER, last="")),

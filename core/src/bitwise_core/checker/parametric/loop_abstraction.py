@@ -1,9 +1,13 @@
 """Loops of which only the determinism of the result is proved: their values are opaque, their accesses are followed.
 
-A loop is executed from its entry for a few periods, which gives its histories of accesses to shared memory.  Then one
-period is executed from a general state: integers that grow linearly are affine in a symbolic number of periods, numbers
-that repeat with the period keep their values, and all other values are opaque.  Addresses of shared memory are
-numbers in the general state too, so every period accesses the same cells.  Stores in the loop are recorded there.
+A loop is executed from its entry for a few periods, which shows how it repeats.  Then periods are executed from a
+general state: integers that grow linearly are affine in a symbolic number of periods, numbers that repeat with the
+period keep their values, and all other values are opaque.  Addresses of shared memory are numbers in the general state
+too, so every period accesses the same cells.  These periods give the histories of accesses to shared memory, until one
+ends as the one before it.  Stores in the loop are recorded in the second one.
+
+A loop in an abstracted loop is reached again in each iteration of that loop.  It is then taken to repeat as when it was
+reached first, and the general state is checked again.
 """
 
 from __future__ import annotations
@@ -294,9 +298,7 @@ class LoopAbstraction:
                         memories.append(after)
                         stable = False
                     of_period = self._recorded()
-                if place + 1 >= 2 * period and (
-                    not stable or after.history.leads_on_as(found[-1 - period].history)
-                ):
+                if place + 1 >= 2 * period and (not stable or after.history.leads_on_as(found[-1 - period].history)):
                     break
             self.memory.iterations.pop()
             if stable:

@@ -162,14 +162,14 @@ def chosen_place(
     readings: list[tuple[str, SymbolicVector, bool, _Sets, Array]] = []
     apply = firsts.remembering(condition, apply)
     places = [exact_hash(each) for each in (better, other)]
-    # Without sets, places are ordered only where both are numbers, and numbers are those of the comparison.
+    # Of a single comparison, the places must be ordered, and the numbers not be NaN: a set knows it, or the pair.
+    of_pairs = not conjunction and firsts.is_empty
     known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
-    if not conjunction and firsts.is_empty and not known.any():
+    if of_pairs and not known.any():
         return None
     for form, first, second, largest in _candidates(condition):
-        if not conjunction and firsts.is_empty:
-            if not (_numbers(form, first, apply) & _numbers(form, second, apply)).any():
-                continue
+        if of_pairs and not (_numbers(form, first, apply) & _numbers(form, second, apply)).any():
+            continue
         numbers = [exact_hash(each) for each in (first, second)]
         if all(any(np.array_equal(place, number) for number in numbers) for place in places):
             continue  # the numbers themselves are selected
