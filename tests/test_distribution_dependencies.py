@@ -48,6 +48,9 @@ ALLOWED = {
 
 # No distribution requires torch: the user chooses a build for the machine. Triton and hip-python (`hip`) are extras.
 # z3 is the second solver of `nox -s proofs`, which installs it.
+MODULES = {"yaml": "pyyaml"}
+"""Modules whose distributions have other names."""
+
 OPTIONAL = {"torch", "triton", "hip", "z3"}
 
 ALL = pytest.mark.parametrize("name", ALLOWED)
@@ -78,7 +81,7 @@ def fault(record: Import, found: Distribution, *, kernels: bool = False) -> str 
     top = record.target.split(".")[0]
     if top in sys.stdlib_module_names or top == found.package:
         return None
-    owner = next((other.name for other in distributions() if other.package == top), top)
+    owner = next((other.name for other in distributions() if other.package == top), MODULES.get(top, top))
     if owner.startswith("bitwise-") and owner not in ALLOWED[found.name]:
         return f"line {record.line}: {found.name} may not import {owner}"
     if kernels and owner == "triton":
