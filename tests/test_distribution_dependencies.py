@@ -46,11 +46,11 @@ ALLOWED = {
     },
 }
 
-# No distribution requires torch: the user chooses a build for the machine. Triton and hip-python (`hip`) are extras.
-# z3 is the second solver of `nox -s proofs`, which installs it.
 MODULES = {"yaml": "pyyaml"}
 """Modules whose distributions have other names."""
 
+# No distribution requires torch: the user chooses a build for the machine. Triton and hip-python (`hip`) are extras.
+# z3 is the second solver of `nox -s proofs`, which installs it.
 OPTIONAL = {"torch", "triton", "hip", "z3"}
 
 ALL = pytest.mark.parametrize("name", ALLOWED)

@@ -22,11 +22,6 @@ class _Refused(yaml.MarkedYAMLError):
 class _Loader(yaml.CSafeLoader):
     """Dates are text: Tensile writes none, and a version or a name may look like one."""
 
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
-        for first, found in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping.  Raises YAMLError for a key that is given twice, or is no scalar."""
         names: set[str] = set()
@@ -38,6 +33,12 @@ class _Loader(yaml.CSafeLoader):
                 raise _Refused(f"a key {fault}", key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def parse(text: str, name: str) -> Any:
