@@ -220,3 +220,54 @@ def _one(kind: str) -> str:
 
 def _fp(kind: str) -> str:
     return f"{_one(kind)}_{_one(kind)}"
+
+
+def test_a_period_that_only_some_slices_halve() -> None:
+    """Slices of 8 and of 7 iterations: the longer ones rotate over 8 iterations, the shorter ones over 4."""
+    generator = np.random.default_rng(11)
+    seen = 0
+    for file, solution in KERNELS:
+        bits = solution.bits
+        slices, depth = bits["GlobalSplitU"], bits["DepthU"]
+        if file.generator != "TensileLite" or slices < 2 or (bits["StaggerU"] or 0) < 8 or bits["_staggerStrideShift"]:
+            continue
+        types = types_of(file.problem)
+        k = depth * (7 * slices + 1)
+        if k > 5000:
+            continue
+        rows = 8 * bits["MacroTile0"]
+        call = Call(rows, 9 * bits["MacroTile1"], k, types.a, types.b, types.d, multiplied=types.multiplied)
+        desc = describe(solution, file, call, "N")
+        rotation = desc.iteration_rotation
+        assert rotation is not None
+        assert (rotation.period, rotation.step, rotation.halved) == (8, 1, True)
+        unit = unit_of(desc, UNITS)
+        assert unit is not None
+        # One row and one column for each of eight tiles along the rotation's axis.
+        small = desc.model_copy(update={"iteration_rotation": rotation.model_copy(update={"tile": 1})})
+        shape = (8, 1) if rotation.axis == "rows" else (1, 8)
+        a = drawn(generator, desc.left_dtype, (shape[0], k))
+        b = drawn(generator, desc.right_dtype, (k, shape[1]))
+        found = evaluate(small, a, b, hardware=HARDWARE).reshape(-1)
+        left, right = (
+            widened(a, desc.left_dtype, desc.factor_dtypes[0]),
+            widened(b, desc.right_dtype, desc.factor_dtypes[1]),
+        )
+        from_zero = bits["GlobalSplitUAlgorithm"] != "MultipleBufferSingleKernel"
+        for tile in range(8):
+            row, column = (tile, 0) if rotation.axis == "rows" else (0, tile)
+            orders = order_of(bits, True, k, (row, column), True)
+            total = accumulate(unit, orders, left[row : row + 1], right[:, column : column + 1], from_zero)
+            assert found[tile] == converted(total, desc)[0, 0]
+        seen += 1
+        if seen == 4:
+            return
+    pytest.fail("there are fewer than four such kernels")
+
+
+def test_an_infinite_sum_is_stored_as_nan_in_eight_bits() -> None:
+    file, solution = next((f, s) for f, s in KERNELS if f.tag.startswith("F8H_HF8S"))
+    desc = describe(solution, file, Call(2, 3, 5, "F8", "H", "F8", multiplied=("H", "H")), "N")
+    a = np.full((2, 5), 0x40, dtype=np.uint8)
+    b = np.array([[0x7C00, 0x7BFF, 0x3C00]] * 5, dtype=np.uint16)
+    assert evaluate(desc, a, b, hardware=HARDWARE)[0].tolist() == [0x80, 0x7F, 0x52]
