@@ -55,8 +55,14 @@ _UNSUPPORTED_ON_GFX950 = MappingProxyType(
 )
 _WITHOUT_SPECIALISED_WARPS = MappingProxyType(
     {
-        "gemm_persistent_map/fp16-192x256x160/gemm_persistent_map,bm=64,bn=64,bk=32,programs=3,flatten=false,"
-        "specialised=true,out=fp16,warps=4,stages=3": "the backend specialises no warps for mma.sync",
+        f"gemm_persistent_map/fp16-192x256x160/gemm_persistent_map,{tile},programs=3,flatten=false,specialised=true,"
+        f"out=fp16,{options}": "the backend specialises no warps for mma.sync in a persistent loop"
+        for tile, options in (
+            ("bm=64,bn=64,bk=32", "warps=4,stages=3"),
+            ("bm=64,bn=64,bk=64", "warps=4,stages=3"),
+            ("bm=64,bn=128,bk=32", "warps=4,stages=2"),
+            ("bm=128,bn=128,bk=32", "warps=8,stages=3"),
+        )
     }
 )
 
