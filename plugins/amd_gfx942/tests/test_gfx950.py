@@ -159,6 +159,18 @@ def test_a_step_of_zeros_is_a_step_like_any_other() -> None:
     assert signature(once) != signature(again)
 
 
+def test_the_sign_of_a_zero_operand_counts() -> None:
+    from test_gfx942_zero_signs import FUSED, PRODUCT, STEP  # they differ in the sign of a zero only
+
+    of = {
+        arch.name: [reading(STEP.format(each), arch=arch).signature for each in (PRODUCT, FUSED)]
+        for arch in (GFX942, GFX950)
+    }
+    assert of["gfx942"][0] == of["gfx942"][1]
+    assert of["gfx950"][0] != of["gfx950"][1]
+    assert all(each is not None for pair in of.values() for each in pair)
+
+
 def test_instructions_with_one_k_and_other_rows_are_different_functions() -> None:
     wide = "v_mfma_f32_32x32x16_f16 v[16:31], v[12:15], v[12:15], 0"
     narrow = "v_mfma_f32_16x16x16_f16 v[16:19], v[12:13], v[12:13], 0"
