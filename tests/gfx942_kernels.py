@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.declared import observed
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse
+from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
@@ -71,7 +72,7 @@ PROLOGUE = """\ts_load_dwordx8 s[8:15], s[0:1], 0x0
 EPILOGUE = "\ts_waitcnt vmcnt(0) lgkmcnt(0)\n\tglobal_store_dword v1, v5, s[8:9]\n"
 
 
-def text_of(body: str, denormals: int = 3) -> str:
+def text_of(body: str, denormals: int = 3, target: str = "gfx942") -> str:
     """Return a kernel with the buffers out, a, b and c; the body writes its result to v5."""
     arguments = "".join(
         f"      - .address_space:  global\n        .offset:         {8 * index}\n        .size:           8\n"
@@ -80,7 +81,7 @@ def text_of(body: str, denormals: int = 3) -> str:
     )
     lines = "".join(f"\t{line}\n" if not line.endswith(":") else f"{line}\n" for line in body.strip().splitlines())
     tail = TAIL.format(size=32, denormals=denormals, arguments=arguments)
-    return HEAD + PROLOGUE + lines + EPILOGUE + tail.lstrip("\n")
+    return (HEAD + PROLOGUE + lines + EPILOGUE + tail.lstrip("\n")).replace("gfx942", target)
 
 
 def launch_of(threads: int = 64, dtype: str = "i32") -> Launch:
@@ -89,26 +90,31 @@ def launch_of(threads: int = 64, dtype: str = "i32") -> Launch:
     return Launch(file="kernel.amdgcn", grid=(1, 1, 1), block=(threads, 1, 1), args=buffers)
 
 
-def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, threads: int = 64) -> Array:
+def run(
+    body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, threads: int = 64, arch: Arch = GFX942
+) -> Array:
     """Run a kernel and return the words of its output, one for each thread; operands are repeated to as many words.
 
     Every step is checked against the declaration of its opcode.
     """
-    module = GFX942.parse(text_of(body), "kernel.amdgcn")
+    module = arch.parse(text_of(body, target=arch.name), "kernel.amdgcn")
     contents = {"out": np.zeros(4 * threads, dtype=np.uint8)}
     for name, given in (("a", a), ("b", b), ("c", c)):
         words = np.resize(np.asarray(given if len(given) else [0]).astype(np.uint64).astype(np.uint32), threads)
         contents[name] = words.view(np.uint8).copy()
-    prepared, found = observed(prepare_launch(module, GFX942, launch_of(threads)))
+    prepared, found = observed(prepare_launch(module, arch, launch_of(threads)))
     after = simulate(prepared, contents).after["out"].view(np.uint32)
     assert not found.wrong, "an instruction reads or writes operands that it does not declare"
     return after
 
 
-def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> AnalysisResult:
+def reading(
+    body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3, arch: Arch = GFX942
+) -> AnalysisResult:
     """Return the concrete analysis of the kernel."""
-    source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
-    return analyse(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
+    made = text_of(body, denormals, arch.name) if text is None else text
+    source = Source("kernel.amdgcn", made, launch_of(threads))
+    return analyse(source, arch, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
 
 
 DIVISION = """v_div_scale_f32 v6, s[20:21], v3, v3, v2

@@ -25,6 +25,16 @@ def test_every_distribution_is_documented() -> None:
     assert sorted(documented) == sorted((found.name, str(found.folder.relative_to(ROOT))) for found in distributions())
 
 
+def test_the_lines_of_a_sibling_are_counted() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("<!-- sibling-lines -->")[1].split("<!-- end -->")[0]
+    rows = re.findall(r"^\|[^|]*\| `([\w/.]+)`( \(tables\))? \| (\d+) \|$", table, re.MULTILINE)
+    assert len(rows) == table.count("\n") - 3
+    assert {name: int(lines) for name, _, lines in rows} == {
+        name: len((ROOT / name).read_text().splitlines()) for name, _, _ in rows
+    }
+    assert sum(int(lines) for _, is_table, lines in rows if not is_table) < 400
+
+
 @pytest.mark.parametrize("example", ["opcode", "rule"])
 def test_an_example_is_in_the_code(example: str) -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()

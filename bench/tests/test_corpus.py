@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -123,3 +124,19 @@ def test_only_a_sample_of_the_reductions_is_rounded_to_16_bits() -> None:
         ("narrow_outputs", "silu-activation-bf16-4096"),
         ("narrow_outputs", "softmax_row-fp16-16x700"),
     }
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_120", "gfx950"])
+def test_the_corpus_of_a_sibling_is_a_sample_of_every_family(target: str) -> None:
+    pytest.importorskip("triton")
+    from bitwise_bench.corpus import catalogue
+    from bitwise_bench.corpus.targets import SAMPLE, TARGETS
+
+    listed = catalogue.cases(target)
+    unsupported = {each for each in TARGETS[target].unsupported if "/" not in each}
+    assert {case.family for case in listed} == set(catalogue.families()) - unsupported
+    assert max(Counter(case.family for case in listed).values()) == SAMPLE
+    assert not {case.id for case in listed} & TARGETS[target].unsupported.keys()
+    assert len(listed) > 350
+    if target == "gfx950":
+        assert not [case.id for case in listed if "tf32" in case.constants.values()]

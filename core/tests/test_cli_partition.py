@@ -238,6 +238,11 @@ def test_plugins_are_listed() -> None:
     found = json.loads(done.stdout)
     names = {arch["name"] for plugin in found["plugins"] for arch in plugin["architectures"]}
     assert names == set(registry.default().arches)
+    rows = {each["architecture"]: each for each in found["capabilities"]}
+    assert names | {"sm_70", "sm_75"} >= set(rows) >= names
+    shown = CliRunner().invoke(app, ["plugins"], env={"COLUMNS": "250"}).stdout
+    for each in rows.values():
+        assert [line.split() for line in shown.splitlines()].count(" ".join(each.values()).split()) == 1
     assert [broken["name"] for broken in found["broken"]] == [broken.name for broken in registry.default().broken]
 
 

@@ -1,4 +1,4 @@
-"""The tables of README.md, generated from the records.
+"""The tables of README.md, generated from the records and the plugins.
 
     python -m bitwise_bench.readme_tables
 
@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from bitwise_bench.readings.overpartition_reasons import REASONS
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.capabilities import TITLES, capabilities
 
 _BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
 _MODES = MappingProxyType(
@@ -339,12 +341,48 @@ def _two_digits(ratio: float | None) -> str | None:
     return None if ratio is None else f"{ratio:.2f}"
 
 
+def siblings(record: Mapping[str, Any]) -> str:
+    """Return the concrete analysis of each architecture without a GPU, against simulated bytes."""
+    rows = []
+    for target, each in record.items():
+        found = each["modes"]["launch"]
+        rows.append(
+            [
+                f"`{target}`",
+                f"{found['kernels']} of {each['families']} families",
+                f"{found['classes']} / {found['byte_classes']}",
+                f"{found['ratio']:.2f}",
+                f"{found['unknown']} ({100 * found['unknown'] / found['kernels']:.1f} %)",
+                found["nondeterministic"],
+                len(found["mixed"]),
+            ]
+        )
+    head = (
+        *("architecture", "kernels", "classes / byte classes", "ratio", "Unknown", "nondeterministic"),
+        "classes with several byte patterns",
+    )
+    return _markdown(head, rows)
+
+
+def supported() -> str:
+    """Return what each plugin supports for each architecture, as `bitwise plugins` shows it."""
+    rows = [each.cells for each in capabilities(registry.load(PLUGINS))]
+    return _markdown(TITLES, [[f"`{name}`", *others] for name, *others in rows])
+
+
+PLUGINS = ("nvidia_earlier", "sm90", "sm100", "sm120", "gfx942")
+"""The plugins of architectures that exist."""
+
+STATED: Mapping[str, Callable[[], str]] = MappingProxyType({"plugins": supported})
+"""The tables that are generated from the plugins, without a record."""
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "precision": ("reading-sm90.json", precision),
         "overpartition": ("reading-sm90.json", overpartition),
         "precision-gfx942": ("reading-gfx942.json", precision),
         "overpartition-gfx942": ("reading-gfx942.json", overpartition),
+        "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
         "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
@@ -368,8 +406,11 @@ def rewritten(page: str, records: Path) -> str:
     """Return the page with every table regenerated.  Raises KeyError for a table without a generator."""
 
     def fill(found: re.Match[str]) -> str:
-        file, make = SOURCES[found[1]]
-        content = make(json.loads((records / file).read_text(encoding="utf-8")))
+        if found[1] in STATED:
+            content = STATED[found[1]]()
+        else:
+            file, make = SOURCES[found[1]]
+            content = make(json.loads((records / file).read_text(encoding="utf-8")))
         return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"
 
     return _BLOCK.sub(fill, page)

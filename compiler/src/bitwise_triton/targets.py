@@ -17,7 +17,7 @@ class TargetLimits:
 
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 164, 100 or 228 KiB of shared
-# memory per multiprocessor, less 1 KiB reserved for each block. CDNA3 has 64 KiB of LDS.
+# memory per multiprocessor, less 1 KiB reserved for each block. CDNA3 has 64 KiB of LDS, CDNA4 160 KiB.
 LIMITS = {
     "sm_80": TargetLimits(163 * 1024),
     "sm_86": TargetLimits(99 * 1024),
@@ -27,6 +27,7 @@ LIMITS = {
     "sm_103": TargetLimits(227 * 1024),
     "sm_120": TargetLimits(99 * 1024),
     "gfx942": TargetLimits(64 * 1024),
+    "gfx950": TargetLimits(160 * 1024),
 }
 TENSOR_MEMORY_COLUMNS = 512
 

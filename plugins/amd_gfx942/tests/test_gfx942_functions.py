@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942 import target_operations
-from bitwise_amd_gfx942.functions import FUNCTIONS
+from bitwise_amd_gfx942.functions import functions_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.numerics import FloatFormat, nan_of, operation
 
-assert target_operations.ARCHITECTURE == "gfx942"  # the import declares the operations
+FUNCTIONS = {
+    name: function for target in target_operations.ARCHITECTURES for name, function in functions_of(target).items()
+}
 
 
 def patterns(bits: int, count: int, seed: int) -> np.ndarray:

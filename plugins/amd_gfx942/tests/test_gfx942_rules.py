@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942 import rules
-from bitwise_amd_gfx942.functions import FUNCTIONS
+from bitwise_amd_gfx942.functions import functions_of
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.ir.rules.patterns import evaluate, parse
 from bitwise_core.ir.rules.proofs import checked
@@ -17,6 +17,8 @@ from bitwise_core.ir.rules.rule import RuleError
 from bitwise_core.ir.rules.table import all_rules
 from bitwise_core.numerics import FloatFormat, Operation, operation, storage
 from gfx942_kernels import reading, run
+
+FUNCTIONS = {**functions_of("gfx942"), **functions_of("gfx950")}
 
 
 def patterns(meaning: Operation, count: int) -> dict[str, Array]:

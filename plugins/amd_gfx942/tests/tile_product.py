@@ -21,7 +21,9 @@ def tile_product(
     tl.store(c + row[:, None] * N + column[None, :], out)
 
 
-def assembly(dtypes: tuple[str, str], shape: tuple[int, int, int], precision: str, side: int) -> str:
+def assembly(
+    dtypes: tuple[str, str], shape: tuple[int, int, int], precision: str, side: int, target: str = "gfx942"
+) -> str:
     """Compile the kernel for one wave; return its assembly."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import ASTSource
@@ -33,4 +35,4 @@ def assembly(dtypes: tuple[str, str], shape: tuple[int, int, int], precision: st
     constants = dict(zip(names, (*shape, precision, result), strict=True))
     source = ASTSource(tile_product, {**signature, **dict.fromkeys(names, "constexpr")}, constants, {})
     options = {"num_warps": 1, "matrix_instr_nonkdim": side}
-    return str(triton.compile(source, target=GPUTarget("hip", "gfx942", 64), options=options).asm["amdgcn"])
+    return str(triton.compile(source, target=GPUTarget("hip", target, 64), options=options).asm["amdgcn"])

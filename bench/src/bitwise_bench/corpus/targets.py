@@ -46,16 +46,32 @@ _WITHOUT_FP8 = MappingProxyType(
     {"gemm_fp8e4nv": "the type needs sm_89", "cast/fp32-fp8e4nv-2048": "the type needs sm_89"}
 )
 
+_WITHOUT_TF32 = MappingProxyType({(name, "tf32"): "ieee" for name in ("PRECISION", "P")})
+_UNSUPPORTED_ON_GFX950 = MappingProxyType(
+    {
+        **{family: gfx942_options.UNSUPPORTED[family] for family in ("gemm_tf32x3", "quantise_row")},
+        **dict.fromkeys(("gemm_bias_relu", "gemm_bias_gelu", "gemm_bias_leaky"), "their sources ask for tf32 products"),
+    }
+)
 _WITHOUT_SPECIALISED_WARPS = MappingProxyType(
     {
-        "gemm_persistent_map/fp16-192x256x160/gemm_persistent_map,bm=64,bn=64,bk=32,programs=3,flatten=false,"
-        "specialised=true,out=fp16,warps=4,stages=3": "the backend specialises no warps for mma.sync",
+        f"gemm_persistent_map/fp16-192x256x160/gemm_persistent_map,{tile},programs=3,flatten=false,specialised=true,"
+        f"out=fp16,{options}": "the backend specialises no warps for mma.sync in a persistent loop"
+        for tile, options in (
+            ("bm=64,bn=64,bk=32", "warps=4,stages=3"),
+            ("bm=64,bn=64,bk=64", "warps=4,stages=3"),
+            ("bm=64,bn=128,bk=32", "warps=4,stages=2"),
+            ("bm=128,bn=128,bk=32", "warps=8,stages=3"),
+        )
     }
 )
 
 TARGETS: Mapping[str, TargetOptions] = MappingProxyType(
     {
         "gfx942": TargetOptions(gfx942_options.MATMUL_OPTIONS, gfx942_options.OPTIONS, gfx942_options.UNSUPPORTED),
+        "gfx950": TargetOptions(
+            gfx942_options.MATMUL_OPTIONS, gfx942_options.OPTIONS, _UNSUPPORTED_ON_GFX950, _WITHOUT_TF32, SAMPLE
+        ),
         "sm_80": TargetOptions(unsupported=_WITHOUT_FP8, sample=SAMPLE),
         "sm_86": TargetOptions(unsupported=_WITHOUT_FP8, sample=SAMPLE),
         "sm_89": TargetOptions(sample=SAMPLE),

@@ -25,7 +25,7 @@ from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.recorded_bytes import save_records
 from bitwise_bench.simulation.execution import outputs, size
-from bitwise_bench.simulation.surrogates import surrogates_of
+from bitwise_bench.simulation.surrogates import surrogate_rows, surrogates_of
 from bitwise_core.execution.architecture import Arch, BitSupport
 from bitwise_core.plugins import registry
 
@@ -45,14 +45,14 @@ SAVE_EVERY = 10.0
 
 
 def with_surrogates(arch: Arch) -> Arch:
-    """Return the architecture with a function for every operation.
+    """Return the architecture with a function for every operation and a row for every matrix instruction.
 
     Raises ValueError where its plugin does not execute kernels on bit patterns.
     """
     if arch.bits is None:
         raise ValueError(f"the plugin of {arch.name} does not execute kernels on bit patterns")
     functions = {**surrogates_of(arch.name), **arch.bits.functions}
-    return replace(arch, bits=BitSupport(functions, arch.bits.matrix_units))
+    return replace(arch, bits=BitSupport(functions, (*arch.bits.matrix_units, *surrogate_rows(arch.name))))
 
 
 def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

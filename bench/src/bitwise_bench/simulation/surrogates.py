@@ -13,8 +13,11 @@ from itertools import product
 
 import numpy as np
 
+from bitwise_amd_gfx942.matrix_units import MODELS
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import FLOAT_FORMATS, operation
+from bitwise_core.numerics.mma import Arithmetic, FlooredSum, MmaSpec, SequentialMultiplyAdd
+from bitwise_nvidia_ptx.matrix_rows import FP8
 
 _EXACT: Mapping[str, Callable[..., Array]] = {
     "ex2": np.exp2,
@@ -89,3 +92,30 @@ def surrogates_of(architecture: str) -> Mapping[str, Callable[..., Array]]:
     if architecture.startswith("gfx"):
         found |= {f"{verb}.rn.ftz.fp32@{architecture}": partial(flushed, verb) for verb in ("add", "sub", "mul", "fma")}
     return found
+
+
+_GFX950_SHAPES = (
+    *((kind, kind, side, k) for kind in ("fp16", "bf16") for side, k in ((32, 8), (16, 16), (32, 16), (16, 32))),
+    *((left, right, side, k) for left, right in FP8 for side, k in ((32, 64), (16, 128))),
+)
+
+
+def surrogate_rows(architecture: str) -> tuple[MmaSpec, ...]:
+    """Return rows for matrix instructions whose arithmetic is not published: those of gfx950.
+
+    The rounding of an instruction with 32 rows is another one than that of an instruction with 16 rows, so that two
+    kernels do not agree because their instructions happen to have the same arithmetic.
+    """
+    if architecture != "gfx950":
+        return ()
+
+    def row(left: str, right: str, result: str, side: int, k: int, rule: Arithmetic) -> MmaSpec:
+        family = f"mfma-{side}x{side}"
+        return MmaSpec(architecture, family, left, right, result, result, k, rule, "published only", MODELS)
+
+    rows = [
+        row(left, right, "fp32", side, k, FlooredSum(8 if side == 32 else 4, 24, 31, 24))
+        for left, right, side, k in _GFX950_SHAPES
+    ]
+    chains = [("fp32", 32, 2), ("fp32", 16, 4), ("fp64", 16, 4)]
+    return (*rows, *(row(kind, kind, kind, side, k, SequentialMultiplyAdd()) for kind, side, k in chains))

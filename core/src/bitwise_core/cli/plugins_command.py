@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from rich.console import Console
 from rich.table import Table
 
 from bitwise_core.cli.common import print_json
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.capabilities import TITLES, capabilities
 
 
 def run(as_json: bool) -> None:
@@ -31,6 +34,7 @@ def run(as_json: bool) -> None:
                     }
                     for plugin in found.plugins
                 ],
+                "capabilities": [asdict(each) for each in capabilities(found)],
                 "broken": [
                     {"name": broken.name, "distribution": broken.distribution, "reason": broken.reason}
                     for broken in found.broken
@@ -44,15 +48,21 @@ def run(as_json: bool) -> None:
             "No plugin is installed, so no architecture is known: install one, as in pip install bitwise-VENDOR."
         )
         return
+    supported = Table(box=None, header_style="bold")
+    for title in TITLES:
+        supported.add_column(title)
+    for each in capabilities(found):
+        supported.add_row(*each.cells)
     table = Table(box=None, header_style="bold")
-    for title in ("plugin", "distribution", "architectures", "matrix units", "profiles", "launchers", "patch sets"):
+    for title in ("plugin", "distribution", "profiles", "launchers", "patch sets"):
         table.add_column(title)
     for plugin in found.plugins:
-        provided = (plugin.arches, plugin.profiles, plugin.launchers, plugin.patchsets)
+        provided = (plugin.profiles, plugin.launchers, plugin.patchsets)
         cells = [", ".join(each.name for each in kind) or "-" for kind in provided]
-        # A plugin has many matrix units: the table counts them, and --json lists them.
-        cells.insert(1, str(len(plugin.matrix_units) or "-"))
         table.add_row(plugin.name, f"{plugin.distribution} {plugin.version}", *cells)
+    if supported.row_count:
+        console.print(supported)
+        console.print()
     console.print(table)
     for broken in found.broken:
         console.print(f"could not be loaded: {broken}", style="yellow", markup=False)

@@ -1,1 +1,1 @@
-"""The AMD gfx942 (CDNA3) architecture: parser, instructions, matrix units, launcher."""
+"""The AMD architectures gfx942 (CDNA3) and gfx950 (CDNA4): parser, instructions, matrix units, launcher."""

@@ -1,11 +1,14 @@
-"""The gfx942 architecture: initial state of a wave, kernel arguments, and the tables of instructions."""
+"""The architectures gfx942 and gfx950: initial state of a wave, kernel arguments, and the tables of instructions."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from bitwise_amd_gfx942 import matrix_units, rules
-from bitwise_amd_gfx942.functions import FUNCTIONS
+from bitwise_amd_gfx942.functions import functions_of
 from bitwise_amd_gfx942.kernarg_preload import check_kernarg_preload
 from bitwise_amd_gfx942.kernarg_segment import kernarg_words
 from bitwise_amd_gfx942.opcodes import (
@@ -21,6 +24,8 @@ from bitwise_amd_gfx942.opcodes import (
     flat,
     floating,
     fp8_conversion,
+    gfx950,
+    gfx950_matrix,
     matrix,
     packed,
     scalar_integers,
@@ -36,9 +41,9 @@ from bitwise_amd_gfx942.opcodes import (
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, WAVE, storage
-from bitwise_amd_gfx942.text.parser import TARGET, parse
+from bitwise_amd_gfx942.text.parser import parse
 from bitwise_core.assembly.module import Kernel, Module
-from bitwise_core.execution.architecture import Arch, BitSupport
+from bitwise_core.execution.architecture import Arch, BitSupport, ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, literal
@@ -47,12 +52,15 @@ from bitwise_core.ir.rules.table import register
 
 register(rules.STATED_RULES, (), rules.PROOFS)
 
-OPCODES = WaitingTable(
+SHARED = (
     atomics.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,
-    division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, matrix.TABLE, fp8_conversion.TABLE, packed.TABLE,
-    scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE,
-    shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
+    division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, packed.TABLE, scalar_integers.TABLE,
+    scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE, shared_memory.TABLE,
+    vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
 )  # fmt: skip
+"""The instructions that gfx942 and gfx950 share."""
+
+Audit: TypeAlias = Callable[[Module, str, str | None], ContractionAudit]
 
 
 def granule(kernel: Kernel) -> int:
@@ -125,17 +133,24 @@ def _set_user_registers(machine: Machine, kernel: Kernel, words: list[Value]) ->
     return int(attributes.get("user_sgpr_count", str(next_register)))
 
 
-GFX942 = Arch(
-    name=TARGET,
-    extension=".amdgcn",
-    targets=(TARGET,),
-    warp=WAVE,
-    opcodes=OPCODES,
-    parse=parse,
-    granule=granule,
-    special=special,
-    prepare=prepare,
-    audit_contraction=matrix.audit_contraction,
-    storage=storage,
-    bits=BitSupport(FUNCTIONS, tuple(matrix_units.ROWS)),
-)
+def _arch(name: str, own: tuple[OpcodeTable, ...], audit: Audit) -> Arch:
+    """Return an architecture with the shared instructions and its `own`."""
+    rows = tuple(row for row in matrix_units.ROWS if row.architecture == name)
+    return Arch(
+        name=name,
+        extension=".amdgcn",
+        targets=(name,),
+        warp=WAVE,
+        opcodes=WaitingTable(*SHARED, *own),
+        parse=parse,
+        granule=granule,
+        special=special,
+        prepare=prepare,
+        audit_contraction=audit,
+        storage=storage,
+        bits=BitSupport(functions_of(name), rows),
+    )
+
+
+GFX942 = _arch("gfx942", (fp8_conversion.TABLE, matrix.TABLE), matrix.audit_contraction)
+GFX950 = _arch("gfx950", (gfx950.TABLE, gfx950_matrix.TABLE), gfx950_matrix.audit_contraction)

@@ -129,19 +129,25 @@ def trig_preop(pattern: Array, number: Array) -> Array:
 _NAN = {form: numerics.FLOAT_FORMATS[form].canonical_nan for form in _FLOATS}
 """The NaN that other operations of these formats return: the bits of results are compared under that assumption."""
 
-FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     **{
-        f"{verb}{count}.signalling.{form}@gfx942": partial(extremum, verb, form)
+        f"{verb}{count}.signalling.{form}": partial(extremum, verb, form)
         for verb in ("min", "max")
         for form in _FLOATS
         for count in ("", "3")
     },
-    "quieted.fp16@gfx942": partial(quieted, "fp16"),
-    **{f"ldexp.rn.{form}@gfx942": partial(scaled_by_power, form) for form in _FLOATS},
-    **{f"frexp_mantissa.{form}@gfx942": partial(frexp_mantissa, form) for form in ("fp32", "fp64")},
-    **{f"frexp_exponent.{form}@gfx942": partial(frexp_exponent, form) for form in ("fp32", "fp64")},
-    **{f"med3.{form}@gfx942": partial(median, form) for form in ("fp16", "fp32")},
-    "trig_preop.fp64@gfx942": trig_preop,
+    "quieted.fp16": partial(quieted, "fp16"),
+    **{f"ldexp.rn.{form}": partial(scaled_by_power, form) for form in _FLOATS},
+    **{f"frexp_mantissa.{form}": partial(frexp_mantissa, form) for form in ("fp32", "fp64")},
+    **{f"frexp_exponent.{form}": partial(frexp_exponent, form) for form in ("fp32", "fp64")},
+    **{f"med3.{form}": partial(median, form) for form in ("fp16", "fp32")},
+    "trig_preop.fp64": trig_preop,
     **OUTPUT_FUNCTIONS,
 }
-"""Functions by the full name of the operation."""
+"""Functions by the name of the operation without its architecture."""
+
+
+def functions_of(architecture: str) -> Mapping[str, Callable[..., Array]]:
+    """Return the functions of an architecture by the full name of the operation; fnuz formats are those of gfx942."""
+    found = {name: function for name, function in _FUNCTIONS.items() if architecture == "gfx942" or "fnuz" not in name}
+    return {f"{name}@{architecture}": function for name, function in found.items()}

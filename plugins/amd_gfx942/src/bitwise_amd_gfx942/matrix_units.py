@@ -30,4 +30,15 @@ def _rows() -> list[MmaSpec]:
     return rows + [_row("s8", "s8", "s32", k, IntegerSum()) for k in (4, 8, 16, 32)]
 
 
-ROWS: tuple[MmaSpec, ...] = tuple(_rows())
+def _integer_rows_of_gfx950() -> list[MmaSpec]:
+    """The exact sums of gfx950.  How its other sums are rounded is not published, so they have no rows."""
+    types, shapes = ("s8", "s8", "s32", "s32"), ((32, 16), (32, 32), (16, 32), (16, 64))
+    folder = "https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/instruction-set-architectures"
+    source = f"{folder}/amd-instinct-cdna4-instruction-set-architecture.pdf"
+    return [
+        MmaSpec("gfx950", f"mfma-{side}x{side}", *types, k, IntegerSum(), "published only", source)
+        for side, k in shapes
+    ]
+
+
+ROWS: tuple[MmaSpec, ...] = (*_rows(), *_integer_rows_of_gfx950())

@@ -69,22 +69,19 @@ def division_sequence(numerator: Array, denominator: Array) -> Array:
 
 
 OUTPUT_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
-    **{f"saturate.{form}@gfx942": partial(saturated, form, False) for form in _ONE},
-    **{f"saturate.nan.{form}@gfx942": partial(saturated, form, True) for form in _ONE},
+    **{f"saturate.{form}": partial(saturated, form, False) for form in _ONE},
+    **{f"saturate.nan.{form}": partial(saturated, form, True) for form in _ONE},
     **{
-        f"{verb}.rn.satfinite.fp16@gfx942": partial(clamped_fp16_result, f"{verb}.rn.fp16", "fp16")
+        f"{verb}.rn.satfinite.fp16": partial(clamped_fp16_result, f"{verb}.rn.fp16", "fp16")
         for verb in ("add", "sub", "mul", "fma")
     },
     **{
-        f"convert.rn.satfinite.fp16.{source}@gfx942": partial(clamped_fp16_result, f"convert.rn.fp16.{source}", source)
+        f"convert.rn.satfinite.fp16.{source}": partial(clamped_fp16_result, f"convert.rn.fp16.{source}", source)
         for source in ("fp32", "u16")
     },
-    "div.sequence.fp64@gfx942": division_sequence,
-    "convert.rn.satfinite.fp16.s16@gfx942": numerics.operation("convert.rn.fp16.s16").evaluate,
-    **{f"narrow.rn.{form}.fp32@gfx942": partial(converted_to_fp8, form, False) for form in ("e4m3fnuz", "e5m2fnuz")},
-    **{
-        f"narrow.rn.satfinite.{form}.fp32@gfx942": partial(converted_to_fp8, form, True)
-        for form in ("e4m3fnuz", "e5m2fnuz")
-    },
+    "div.sequence.fp64": division_sequence,
+    "convert.rn.satfinite.fp16.s16": numerics.operation("convert.rn.fp16.s16").evaluate,
+    **{f"narrow.rn.{form}.fp32": partial(converted_to_fp8, form, False) for form in ("e4m3fnuz", "e5m2fnuz")},
+    **{f"narrow.rn.satfinite.{form}.fp32": partial(converted_to_fp8, form, True) for form in ("e4m3fnuz", "e5m2fnuz")},
 }
-"""Functions by the full name of the operation."""
+"""Functions by the name of the operation without its architecture."""

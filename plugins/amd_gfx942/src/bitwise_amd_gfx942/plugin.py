@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_amd_gfx942.architecture import GFX942, GFX950
 from bitwise_amd_gfx942.launcher import Products
 from bitwise_amd_gfx942.matrix_units import ROWS
 from bitwise_core.execution.architecture import Arch
@@ -15,13 +15,13 @@ from bitwise_core.plugins.launchers import Launcher
 
 @hookimpl
 def bitwise_arches() -> Iterable[Arch]:
-    """The architecture gfx942."""
-    return [GFX942]
+    """The architectures gfx942 and gfx950."""
+    return [GFX942, GFX950]
 
 
 @hookimpl
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
-    """The matrix-unit rows of gfx942."""
+    """The matrix-unit rows of gfx942, and those of integers of gfx950."""
     return ROWS
 
 

@@ -7,18 +7,24 @@ may raise Unsupported for some operands.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import declare
 
-ARCHITECTURE = "gfx942"
+ARCHITECTURES = ("gfx942", "gfx950")
 
 _FLOATS = ("fp16", "fp32", "fp64")
 _ROUNDINGS, _FTZ, _SATFINITE = ("rn", "ru", "rd", "rz"), ("ftz",), ("satfinite",)
 _MANTISSA = {2: 10, 4: 23, 8: 52}
-_declare = partial(declare, ARCHITECTURE)
+
+
+def _declare(*arguments: Any, **options: Any) -> None:
+    for architecture in ARCHITECTURES:
+        declare(architecture, *arguments, **options)
+
 
 for _verb, _arity, _says in (
     ("add", 2, "a + b"), ("sub", 2, "a - b"), ("mul", 2, "a * b"), ("fma", 3, "a * b + c with one rounding"),
@@ -87,8 +93,11 @@ _declare(
     modifiers=(_ROUNDINGS, _SATFINITE),
 )  # fmt: skip
 _NARROW = ("e4m3fnuz.fp32", "e5m2fnuz.fp32")
-_declare("narrow", _NARROW, says="a rounded to nearest even", modifiers=(("rn",), _SATFINITE))
-_declare("narrow_stochastic", _NARROW, ("", "b32"), says="a rounded by the random bits b", modifiers=(_SATFINITE,))
+declare("gfx942", "narrow", _NARROW, says="a rounded to nearest even", modifiers=(("rn",), _SATFINITE))
+declare(
+    "gfx942", "narrow_stochastic", _NARROW, ("", "b32"), says="a rounded by the random bits b",
+    modifiers=(_SATFINITE,),
+)  # fmt: skip
 _declare("dot2", ("fp32.fp16",), ("", "", "", "", "fp32"), says="a * c + b * d + e", modifiers=(_FTZ,))
 
 

@@ -48,7 +48,8 @@ class MmaStep:
     `name` identifies everything that determines its bits.  `positive_zero`: the unit's zero results are +0, also on
     underflow (one exact sum that is normalised once has no other zero).  `commutes`: rows and columns have elements of
     one type.  `integers` is None for floating-point units.  `signed_zeros`: the sign of a zero product affects the
-    result, so a step of zeros is known to add +0 only if all of them are +0.
+    result, so a step of zeros is known to add +0 only if all of them are +0.  `opaque`: nothing is known of the unit's
+    sums, so a step of zeros is a step like any other; its operand vectors are gathered as bits, without a format.
     """
 
     name: str
@@ -56,6 +57,7 @@ class MmaStep:
     commutes: bool
     integers: IntegerProducts | None = None
     signed_zeros: bool = False
+    opaque: bool = False
 
 
 class OperandVectors(Protocol):
@@ -145,7 +147,7 @@ def hashed_vectors(
 ) -> HashedVectors:
     """Return vectors along the last axis of elements of a format whose words have shape (2, blocks, rows, k).
 
-    `signs` removes the signs of zeros.
+    `signs` removes the signs of zeros from elements of a floating-point format.
     """
     elements = nan_marks.as_operand(elements, form, context)
     sticky = sticky_of(elements.flags)
@@ -154,7 +156,7 @@ def hashed_vectors(
         sticky = sticky | sticky_of(nan_bits(elements))
     else:
         hashed = full_hash(elements)
-    if signs is not None and elements.bits == 16:
+    if signs is not None and elements.bits == 16 and form in FLOAT_FORMATS:
         hashed = signs.without(hashed)
     count = hashed.shape[-1]
     factors = hashing.row_multipliers(count).reshape(2, *(1,) * (hashed.ndim - 3), count, 1)
@@ -214,6 +216,8 @@ def mma_terms(
     if step.integers is not None:
         return out
     out = nan_marks.with_ieee_nans(out)
+    if step.opaque:
+        return out
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
         return out

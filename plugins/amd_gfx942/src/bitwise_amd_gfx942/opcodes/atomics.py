@@ -20,7 +20,6 @@ from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader, writer
 from bitwise_amd_gfx942.opcodes.pointer_provenance import buffers_of
-from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.assembly.module import Instruction, Operand, Vector, registers_of
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
@@ -42,21 +41,21 @@ from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
-_KINDS: Mapping[str, tuple[Operation, int]] = {
+_KINDS: Mapping[str, tuple[str, int]] = {
     **{
-        f"{word}{ending}": (operation(f"{verb}{bits}"), 1)
+        f"{word}{ending}": (f"{verb}{bits}", 1)
         for word, verb in (
             ("add", "add.b"), ("and", "and.b"), ("or", "or.b"), ("xor", "xor.b"), ("smin", "min.s"),
             ("smax", "max.s"), ("umin", "min.u"), ("umax", "max.u"),
         )
         for ending, bits in (("", 32), ("_x2", 64))
     },
-    "add_f32": (operation(f"add.rn.atomic.fp32@{ARCHITECTURE}"), 1),
-    "add_f64": (operation("add.rn.fp64"), 1),
-    "pk_add_f16": (operation(f"add.rn.atomic.fp16@{ARCHITECTURE}"), 2),
-    "pk_add_bf16": (operation(f"add.rn.atomic.bf16@{ARCHITECTURE}"), 2),
+    "add_f32": ("add.rn.atomic.fp32@{}", 1),
+    "add_f64": ("add.rn.fp64", 1),
+    "pk_add_f16": ("add.rn.atomic.fp16@{}", 2),
+    "pk_add_bf16": ("add.rn.atomic.bf16@{}", 2),
 }  # fmt: skip
-"""By the end of the mnemonic: the operation, and the number of packed elements."""
+"""By the end of the mnemonic: the operation, with a place for the architecture, and the number of packed elements."""
 
 _NAME = re.compile(r"(global|flat|buffer)_atomic_(\w+)")
 
@@ -85,7 +84,8 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     """An atomic operation by each active lane; with sc0 it returns the old value, which depends on thread order."""
     found = _NAME.fullmatch(form(instruction.opcode).name)
     assert found is not None
-    meaning, count = _KINDS[found[2]]
+    name, count = _KINDS[found[2]]
+    meaning = operation(name.format(context.arch.name))
     bits = meaning.bits
     modifiers = form(instruction.opcode).modifiers
     if "glc" in modifiers:

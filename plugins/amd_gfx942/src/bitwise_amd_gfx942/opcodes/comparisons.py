@@ -112,7 +112,8 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
         )
 
     def step(machine: Machine) -> None:
-        lanes = in_float_class(machine, kind, *read_operands(machine, readers, instruction.operands))
+        value, mask = read_operands(machine, readers, instruction.operands)
+        lanes = in_float_class(machine, kind, value, mask, context.arch.name)
         write_active_lane_mask(machine, target, lanes)
         if verb == "cmpx":
             write_exec(machine, intersection(machine, lanes, machine.registers[EXEC]))

@@ -32,7 +32,7 @@ _KINDS = {**FLOAT_FORMATS, "i16": "s16", "u16": "u16", "i32": "s32", "u32": "u32
 _WIDTHS = {"s16": 16, "u16": 16, "s32": 32, "u32": 32, **BITS}
 
 
-def _check_not_flushed(instruction: Instruction, context: Context, *kinds: str) -> None:
+def check_not_flushed(instruction: Instruction, context: Context, *kinds: str) -> None:
     """Raises UnknownInstruction where subnormal numbers of a format are flushed."""
     for kind in kinds:
         if kind.startswith("fp") and flushes(mode_of(context.kernel), kind, instruction):
@@ -59,7 +59,7 @@ _PAIRS = (
 def convert(instruction: Instruction, context: Context) -> Step:
     """Conversions: to floating point in the mode's rounding; to integers toward zero, saturated, with a NaN as 0."""
     to, source = (_KINDS[each] for each in form(instruction.opcode).name.split("_")[2:])
-    _check_not_flushed(instruction, context, to, source)
+    check_not_flushed(instruction, context, to, source)
     bits = _WIDTHS[to]
     if to[0] in "su":
         meaning = operation(f"convert.rzi.{to}.{source}")
@@ -102,7 +102,7 @@ def convert_byte(instruction: Instruction, context: Context) -> Step:
 @vector_opcode(TABLE, "v_cvt_pkrtz_f16_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_pair(instruction: Instruction, context: Context) -> Step:
     """Two numbers rounded to fp16 toward zero, packed."""
-    _check_not_flushed(instruction, context, "fp16", "fp32")
+    check_not_flushed(instruction, context, "fp16", "fp32")
     narrowed = operation("convert.rz.fp16.fp32")
 
     def compute(machine: Machine, low: Value, high: Value) -> Value:
@@ -137,7 +137,7 @@ def ldexp_compute(kind: str, context: Context, instruction: Instruction) -> Comp
 def ldexp(instruction: Instruction, context: Context) -> Step:
     """ldexp: a number times two to the power of an integer."""
     kind = _KINDS[form(instruction.opcode).name.split("_")[-1]]
-    _check_not_flushed(instruction, context, kind)
+    check_not_flushed(instruction, context, kind)
     power = "b16" if kind == "fp16" else "b32"
     return float_step(instruction, context, (kind, power), kind, ldexp_compute(kind, context, instruction))
 
@@ -157,7 +157,7 @@ def split_number(instruction: Instruction, context: Context) -> Step:
     """frexp: the significand in [1/2, 1) and its exponent; fract: a number minus its floor."""
     name = form(instruction.opcode).name
     kind = _KINDS[name.split("_")[-1]]
-    _check_not_flushed(instruction, context, kind)
+    check_not_flushed(instruction, context, kind)
     verb = {"exp": "frexp_exponent", "mant": "frexp_mantissa"}.get(name.split("_")[2], "fract")
     meaning = operation(f"{verb}.{kind}@{context.arch.name}")
 
@@ -172,7 +172,7 @@ def split_number(instruction: Instruction, context: Context) -> Step:
 def trig_preop(instruction: Instruction, context: Context) -> Step:
     """A segment of the digits of 2 / pi, selected by the exponent of a number and by a segment index."""
     kind, meaning = "fp64", operation(f"trig_preop.fp64@{context.arch.name}")
-    _check_not_flushed(instruction, context, kind)
+    check_not_flushed(instruction, context, kind)
 
     def compute(machine: Machine, value: Value, segment: Value) -> Value:
         return apply_float(machine, meaning, [value, segment])

@@ -11,7 +11,6 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, MANTISSA_BITS
 from bitwise_amd_gfx942.opcodes.operand_access import apply_sign
-from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
@@ -27,7 +26,7 @@ _CLASSES = (
 _NEGATIVE, _FINITE = 0b0000111100, 0b0111000000
 
 
-def in_float_class(machine: Machine, kind: str, value: Value, mask: Value) -> Value:
+def in_float_class(machine: Machine, kind: str, value: Value, mask: Value, architecture: str) -> Value:
     """The predicate that a number of the format `kind` is in one of the classes whose bits are set in the mask."""
     bits = BITS[kind]
     if isinstance(value, SymbolicVector) and isinstance(mask, np.ndarray) and mask.size == 1:
@@ -41,7 +40,7 @@ def in_float_class(machine: Machine, kind: str, value: Value, mask: Value) -> Va
             return compare_as_floats(machine, "ne", kind, value, literal(infinity, bits))
         mask = literal(classes, 32)
 
-    return apply_integer(machine, operation(f"class.{kind}@{ARCHITECTURE}"), [value, mask])
+    return apply_integer(machine, operation(f"class.{kind}@{architecture}"), [value, mask])
 
 
 def _exchange_signs(mask: int) -> int:

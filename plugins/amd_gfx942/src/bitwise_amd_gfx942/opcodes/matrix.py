@@ -11,6 +11,7 @@ neither the rows and columns nor the instruction's own k, so that two instructio
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from bitwise_amd_gfx942.modes import DENORMALS_KEPT, mode_of
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, modifier_value
@@ -93,15 +94,31 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         integers=IntegerProducts("s8 s8", part << 14, clamps=False) if result == "s32" else None,
         signed_zeros=left in ("fp32", "fp64"),
     )
+    return product_step(instruction, tile, part, (bits, left, right, result), step, a_blocks)
+
+
+def product_step(
+    instruction: Instruction,
+    tile: Tile,
+    part: int,
+    types: tuple[int, str, str, str],
+    step: MmaStep,
+    a_blocks: Sequence[int] = (0,),
+) -> Step:
+    """The step of destination, a, b, c: a chain of fused steps of `part` k.
+
+    `types` are the bits of an operand's element, the formats of a's and b's elements, and the format of the result.
+    """
+    bits, left, right, result = types
     wide = 64 if result == "fp64" else 32
     destination, *sources = instruction.operands
-    count = tile.side * k * tile.blocks // 64 * bits // 32
+    count = tile.side * tile.k * tile.blocks // 64 * bits // 32
     a, b = (_words(each, count, instruction) for each in sources[:2])
     old = _accumulators(sources[2], tile, wide, result, instruction)
     new = _writers(destination, tile, wide, instruction)
 
     def run(machine: Machine) -> None:
-        _check_all_lanes_active(machine, instruction)
+        check_all_lanes_active(machine, instruction)
         of_a, of_b = ([_zero_inactive_waves(machine, read(machine)) for read in each] for each in (a, b))
         lefts = operand_vectors(machine, of_a, bits, left, tile, part)
         rights = operand_vectors(machine, of_b, bits, right, tile, part)
@@ -112,7 +129,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     return run
 
 
-def _check_all_lanes_active(machine: Machine, instruction: Instruction) -> None:
+def check_all_lanes_active(machine: Machine, instruction: Instruction) -> None:
     """Raises Unsupported unless all lanes of the active waves are active."""
     lanes = machine.registers[EXEC]
     if lanes is ALL_LANES:

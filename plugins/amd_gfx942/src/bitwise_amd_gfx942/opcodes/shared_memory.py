@@ -66,7 +66,8 @@ def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
     write_shared(machine, address, *parts)
 
 
-def _offset(instruction: Instruction, name: str = "offset") -> int:
+def read_offset(instruction: Instruction, name: str = "offset") -> int:
+    """The constant offset of an access.  Raises UnknownInstruction for any other modifier."""
     found = check_modifiers(instruction, "offset", "offset0", "offset1")
     return immediate_offset(instruction, found, 16 if name == "offset" else 8, name)
 
@@ -92,7 +93,7 @@ def read(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     out = 16 if half else max(bits, 32)
     target, source = instruction.operands
-    offset, read_address = _offset(instruction), reader(source, "b32", instruction)
+    offset, read_address = read_offset(instruction), reader(source, "b32", instruction)
     write = (
         half_writer(target, half == "d16_hi", instruction, from_memory=True)
         if half
@@ -120,7 +121,7 @@ def read_element_bits_and_stride(instruction: Instruction, context: Context) -> 
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
     target, source = instruction.operands
-    offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
+    offsets = [factor * read_offset(instruction, name) for name in ("offset0", "offset1")]
     read_base, write = reader(source, "b32", instruction), writer(target, 2 * bits, instruction)
     line = instruction.line
 
@@ -151,7 +152,7 @@ def write_one(instruction: Instruction, context: Context) -> Step:
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
     address_operand, source = instruction.operands
-    read_address, offset = reader(address_operand, "b32", instruction), _offset(instruction)
+    read_address, offset = reader(address_operand, "b32", instruction), read_offset(instruction)
     value_of = tuple_reader(source, instruction) if bits > 32 else reader(source, "b32", instruction)
     line = instruction.line
 
@@ -177,7 +178,7 @@ def write_element_bits_and_stride(instruction: Instruction, context: Context) ->
         raise UnknownInstruction(instruction, "takes three operands")
     address_operand, *sources = instruction.operands
     read_base = reader(address_operand, "b32", instruction)
-    offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
+    offsets = [factor * read_offset(instruction, name) for name in ("offset0", "offset1")]
     values = [reader(each, f"b{bits}", instruction) for each in sources]
     line = instruction.line
 

@@ -11,7 +11,7 @@ from bitwise_amd_gfx942.text.lines import LineError, split_instruction, without_
 from bitwise_amd_gfx942.text.operands import OperandError, parse_operand
 from bitwise_core.assembly.module import AssemblyError, Instruction, Kernel, Module, SourceLine, Symbol
 
-TARGET = "gfx942"
+TARGETS = ("gfx942", "gfx950")
 _TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')
 _LABEL = re.compile(r'("[^"]+"|[.$\w]+):(.*)')
 _LOCATION = re.compile(r"\.loc\s+(\d{1,9})\s+(\d{1,9})(?:\s+(\d{1,9}))?(?:\s.*)?")
@@ -32,20 +32,21 @@ def parse(text: str, file: str) -> Module:
     found = _TARGET.search(text)
     if found is None or text[: found.start()].strip():
         raise AssemblyError(
-            file, 1, f'the file does not begin with its target, as in .amdgcn_target "amdgcn-amd-amdhsa--{TARGET}"'
+            file, 1, f'the file does not begin with its target, as in .amdgcn_target "amdgcn-amd-amdhsa--{TARGETS[0]}"'
         )
-    if found[1] != TARGET:
+    if found[1] not in TARGETS:
         return Module(file, found[1], "", (), {})
     if "\0" in text:
         raise AssemblyError(file, text[: text.index("\0")].count("\n") + 1, "the file contains a zero byte")
-    return _Parser(file, text).module()
+    return _Parser(file, text, found[1]).module()
 
 
 class _Parser:
     """Parses the lines of a file in one pass; labels and instructions are accepted in text sections only."""
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, target: str) -> None:
         self.file = file
+        self.target = target
         self.lines = text.split("\n")
         self.files: dict[int, str] = {}
         self.source: SourceLine | None = None
@@ -187,7 +188,7 @@ class _Parser:
                 kernels.append(kernel)
             else:
                 functions[name] = kernel
-        return Module(self.file, TARGET, self._version(), tuple(kernels), functions)
+        return Module(self.file, self.target, self._version(), tuple(kernels), functions)
 
     def _version(self) -> str:
         found = next((line for line in self.lines[:20] if ".amdhsa_code_object_version" in line), "")
