@@ -102,6 +102,15 @@ def test_a_test_for_a_nan_of_moved_bits_is_determined() -> None:
     assert not is_determined("abs.f32 %r4, %r1; setp.gt.u32 %p1, %r4, 0x7fc00000; selp.b32 %r3, 5, 6, %p1;")
 
 
+@pytest.mark.parametrize("to", ["u16", "s16", "u32"])
+def test_a_conversion_to_integers_of_moved_bits_that_are_selected_for_a_number(to: str) -> None:
+    register = "%h1" if to.endswith("16") else "%r6"
+    converted = f"cvt.rzi.{to}.f32 {register}, %r5;" + (" mov.b32 %r6, {%h1, %h1};" if to.endswith("16") else "")
+    body = f"abs.f32 %r4, %r1; add.s32 %r5, %r4, 3; {converted}"
+    assert not is_determined(f"{body} mov.b32 %r3, %r6;")
+    assert is_determined(f"{body} setp.lt.u32 %p1, %r4, 0x7f800000; selp.b32 %r3, %r6, 7, %p1;")
+
+
 def test_a_branch_around_the_special_values() -> None:
     body = """abs.f32 %r4, %r1; shr.u32 %r5, %r4, 23; cvt.rn.f32.s32 %r3, %r5; setp.lt.u32 %p1, %r4, 0x7f800000;
 @%p1 bra DONE;

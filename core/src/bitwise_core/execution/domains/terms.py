@@ -111,8 +111,9 @@ class TermDomain:
             return nan_marks.with_result_nans(folded, operation)
         operands = self._operands(operation, operands)
         result = nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
-        if operation.bits == 16 and isinstance(result, SymbolicVector) and result.origins:
-            self._note_zero_sign(result, operation.result.name)
+        form = operation.result
+        if form.bits == 16 and isinstance(form, FloatFormat) and isinstance(result, SymbolicVector) and result.origins:
+            self._note_zero_sign(result, form.name)
         return result
 
     def _operands(self, info: Operation, operands: Sequence[Value]) -> Sequence[Value]:
