@@ -7,10 +7,8 @@ from types import MappingProxyType
 
 REASONS_SM90: Mapping[str, str] = MappingProxyType(
     {
-        "function": "log1p of a loaded value computes with the bits of a NaN that no document specifies, and drops the "
-        "result",
-        "rms_norm": "different: with contracted squares, ties propagate from products that underflow; "
-        "no recorded input shows it",
+        "row_max": "as softmax_rows, in bf16",
+        "row_min": "as row_max",
         "narrow_outputs": "mostly different in fp32; rounding to 8 and 16 bits hides it on the recorded inputs",
         "layer_norm_weight_gradient": "contraction: differ at most in the sign of a zero, if every product of a column "
         "underflows",
@@ -53,7 +51,7 @@ REASONS_GFX942: Mapping[str, str] = MappingProxyType(
         "softmax_row and activation",
         "layer_norm_weight_gradient": "as on sm_90: contraction: differ at most in the sign of a zero, if every "
         "product of a column underflows",
-        "rms_norm": "as on sm_90: contraction of squares; the executed inputs do not show it",
+        "rms_norm": "contraction of squares; the executed inputs do not show it",
         "welford": "as on sm_90: repeated merges with empty parts",
         "row_sum_fp64": _OPEN,
         "gemm_row_sum": "different: sums include columns outside the matrix, which one infinity turns into NaN",
