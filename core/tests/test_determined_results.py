@@ -617,3 +617,45 @@ def test_branches_that_only_late_iterations_take_are_followed(barriers: str, det
     found = analyse(source(text), SM90, {}, Options(every_launch=True, audit_contraction=False))
     assert (found.signature is not None) is determined
     assert not found.failed
+
+
+DIVERGING = """	mov.b32 %r20, 0;
+	setp.ge.u32 %p1, %r20, %r3;
+	@%p1 bra $done;
+$loop:
+	st.shared.b32 [%r9], %r6;
+	bar.sync 0;
+	add.u32 %r20, %r20, 1;
+	setp.lt.u32 %p1, %r20, %r3;
+	@%p1 bra $loop;
+$done:
+	st.shared.b32 [%r9], %r6;
+	setp.eq.u32 %p2, %r3, {racy};
+	@%p2 bra $skip;
+	bar.sync 0;
+$skip:
+	ld.shared.b32 %r11, [%r10];
+	st.global.b32 [%rd5], %r11;
+"""
+"""Every block loops as often as its number says; one block passes no barrier before it reads what others wrote."""
+
+
+@pytest.mark.parametrize("racy", [0, 1, 6, 9, 14])
+def test_a_block_of_many_that_diverge_reads_in_a_race(racy: int) -> None:
+    arguments = (
+        Argument(kind="buffer", buffer="a"), Argument(kind="buffer", buffer="b"),
+        Argument(kind="i32", value=1), Argument(kind="i32", value=1),
+    )  # fmt: skip
+    launch = Launch(file="kernel.ptx", grid=(15, 1, 1), args=arguments)
+    determined, undetermined = (
+        analyse(
+            Source("kernel.ptx", with_cells(DIVERGING.format(racy=block)), launch),
+            SM90,
+            {"a": 1, "b": 2},
+            Options(audit_contraction=False),
+        )
+        for block in (99, racy)
+    )
+    assert determined.unknown is None
+    assert undetermined.nondeterministic
+    assert undetermined.signature is None

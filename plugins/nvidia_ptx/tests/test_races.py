@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.race_detector import MAXIMUM_HISTORIES, RaceDetector, RaceDetectors
+from bitwise_core.execution.memory import race_detector
+from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
 from ptx_programs import hashes, stored
 
 BLOCKS = 16
@@ -194,19 +195,38 @@ def test_a_copy_is_visible_only_to_the_warps_that_waited_for_its_own_barrier(wai
             watch.reads(cells, readers)
 
 
-def test_an_instruction_at_which_blocks_diverge_repeatedly_splits_histories_twice() -> None:
+@pytest.mark.parametrize("blocks", [2, 64])
+def test_blocks_that_diverge_are_all_tracked_until_a_barrier_makes_them_equal(blocks: int) -> None:
+    races = RaceDetectors(16, 64, 32, blocks)
+    for block in range(blocks):
+        own = np.arange(blocks) == block
+        (detector,) = races.of_blocks(own)
+        detector.writes(np.arange(16), np.zeros(16, dtype=np.int64))
+    assert len(races.all()) == blocks
+    for block in range(blocks):
+        (detector,) = races.of_blocks(np.arange(blocks) == block)
+        with pytest.raises(Unsupported, match="race"):
+            detector.copy().reads(np.array([block % 16]), np.array([32]))
+    for detector in races.all():
+        detector.barrier(np.arange(2))
+    races.forget_what_is_ordered()
+    assert len(races.all()) == (1 if blocks > 3 else blocks)
+    for detector in races.all():
+        detector.reads(np.arange(16), np.full(16, 32))
+
+
+def test_the_memory_for_histories_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race_detector, "MAXIMUM_BYTES", 1 << 16)
     races = RaceDetectors(16, 32, 32, 64)
-    for block in range(64):
+    for block in range(3):
         races.of_blocks(np.arange(64) == block)
-    assert len(races.all()) == 3
+    with pytest.raises(Unsupported, match="diverge too often"):
+        split_all(races)
 
 
-def test_the_number_of_race_histories_is_bounded() -> None:
-    races = RaceDetectors(16, 32, 32, 64)
-    for place in range(6):
-        races.pc = place
-        races.of_blocks(np.arange(64) >> place & 1 == 0)
-    assert len(races.all()) == MAXIMUM_HISTORIES
+def split_all(races: RaceDetectors) -> None:
+    for block in range(races.blocks):
+        races.of_blocks(np.arange(races.blocks) == block)
 
 
 def exchanged(count: int) -> RaceDetector:

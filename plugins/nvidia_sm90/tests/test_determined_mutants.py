@@ -126,7 +126,7 @@ def test_histories_of_accesses_are_those_of_whole_iterations(name: str, monkeypa
     def record(summary: LoopSummary, pcs: Sequence[int], iterations: int) -> list[AccessHistory]:
         histories = executed(summary, pcs, iterations)
         assert (len(pcs) == len(summary.loop.body)) <= whole
-        found[whole].append([(each.races.states(), len(each.reads)) for each in histories])
+        found[whole].append([(each.races.states(), len(each.reads.queues)) for each in histories])
         return histories
 
     def refuse(summary: LoopSummary) -> list[int]:

@@ -189,7 +189,7 @@ class Executor:
             if not budget[0] & _STEPS_BETWEEN_CHECKS:
                 check_time(instructions[pc].line)
             machine.line = instructions[pc].line
-            machine.pc = machine.races.pc = pc
+            machine.pc = pc
             if machine.condition is not None:
                 refusal = refusal_under_condition(program.infos[pc])
                 if refusal is not None:

@@ -120,5 +120,5 @@ def join_blocks(machine: Machine, predicate: Value, if_true: BlockSide, if_false
 
 def require_no_work_in_flight(machine: Machine) -> None:
     """Raise Unsupported if asynchronous reads are in flight."""
-    if any(each.open or each.groups.groups for each in machine.asynchronous_reads.values()):
+    if machine.asynchronous_reads.some():
         raise Unsupported("asynchronous work is in flight at a branch that depends on data")

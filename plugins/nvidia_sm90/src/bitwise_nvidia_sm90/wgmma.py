@@ -170,7 +170,8 @@ def _tile(
 ) -> OperandVectors:
     addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
     cells, touched = tile_cells(machine, addresses, size)
-    machine.reads_by(_MATRIX_READS).issue(touched, group * _WARPGROUP, machine.races, machine.mask)
+    first = group * _WARPGROUP
+    machine.asynchronous_reads.issue(_MATRIX_READS, touched, first, machine.active()[:, first].copy(), machine.races)
     return tile_vectors(machine, addresses, cells, size, form)
 
 
@@ -312,13 +313,13 @@ def _in_all_threads(machine: Machine, words: Array, flags: L.Flags, groups: list
 def _commit(machine: Machine) -> None:
     if machine.condition is not None:
         raise Unsupported("a warpgroup instruction depends on data")
-    machine.reads_by(_MATRIX_READS).commit(machine.active_blocks())
+    machine.asynchronous_reads.commit(_MATRIX_READS, machine.active())
 
 
 def _wait(pending: int) -> Step:
     def step(machine: Machine) -> None:
         if machine.condition is not None:
             raise Unsupported("a warpgroup instruction depends on data")
-        machine.reads_by(_MATRIX_READS).wait(pending, machine.active_blocks(), machine.races)
+        machine.asynchronous_reads.wait(_MATRIX_READS, pending, machine.active(), machine.races, machine.warp)
 
     return step

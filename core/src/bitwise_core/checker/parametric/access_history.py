@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from bitwise_core.checker.parametric.loop_state import (
     merged_copies,
     merged_reads,
     queue_of_copies,
-    reads_in_flight,
     undefined_copy,
 )
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
@@ -24,19 +23,19 @@ class AccessHistory:
     """The race detectors, the asynchronous reads by the kind of work, and the queue of copies, None without one."""
 
     races: SymbolicRaces
-    reads: dict[str, AsynchronousReads]
+    reads: AsynchronousReads
     copies: Any
 
     @staticmethod
     def of(machine: Machine) -> AccessHistory:
         """The history of a machine, independent of it."""
         assert isinstance(machine.races, SymbolicRaces)
-        reads, copies = reads_in_flight(machine.asynchronous_reads), queue_of_copies(machine.extra.get("copies"))
+        reads, copies = machine.asynchronous_reads.copy(), queue_of_copies(machine.extra.get("copies"))
         return AccessHistory(machine.races.copy(), reads, copies)
 
     def restore(self, machine: Machine) -> None:
         """Give a machine this history, independent of this record."""
-        machine.races, machine.asynchronous_reads = self.races.copy(), reads_in_flight(self.reads)
+        machine.races, machine.asynchronous_reads = self.races.copy(), self.reads.copy()
         set_copies(machine, queue_of_copies(self.copies))
 
     def leads_on_as(self, other: AccessHistory) -> bool:
@@ -65,10 +64,13 @@ def restore_any(
     set_copies(machine, merged_copies([each.copies for each in histories], of_copy))
 
 
-def _list_reads(reads: Mapping[str, AsynchronousReads]) -> list[object]:
+def _list_reads(reads: AsynchronousReads) -> list[object]:
     """What distinguishes asynchronous reads in flight, in their order."""
     return [
-        (kind, [(cells.tobytes(), thread) for cells, thread in work], blocks)
-        for kind, each in sorted(reads.items())
-        for work, blocks in [(each.open, b""), *((group.work, group.blocks.tobytes()) for group in each.groups.groups)]
+        (key, [(each.cells.tobytes(), each.blocks.tobytes()) for each in work], blocks)
+        for key, queue in sorted(reads.queues.items())
+        for work, blocks in [
+            (queue.open, b""),
+            *((group.work, group.blocks.tobytes()) for group in queue.groups.groups),
+        ]
     ]

@@ -262,7 +262,7 @@ class ParametricExecutor(Executor):
         memories: list[tuple[hashing.Words, Array]] = []
         sides: list[tuple[dict[str, Value], bool]] = []
         histories: list[SymbolicRaces] = []
-        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]] = []
+        after: list[tuple[dict[int, Value], dict[str, Any], AsynchronousReads]] = []
         order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
         if self._contains_loop(control.target, reconvergence):
             order.reverse()
@@ -302,7 +302,7 @@ class ParametricExecutor(Executor):
     def _merge_other_state(
         self,
         taken: Value,
-        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]],
+        after: list[tuple[dict[int, Value], dict[str, Any], AsynchronousReads]],
         line: int | None,
     ) -> None:
         """Set local memory and asynchronous work after both sides of a branch.  Raises Unsupported."""

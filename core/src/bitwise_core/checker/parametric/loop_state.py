@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,13 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.async_groups import AsyncGroup, AsyncGroups, AsynchronousReads
+from bitwise_core.execution.memory.async_groups import (
+    AsyncGroup,
+    AsyncGroups,
+    AsynchronousRead,
+    AsynchronousReads,
+    ReadQueue,
+)
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -136,11 +142,6 @@ def queue_of_copies(copies: Any) -> Any:
     return found
 
 
-def reads_in_flight(reads: Mapping[str, AsynchronousReads]) -> dict[str, AsynchronousReads]:
-    """An independent record of the same asynchronous reads, by the kind of work."""
-    return {work: each.copy() for work, each in reads.items()}
-
-
 def undefined_copy(copy: Any) -> Any:
     """The copy of an undefined value."""
     bits = L.width(copy.value)
@@ -192,12 +193,12 @@ def _merged_groups(histories: Sequence[AsyncGroups[Any]]) -> AsyncGroups[Any]:
     return found
 
 
-def merged_reads(histories: Sequence[dict[str, AsynchronousReads]]) -> dict[str, AsynchronousReads]:
+def merged_reads(histories: Sequence[AsynchronousReads]) -> AsynchronousReads:
     """The asynchronous reads in flight after one of several histories; groups are counted from the newest."""
-    found: dict[str, AsynchronousReads] = {}
-    for work in dict.fromkeys(key for each in histories for key in each):
-        present = [each[work] for each in histories if work in each]
-        merged = found[work] = AsynchronousReads(
+    found = AsynchronousReads()
+    for key in dict.fromkeys(key for each in histories for key in each.queues):
+        present = [each.queues[key] for each in histories if key in each.queues]
+        merged = found.queues[key] = ReadQueue(
             _distinct_reads([read for each in present for read in each.open]),
             _merged_groups([each.groups for each in present]),
         )
@@ -206,8 +207,8 @@ def merged_reads(histories: Sequence[dict[str, AsynchronousReads]]) -> dict[str,
     return found
 
 
-def _distinct_reads(reads: list[tuple[Array, int]]) -> list[tuple[Array, int]]:
-    return list({(cells.tobytes(), thread): (cells, thread) for cells, thread in reads}.values())
+def _distinct_reads(reads: list[AsynchronousRead]) -> list[AsynchronousRead]:
+    return list({(each.cells.tobytes(), each.blocks.tobytes()): each for each in reads}.values())
 
 
 def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:

@@ -31,7 +31,6 @@ from bitwise_core.checker.parametric.loop_state import (
     LoopState,
     hash_of,
     queue_of_copies,
-    reads_in_flight,
 )
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
@@ -295,7 +294,7 @@ class Entry:
     registers: dict[str, Value]
     shared: SharedMemory
     races: SymbolicRaces
-    reads: dict[str, AsynchronousReads]
+    reads: AsynchronousReads
     extra: dict[str, Any]
 
     @staticmethod
@@ -309,7 +308,7 @@ class Entry:
     def restore(self, machine: Machine) -> None:
         """Set the machine to a state whose queues and race detectors are independent of this one."""
         machine.registers, machine.shared, machine.races = dict(self.registers), self.shared, self.races.copy()
-        machine.asynchronous_reads, machine.extra = reads_in_flight(self.reads), dict(self.extra)
+        machine.asynchronous_reads, machine.extra = self.reads.copy(), dict(self.extra)
         machine.extra.pop("tiles", None)
         if "copies" in self.extra:
             machine.extra["copies"] = queue_of_copies(self.extra["copies"])
@@ -647,7 +646,7 @@ class LoopSummary:
             )
         memory = LiveInSharedMemory.install(machine)
         machine.races = SymbolicRaces(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
-        machine.asynchronous_reads = {}
+        machine.asynchronous_reads = AsynchronousReads()
         for _ in range(lead_iterations):
             self.body.run(loop.body)
         return memory

@@ -1,4 +1,4 @@
-"""Groups of asynchronous work, completed oldest first, in a batch whose blocks may have diverged."""
+"""Groups of asynchronous work, completed oldest first, in a batch whose blocks and threads may have diverged."""
 
 from __future__ import annotations
 
@@ -56,35 +56,101 @@ class AsyncGroups(Generic[Work]):
         yield from reversed(finished)
 
 
+@dataclass(frozen=True, slots=True)
+class AsynchronousRead:
+    """The cells of shared memory that a read takes, and the blocks in which it was started (a boolean array)."""
+
+    cells: Array
+    blocks: Array
+
+
+@dataclass(slots=True)
+class ReadQueue:
+    """The reads of one kind that one thread started: uncommitted ones, and committed groups."""
+
+    open: list[AsynchronousRead] = field(default_factory=list)
+    groups: AsyncGroups[AsynchronousRead] = field(default_factory=AsyncGroups)
+
+    def copy(self) -> ReadQueue:
+        """Return an independent copy."""
+        return ReadQueue(list(self.open), self.groups.copy())
+
+    def in_flight(self, blocks: Array) -> Iterator[Array]:
+        """Yield the cells that reads of some of these blocks still take."""
+        for each in self.open:
+            if (each.blocks & blocks).any():
+                yield each.cells
+        for group in self.groups.groups:
+            for each in group.work:
+                if (each.blocks & group.blocks & blocks).any():
+                    yield each.cells
+
+
 @dataclass(slots=True)
 class AsynchronousReads:
-    """Reads of shared memory that continue after their instruction: uncommitted ones, and committed groups.
+    """Reads of shared memory that continue after their instruction, by their kind and the thread that started them.
 
-    A read is the cells that it takes and the thread that issued it.  Until its group is waited for, a write to these
-    cells is a race.
+    Groups belong to threads: a thread commits and waits for what it started itself.  Until the group of a read is
+    waited for, a write to its cells is a race.
     """
 
-    open: list[tuple[Array, int]] = field(default_factory=list)
-    groups: AsyncGroups[tuple[Array, int]] = field(default_factory=AsyncGroups)
+    queues: dict[tuple[str, int], ReadQueue] = field(default_factory=dict)
 
     def copy(self) -> AsynchronousReads:
         """Return an independent copy."""
-        return AsynchronousReads(list(self.open), self.groups.copy())
+        return AsynchronousReads({key: queue.copy() for key, queue in self.queues.items()})
 
-    def issue(self, cells: Array, thread: int, races: RaceDetectors, mask: Array | None) -> None:
-        """Start a thread's read of cells in the blocks with an active lane."""
-        for each in races.acting(mask):
+    def some(self) -> bool:
+        """Return whether reads are in flight."""
+        return any(queue.open or queue.groups.groups for queue in self.queues.values())
+
+    def issue(self, work: str, cells: Array, thread: int, blocks: Array, races: RaceDetectors) -> None:
+        """Start a thread's read of cells in the given blocks (a boolean array)."""
+        for each in races.of_blocks(blocks):
             each.pending_reads(cells, thread)
-        self.open.append((cells, thread))
+        self.queues.setdefault((work, thread), ReadQueue()).open.append(AsynchronousRead(cells, blocks))
 
-    def commit(self, blocks: Array) -> None:
-        """Commit the reads issued so far as a group of the given blocks (a boolean array)."""
-        self.groups.commit(self.open, blocks)
-        self.open = []
+    def commit(self, work: str, active: Array) -> None:
+        """Commit the reads that the active threads have started; `active` has the shape (blocks, threads).
 
-    def wait(self, keep: int, blocks: Array, races: RaceDetectors) -> None:
-        """Complete the reads of all but the newest `keep` groups of these blocks."""
-        for reads, done in self.groups.wait(keep, blocks):
-            for cells, thread in reads:
-                for each in races.of_blocks(done):
-                    each.finished_reads(cells, thread)
+        A thread that has started none has no group: nothing waits for an empty group older than all others.
+        """
+        for _, queue, blocks in self._queues_of(work, active):
+            mine, left = [], []
+            for each in queue.open:
+                if (each.blocks & blocks).any():
+                    mine.append(AsynchronousRead(each.cells, each.blocks & blocks))
+                if (each.blocks & ~blocks).any():
+                    left.append(AsynchronousRead(each.cells, each.blocks & ~blocks))
+            queue.open = left
+            queue.groups.commit(mine, blocks)
+
+    def wait(self, work: str, keep: int, active: Array, races: RaceDetectors, warp: int) -> None:
+        """Complete the reads of all but the newest `keep` groups of each active thread.
+
+        `warp` is the number of threads of a warp.  Cells that the thread's warp takes by another read, too, remain in
+        flight until that is complete.
+        """
+        for thread, queue, blocks in self._queues_of(work, active):
+            for reads, done in queue.groups.wait(keep, blocks):
+                for read in reads:
+                    finished = done & read.blocks
+                    if finished.any():
+                        cells = self._not_in_flight(read.cells, thread // warp, warp, finished)
+                        for each in races.of_blocks(finished):
+                            each.finished_reads(cells, thread)
+
+    def _not_in_flight(self, cells: Array, number: int, warp: int, blocks: Array) -> Array:
+        """Return the cells that no read of a warp of some of these blocks takes."""
+        for (_, thread), queue in self.queues.items():
+            if thread // warp == number:
+                for taken in queue.in_flight(blocks):
+                    cells = cells[~np.isin(cells, taken)]
+        return cells
+
+    def _queues_of(self, work: str, active: Array) -> Iterator[tuple[int, ReadQueue, Array]]:
+        """Yield the active threads with a queue, and the blocks in which each is active."""
+        for (kind, thread), queue in self.queues.items():
+            blocks = active[:, thread].copy()
+            if kind == work and blocks.any():
+                yield thread, queue, blocks

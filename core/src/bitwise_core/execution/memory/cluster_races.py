@@ -227,8 +227,7 @@ class BlockOfCluster(RaceDetector):
 class ClusterRaceDetectors(RaceDetectors):
     """The race detectors of a batch of whole clusters of `size` blocks, which are adjacent, by ascending rank.
 
-    Clusters share a detector while they do the same.  Every cluster is always tracked: beyond MAXIMUM_HISTORIES,
-    Unsupported is raised.
+    Clusters share a detector while they do the same.  Beyond MAXIMUM_HISTORIES, Unsupported is raised.
     """
 
     def __init__(self, cells: int, threads: int, warp: int, blocks: int, size: int) -> None:
@@ -294,10 +293,14 @@ class ClusterRaceDetectors(RaceDetectors):
         for history in self._histories:
             _cluster(history.detector).finish()
 
-    def _limit_reached(self) -> bool:
+    def forget_what_is_ordered(self) -> None:
+        """See `RaceDetectors.forget_what_is_ordered`; histories of different clusters stay apart."""
+        if self.has_alternatives:
+            super().forget_what_is_ordered()
+
+    def _check_number(self) -> None:
         if len(self._histories) >= MAXIMUM_HISTORIES:
             raise Unsupported("the clusters of the launch diverge too often to detect races between their blocks")
-        return False
 
 
 def _cluster(detector: RaceDetector) -> ClusterDetector:

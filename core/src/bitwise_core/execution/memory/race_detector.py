@@ -10,7 +10,6 @@ the caller decides which values they leave undetermined.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -81,6 +80,11 @@ class RaceDetector:
         """The number of barriers of all warps so far.  Accesses of earlier rounds are ordered before all later ones."""
         self.read_round: Array = np.full(cells, -1, dtype=np.int64)
         self.write_round: Array = np.full(cells, -1, dtype=np.int64)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The size of the arrays."""
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
 
     def copy(self) -> RaceDetector:
         """Return an independent copy."""
@@ -551,10 +555,10 @@ class RaceDetector:
         self.generation[here] = np.maximum(self.generation[here], other.generation)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
-        """The agent's reads are complete, ordered for the warp of `actor`."""
+        """All reads of these cells that the warp of `actor` started are complete, ordered for that warp."""
         self._require(cells)
         warp = actor // self.warp
-        still = (self.reader[cells] == actor) & (self.read[cells] == PENDING)
+        still = (self.reader[cells] // self.warp == warp) & (self.read[cells] == PENDING)
         self.read[cells] = np.where(still, self.clock[warp, warp], self.read[cells])
         self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])
         mine = self.reads_by_warp[warp, cells]
@@ -584,17 +588,17 @@ def _duplicates(cells: Array) -> Array:
     return found
 
 
-MAXIMUM_SPLITS = 2
-"""How often blocks that diverge at one instruction keep a detector on both sides.
+MAXIMUM_ALTERNATIVES = 12
+"""The largest number of histories of a batch in which data decides between several of one block."""
 
-A loop whose trip count differs between blocks is followed to its first and second exit, and in the blocks that
-continue.
-"""
+MAXIMUM_BYTES = 512 << 20
+"""The largest size of the detectors of a batch."""
 
-MAXIMUM_HISTORIES = 12
-"""The largest number of histories of a batch."""
+_FEW_HISTORIES = 3
+"""Up to this number, histories of different blocks stay apart at a barrier, where comparing them costs more."""
 
 _TOO_MANY_HISTORIES = "data decides between more histories of shared memory than are tracked"
+_TOO_MANY_BYTES = "the blocks of the launch diverge too often to detect the races of each"
 
 
 @dataclass(slots=True)
@@ -609,18 +613,14 @@ class RaceDetectors:
     """The race detectors of a batch: one for each history of its blocks.
 
     While all blocks do the same, one detector represents all of them.  When some diverge, at an instruction that the
-    others do not execute or at an address that they do not use, each side gets a detector of its own.  If the blocks
-    diverge at one instruction repeatedly, or there are too many histories, the smaller side is no longer checked for
-    races.
+    others do not execute or at an address that they do not use, each side gets a detector of its own, until a barrier
+    makes their states equal.
     """
 
     def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
         self.blocks = blocks
         self.warps = -(-threads // warp)
-        self.pc = 0
-        """The current instruction, at which divergences of blocks are counted."""
         self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
-        self._splits: Counter[int] = Counter()
         self.has_alternatives = False
         """Whether a block may have several histories, of which data chooses one."""
 
@@ -658,8 +658,7 @@ class RaceDetectors:
                 alike = history.blocks & (where == rows[0]).all(axis=1)
                 part = self._split_off(history, alike)
                 waiting.append(history)
-                if part is not None:
-                    found.append((part.detector, rows[0]))
+                found.append((part.detector, rows[0]))
                 continue
             found.append((history.detector, together))
         return found
@@ -672,7 +671,6 @@ class RaceDetectors:
         """Return detectors of the same histories, for one side of a branch that blocks take by data."""
         found = copy(self)
         found._histories = [History(each.blocks.copy(), each.detector.copy()) for each in self._histories]
-        found._splits = self._splits.copy()
         return found
 
     def with_alternatives(self, other: RaceDetectors) -> RaceDetectors:
@@ -682,17 +680,18 @@ class RaceDetectors:
         """
         found = copy(self)
         found._histories = _different((*self._histories, *other._histories))
-        found._splits = self._splits | other._splits
         more = len(found._histories) > len(self._histories)
         found.has_alternatives = self.has_alternatives or other.has_alternatives or more
-        if len(found._histories) > MAXIMUM_HISTORIES:
+        if len(found._histories) > MAXIMUM_ALTERNATIVES:
             raise Unsupported(_TOO_MANY_HISTORIES)
         return found
 
     def forget_what_is_ordered(self) -> None:
-        """Keep one of the histories that differ only in accesses which a barrier has ordered before all later ones."""
+        """Join the histories that differ only in accesses which a barrier has ordered before all later ones."""
         if self.has_alternatives and len(self._histories) > 1:
             self._histories = _different(self._histories)
+        elif len(self._histories) > _FEW_HISTORIES:
+            self._histories = _joined(self._histories)
 
     def _split_histories(self, rows: Array) -> list[History]:
         """Return the histories of these blocks, split so that none contains any other block."""
@@ -704,30 +703,36 @@ class RaceDetectors:
             if np.array_equal(inside, history.blocks):
                 found.append(history)
                 continue
-            part = self._split_off(history, inside)
-            if part is not None:
-                found.append(part)
-            elif rows[int(np.argmax(history.blocks))]:
-                found.append(history)
+            found.append(self._split_off(history, inside))
         return found
 
-    def _limit_reached(self) -> bool:
-        """Return whether no more histories are tracked."""
-        return self._splits[self.pc] > MAXIMUM_SPLITS or len(self._histories) >= MAXIMUM_HISTORIES
-
-    def _split_off(self, history: History, blocks: Array) -> History | None:
-        """Split some blocks off a history and return their own; or None, and the history keeps only the larger side."""
-        self._splits[self.pc] += 1
-        rest = history.blocks & ~blocks
-        if self._limit_reached():
-            if self.has_alternatives:
-                raise Unsupported(_TOO_MANY_HISTORIES)
-            history.blocks = blocks if blocks.sum() > rest.sum() else rest
-            return None
-        history.blocks = rest
+    def _split_off(self, history: History, blocks: Array) -> History:
+        """Split some blocks off a history and return their own.  Raises Unsupported for too many histories."""
+        self._check_number()
+        history.blocks = history.blocks & ~blocks
         part = History(blocks, history.detector.copy())
         self._histories.append(part)
         return part
+
+    def _check_number(self) -> None:
+        """Raise Unsupported if there may be no more histories."""
+        count = len(self._histories)
+        if self.has_alternatives and count >= MAXIMUM_ALTERNATIVES:
+            raise Unsupported(_TOO_MANY_HISTORIES)
+        if count * self._histories[0].detector.size_in_bytes > MAXIMUM_BYTES:
+            raise Unsupported(_TOO_MANY_BYTES)
+
+
+def _joined(histories: Sequence[History]) -> list[History]:
+    """Return histories of different blocks, with one for all blocks of the same state."""
+    found: dict[bytes | None, History] = {}
+    for each in histories:
+        state = each.detector.state()
+        first = found.setdefault(state, each)
+        if first is not each:
+            first.blocks = first.blocks | each.blocks
+            first.detector.absorb(each.detector)
+    return list(found.values())
 
 
 def _different(histories: Iterable[History]) -> list[History]:

@@ -76,14 +76,14 @@ def copy(instruction: Instruction, context: Context) -> Step:
 def _commit_stores(machine: Machine) -> None:
     """Close a group of the bulk stores issued so far."""
     require_known_condition(machine, "a group of bulk copies", of_blocks=True)
-    machine.reads_by(_BULK_STORES).commit(machine.active_blocks())
+    machine.asynchronous_reads.commit(_BULK_STORES, machine.active())
 
 
 def _wait_stores(pending: int) -> Step:
     """Return a step that waits until all but the newest `pending` groups of bulk stores have read shared memory."""
 
     def step(machine: Machine) -> None:
-        machine.reads_by(_BULK_STORES).wait(pending, machine.active_blocks(), machine.races)
+        machine.asynchronous_reads.wait(_BULK_STORES, pending, machine.active(), machine.races, machine.warp)
 
     return step
 
@@ -256,7 +256,7 @@ def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, li
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
-    machine.reads_by(_BULK_STORES).issue(touched, thread, machine.races, machine.mask)
+    machine.asynchronous_reads.issue(_BULK_STORES, touched, thread, machine.active()[:, thread].copy(), machine.races)
     value = machine.shared.load(cells, box.element * 8)
     acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))
