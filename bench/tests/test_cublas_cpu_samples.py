@@ -64,11 +64,18 @@ def test_shapes_are_spread_over_the_groups_of_layers() -> None:
 
 
 def test_means_of_times_are_geometric_and_by_group() -> None:
+    shape = {"m": 8, "n": 16, "k": 16, "layout": "nt", "dtype": "bfloat16"}
     rows = [
-        {"group": "lora", "ratio": 2.0, "cublas": 4.0, "plain": 4.0, "ran": 3, "wrong": []},
-        {"group": "lora", "ratio": 0.5, "cublas": 4.0, "plain": 1.0, "ran": 3, "wrong": ["one"]},
-        {"group": "lm head", "declined": "why"},
+        {**shape, "group": "lora", "cublas": 4.0, "default": 2.0, "tuned": 1.0, "ran": 3, "wrong": []},
+        {**shape, "group": "lora", "m": 20, "cublas": 4.0, "default": 8.0, "ran": 3, "wrong": ["one"]},
+        {**shape, "group": "lm head", "declined": "why"},
+        {**shape, "group": "lm head", "failed": "why"},
     ]
     found = schedule_timing.summary(rows)
-    assert (found["all"], found["groups"], found["plain"], found["shapes"]) == (1.0, {"lora": 1.0}, 2.0, 2)
-    assert (found["schedules that ran"], found["schedules whose bytes differ"], found["declined"]) == (6, 1, 1)
+    default, tuned = found["default"], found["tuned"]
+    assert (default["all"], default["groups"], default["problems"]) == (1.0, {"lora": 1.0}, 2)
+    assert default["rows"] == {"M <= 16": 2.0, "M <= 64": 0.5}
+    assert (default["below 0.9"], default["slowest"][0]) == (1, ["lora", 20, 16, 16, "nt", "bfloat16", 0.5])
+    assert (tuned["all"], tuned["problems"]) == (4.0, 1)
+    assert (found["schedules that ran"], found["schedules whose bytes differ"]) == (6, 1)
+    assert (found["declined"], found["failed"]) == (1, 1)

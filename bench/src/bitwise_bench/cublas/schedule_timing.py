@@ -1,10 +1,12 @@
-"""Timing of GEMMs of model layers: cuBLASLt against the launcher of descriptors with the same bytes.
+"""Times of products: cuBLAS through torch.mm against the launcher of descriptors with the same bytes.
 
-    python -m bitwise_bench.cublas.schedule_timing --out timing.json
+    python -m bitwise_bench.cublas.schedule_timing --set held-out --out records/cublas-held-out-sm90-h100.json
+    python -m bitwise_bench.cublas.schedule_timing --set fitted --most 12 --times --out times.json
 
-Every schedule of a shape must return cuBLASLt's bytes; the fastest one counts. `untuned` is the launcher's default
-schedule. `plain` is a plain Triton GEMM with its fastest tile, which may return other bytes. Times are of consecutive
-launches in a CUDA graph, in microseconds.
+A problem runs under the launcher's default schedule and, with --most, under that many candidates, whose fastest one
+counts.  Each must return cuBLAS's bytes.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in
+turn.  Memory that fits in the L2 cache stays there.  `plain` is a plain Triton GEMM with its fastest tile, which may
+return other bytes.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ import math
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.model_shapes import chosen
+from bitwise_bench.cublas.problem_sets import SETS, Problem
 
-Shape = tuple[str, int, int, int]
+_ROUNDS = 5
 
 
 class Bench:
@@ -44,51 +46,58 @@ class Bench:
         self.run, self.planned = products.run, products.planned
         self.candidates, self.most = importlib.import_module(given.schedules).candidates, given.most
 
-    def problem(self, shape: Shape, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
-        """A, B, an output, the descriptor of what cuBLASLt runs, and its heuristic result. Operands are uninitialised
-        unless drawn.
+    def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
+        """Return A, B, an output, the descriptor of what cuBLAS runs, and the heuristic result.
 
-        Raises CublasError.
+        Operands are uninitialised unless drawn.  Raises CublasError.
         """
         from bitwise_cublas_profiles.describe import descriptor_of
         from bitwise_cublas_profiles.tensors import query_of_tensors
 
         torch = self.torch
-        _, m, n, k = shape
-        a, b, out = (torch.empty(*each, device="cuda", dtype=torch.float16) for each in ((m, k), (k, n), (m, n)))
+        m, n, k, dtype = given.m, given.n, given.k, getattr(torch, given.dtype)
+        a, b = (
+            torch.empty(shape[::-1] if axis == "t" else shape, device="cuda", dtype=dtype)
+            for axis, shape in zip(given.layout, ((m, k), (k, n)), strict=True)
+        )
+        out = torch.empty(m, n, device="cuda", dtype=dtype)
         if drawn:
             generator = torch.Generator(device="cuda").manual_seed(m + n + k)
             a.normal_(generator=generator)
             b.normal_(std=1 / math.sqrt(k), generator=generator)
+        a, b = (each.t() if axis == "t" else each for axis, each in zip(given.layout, (a, b), strict=True))
         query = query_of_tensors(a, b, out)
         result = self.library.heuristic(query)[0]
         return a, b, out, descriptor_of(query, result.configuration, self.profile), result
 
     def schedules(self, desc: Any, a: Any, b: Any, out: Any) -> list[Any]:
-        """The schedules to try, without duplicates."""
-        return list(dict.fromkeys(self.candidates(desc, self.planned(desc), a, b, out, self.most)))
+        """Return the schedules to try, without duplicates."""
+        return list(dict.fromkeys(self.candidates(desc, self.planned(desc), a, b, out, max(self.most, 2))))
 
-    def compile(self, shapes: Sequence[Shape], part: int, parts: int) -> None:
+    def compile(self, problems: Sequence[Problem], part: int, parts: int, *, plain: bool) -> None:
         """Run a share of all schedules once, to fill the compiler's cache."""
         from bitwise_bench.cublas.kernels import gemm_baseline
         from bitwise_cublas_profiles.query import CublasError
 
         known: set[Any] = set()
-        for shape in shapes:
+        for given in problems:
             try:
-                a, b, out, desc, _ = self.problem(shape, drawn=False)
+                a, b, out, desc, _ = self.problem(given, drawn=False)
             except CublasError:
                 continue
             plan = self.planned(desc)
-            ours = [(plan, each) for each in self.schedules(desc, a, b, out)]
-            for planned, schedule in [*ours, *((None, each) for each in gemm_baseline.CONFIGURATIONS)]:
+            # Without schedules of its own to try, a problem runs under the first four of which one fits its operands.
+            own = self.schedules(desc, a, b, out)[: max(self.most, 2)]
+            tiles = [(None, each) for each in gemm_baseline.CONFIGURATIONS] if plain else []
+            for planned, schedule in [*((plan, each) for each in own), *tiles]:
                 # These values specialise the kernel, apart from the schedule.
-                marks = [number % 16 == 0 for number in shape[1:]]
+                marks = [number % 16 == 0 for number in (given.m, given.n, given.k)]
                 slices = getattr(planned, "slices", None)
                 names = ("short_first", "instruction_k8", "accumulator_k", "lanes", "lane_sum")
                 fields = [getattr(planned, name, None) for name in names]
                 span = 0 if slices is None else slices.span // getattr(schedule, "block_k", 1)
-                key = (schedule, slices is not None and slices.number > 1, *fields, *marks, shape[1] == 1, span < 2)
+                sliced = slices is not None and slices.number > 1
+                key = (schedule, given.layout, given.dtype, sliced, *fields, *marks, given.m == 1, span < 2)
                 if key in known:
                     continue
                 known.add(key)
@@ -104,7 +113,7 @@ class Bench:
             self.torch.cuda.synchronize()
 
     def graph(self, launch: Callable[[], Any], most: int) -> tuple[Any, int]:
-        """A CUDA graph of consecutive launches, and their number: about two milliseconds of them, at least two."""
+        """Return a CUDA graph of consecutive launches, of about two milliseconds, and their number, at least two."""
         torch = self.torch
         launch()
         torch.cuda.synchronize()
@@ -121,7 +130,7 @@ class Bench:
         return found, count
 
     def clock(self, graph: Any, count: int, rounds: int) -> float:
-        """Microseconds of one launch in a graph: the median over replays, after a warm-up replay."""
+        """Return the microseconds of one launch in a graph: the median over replays, after a warm-up replay."""
         torch = self.torch
         events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
         graph.replay()
@@ -132,8 +141,8 @@ class Bench:
         torch.cuda.synchronize()
         return float(sorted(start.elapsed_time(end) for start, end in events)[rounds // 2] * 1000 / count)
 
-    def in_turn(self, launches: dict[str, Callable[[], Any]], rounds: int = 5) -> dict[str, float]:
-        """Microseconds of launches timed round-robin, so that thermal conditions are equal."""
+    def in_turn(self, launches: dict[str, Callable[[], Any]], rounds: int = _ROUNDS) -> dict[str, float]:
+        """Return the microseconds of launches timed in turn, so that thermal conditions are equal."""
         graphs = {name: self.graph(each, 20) for name, each in launches.items()}
         times: dict[str, list[float]] = {name: [] for name in graphs}
         for _ in range(rounds):
@@ -142,10 +151,7 @@ class Bench:
         return {name: sorted(each)[rounds // 2] for name, each in times.items()}
 
     def best(self, launches: Sequence[tuple[Any, Callable[[], Any]]], check: Callable[[], bool]) -> Best:
-        """The fastest launch, the names of those that fail the check, and how many ran.
-
-        All are timed quickly, then the three fastest round-robin.
-        """
+        """Time every launch quickly, and the three fastest in turn; those that fail the check do not count."""
         times: list[tuple[float, int, Any, Callable[[], Any]]] = []
         wrong, ran = [], 0
         for name, launch in launches:
@@ -161,22 +167,23 @@ class Bench:
                 times.append((self.clock(*self.graph(launch, 10), 3), len(times), name, launch))
             else:
                 wrong.append(str(name))
+        quick = [(_fields(name), round(each, 2)) for each, _, name, _ in times]
         if not times:
-            return Best(None, None, wrong, ran)
+            return Best(None, None, wrong, ran, quick)
         _, _, names, found = zip(*sorted(times, key=lambda each: each[:2])[:3], strict=True)
         again = self.in_turn({str(place): each for place, each in enumerate(found)}, 3)
         place = min(range(len(found)), key=lambda each: again[str(each)])
-        return Best(found[place], names[place], wrong, ran)
+        return Best(found[place], names[place], wrong, ran, quick)
 
-    def row(self, shape: Shape) -> dict[str, Any]:
-        """The record of one shape."""
+    def row(self, given: Problem, *, times: bool, plain: bool) -> dict[str, Any]:
+        """Return the record of one problem; with `times`, the time of every schedule that ran."""
         from bitwise_bench.cublas.kernels import gemm_baseline
         from bitwise_cublas_profiles.query import CublasError
 
         torch = self.torch
-        record: dict[str, Any] = dict(zip(("group", "m", "n", "k"), shape, strict=True))
+        record = asdict(given)
         try:
-            a, b, out, desc, result = self.problem(shape)
+            a, b, out, desc, result = self.problem(given)
         except CublasError as error:
             return {**record, "declined": str(error)}
         record["configuration"] = result.configuration.record()
@@ -190,75 +197,97 @@ class Bench:
 
         out.fill_(-7.0)
         own = [(each, partial(self.run, desc, a, b, out, each)) for each in self.schedules(desc, a, b, out)]
-        ours = self.best(own, same)
+        tuned = self.best(own[: self.most], same)
         self.run(desc, a, b, out)
-        wrong = [*ours.wrong, *([] if same() else ["untuned"])]
+        wrong = [*tuned.wrong, *([] if same() else ["default"])]
         tiles = [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
-        simple = self.best(tiles, lambda: True)
+        simple = self.best(tiles, lambda: True) if plain else Best(None, None, [], 0, [])
         launches = {
-            "cublas": partial(torch.mm, a, b, out=out), "ours": ours.launch,
-            "untuned": partial(self.run, desc, a, b, out), "plain": simple.launch,
+            "cublas": partial(torch.mm, a, b, out=out), "default": partial(self.run, desc, a, b, out),
+            "tuned": tuned.launch, "plain": simple.launch,
         }  # fmt: skip
-        times = self.in_turn({name: each for name, each in launches.items() if each is not None})
-        ratio = round(times["cublas"] / times["ours"], 3) if "ours" in times else None
-        return {
-            **record, **{name: round(each, 2) for name, each in times.items()}, "ratio": ratio,
-            "schedule": _fields(ours.name), "plain tile": simple.name, "wrong": wrong, "ran": ours.ran + 1,
-        }  # fmt: skip
+        found = self.in_turn({name: each for name, each in launches.items() if each is not None})
+        record |= {name: round(each, 2) for name, each in found.items()}
+        record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
+        record |= {"plain tile": simple.name} if simple.launch else {}
+        record |= {"times": tuned.times} if times else {}
+        return {**record, "descriptor": desc.to_text(), "wrong": wrong, "ran": tuned.ran + 1}
 
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest launch, its name, the names of wrong ones, and how many ran."""
+    """The fastest launch, its name, the names of wrong ones, how many ran, and the time of each that is right."""
 
     launch: Callable[[], Any] | None
     name: Any
     wrong: list[str]
     ran: int
+    times: list[tuple[Any, float]]
 
 
 def _fields(schedule: Any) -> Any:
     return asdict(schedule) if is_dataclass(schedule) and not isinstance(schedule, type) else str(schedule)
 
 
-def _compile(given: argparse.Namespace, shapes: list[Shape], part: int, parts: int) -> None:
-    Bench(given).compile(shapes, part, parts)
+def _compile(given: argparse.Namespace, problems: list[Problem], part: int, parts: int) -> None:
+    Bench(given).compile(problems, part, parts, plain=given.plain)
+
+
+def row_class(m: int) -> str:
+    """Return the class of a product by the rows of its output."""
+    return next((f"M <= {most}" for most in (1, 16, 64, 256, 1024, 4096) if m <= most), "M > 4096")
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric means of cuBLASLt's time over ours, by group and over all."""
-    groups: dict[str, list[float]] = {}
-    for row in rows:
-        if row.get("ratio"):
-            groups.setdefault(row["group"], []).append(row["ratio"])
-    every = [ratio for ratios in groups.values() for ratio in ratios]
+    """Return geometric means of cuBLAS's time over ours: of all, by group and by rows, and the slowest problems."""
 
-    def mean(ratios: Sequence[float]) -> float | None:
-        return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3) if ratios else None
-
-    def over(name: str) -> float | None:
-        return mean([row["cublas"] / row[name] for row in rows if row.get(name)])
+    def means(name: str) -> dict[str, Any]:
+        timed = [(row, row["cublas"] / row[name]) for row in rows if row.get(name)]
+        slowest = sorted(timed, key=lambda each: each[1])[:5]
+        return {
+            "all": _mean(ratio for _, ratio in timed), "problems": len(timed),
+            "groups": _by((row["group"], ratio) for row, ratio in timed),
+            "rows": _by((row_class(row["m"]), ratio) for row, ratio in timed),
+            "below 0.9": sum(ratio < 0.9 for _, ratio in timed),
+            "slowest": [
+                [row["group"], row["m"], row["n"], row["k"], row["layout"], row["dtype"], round(ratio, 3)]
+                for row, ratio in slowest
+            ],
+        }  # fmt: skip
 
     return {
-        "all": mean(every), "shapes": len(every), "groups": {name: mean(each) for name, each in groups.items()},
-        "untuned": over("untuned"), "plain": over("plain"),
+        **{name: means(name) for name in ("default", "tuned", "plain") if any(name in row for row in rows)},
         "schedules that ran": sum(row.get("ran", 0) for row in rows),
         "schedules whose bytes differ": sum(len(row.get("wrong", ())) for row in rows),
-        "declined": sum("declined" in row for row in rows),
+        "declined": sum("declined" in row for row in rows), "failed": sum("failed" in row for row in rows),
     }  # fmt: skip
 
 
+def _mean(ratios: Iterable[float]) -> float | None:
+    logarithms = [math.log(each) for each in ratios]
+    return round(math.exp(sum(logarithms) / len(logarithms)), 3) if logarithms else None
+
+
+def _by(named: Iterable[tuple[str, float]]) -> dict[str, float | None]:
+    groups: dict[str, list[float]] = {}
+    for name, ratio in named:
+        groups.setdefault(name, []).append(ratio)
+    return {name: _mean(each) for name, each in groups.items()}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Time the shapes. The exit status is 1 if a schedule's bytes differ."""
+    """Time the problems of a set.  The exit status is 1 if a schedule's bytes differ or a problem failed."""
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.schedule_timing", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--each", type=int, default=9, help="shapes of every group of layers (default 9)")
-    parser.add_argument("--most", type=int, default=32, help="schedules tried of every shape (default 32)")
+    parser.add_argument("--set", choices=sorted(SETS), default="layers", help="the problems (default layers)")
+    parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
+    parser.add_argument("--times", action="store_true", help="record the time of every schedule")
+    parser.add_argument("--plain", action="store_true", help="time a plain Triton GEMM, too")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
     parser.add_argument(
-        "--seconds", type=float, default=120.0, help="start no new shape after this many seconds (default 120)"
+        "--seconds", type=float, default=120.0, help="start no new problem after this many seconds (default 120)"
     )
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     parser.add_argument("--launcher", default="bitwise_nvidia_sm90.gemm.run", help="module with run and planned")
@@ -269,44 +298,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import torch
     import triton
 
-    shapes = chosen(given.each)
+    problems = SETS[given.set]()
     deadline = time.time() + given.seconds
     context = multiprocessing.get_context("spawn")
     workers = [
-        context.Process(target=_compile, args=(given, shapes, part, given.processes)) for part in range(given.processes)
+        context.Process(target=_compile, args=(given, problems, part, given.processes))
+        for part in range(given.processes)
     ]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join(max(1.0, deadline - 30 - time.time()))
-        if each.is_alive():
-            each.terminate()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(1.0, deadline - given.seconds / 2 - time.time()))
+        if worker.is_alive():
+            worker.terminate()
     print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
     bench = Bench(given)
-    # Groups round-robin, so that an early end leaves some of each.
-    order = sorted(range(len(shapes)), key=lambda place: place % given.each)
     rows: list[dict[str, Any]] = []
     found = {
         "environment": {
             "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
             "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
         },
+        "set": given.set,
     }  # fmt: skip
-    for place in order:
+    for problem in problems:
         if time.time() > deadline:
             break
         try:
-            rows.append(bench.row(shapes[place]))
+            rows.append(bench.row(problem, times=given.times, plain=given.plain))
         except Exception as error:  # the CUDA context may be unusable: keep the rows so far
-            print(f"{shapes[place]}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            rows.append({"group": shapes[place][0], "failed": str(error)[:300]})
+            print(f"{problem}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            rows.append({**asdict(problem), "failed": f"{type(error).__name__}: {error}"[:300]})
             if "CUDA" in str(error):
                 break
-        text = json.dumps({**found, "summary": summary(rows), "rows": rows}, indent=1)
-        given.out.write_text(text + "\n", encoding="utf-8")
-    result = summary(rows)
+    result = {**summary(rows), "problems that were not reached": len(problems) - len(rows)}
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    head = json.dumps({**found, "summary": result}, indent=1)
+    given.out.write_text(f'{head[:-2]},\n "rows": [\n{lines}\n]\n}}\n', encoding="utf-8")
     print(json.dumps(result, indent=1))
-    return 1 if result["schedules whose bytes differ"] else 0
+    return 1 if result["schedules whose bytes differ"] or result["failed"] else 0
 
 
 if __name__ == "__main__":

@@ -151,13 +151,20 @@ def _stage_variants(tile: Schedule, span: int, jobs: int, programs: int, stage: 
                     yield replace(tile, stages=stages, programs=count, store_parts=parts)
 
 
-def expected_seconds(plan: MatrixPlan, chosen: Schedule, m: int, n: int, programs: int = MULTIPROCESSORS) -> float:
-    """Return the expected seconds of a product under a TMA schedule.
+def expected_seconds(
+    plan: MatrixPlan,
+    chosen: Schedule,
+    m: int,
+    n: int,
+    programs: int = MULTIPROCESSORS,
+    given: Mapping[str, float] | None = None,
+) -> float:
+    """Return the expected seconds of a product under a TMA schedule, by the `given` costs or those of the package.
 
     Each multiprocessor runs its tiles in waves of as many programs as fit.  An iteration of a wave takes the longest of
     three times: the matrix unit's, the copies', and the wait for a stage.
     """
-    cost = costs()
+    cost = costs() if given is None else given
     size = 1 if plan.accumulator_k else 2
     rows, columns, number = chosen.block_m, chosen.block_n, plan.slices.number
     jobs = chosen.tiles(m, n) * number
@@ -178,16 +185,16 @@ def expected_seconds(plan: MatrixPlan, chosen: Schedule, m: int, n: int, program
         waves = jobs / programs / concurrent
     matrix, copies = rows * columns * chosen.block_k * 2 / rate, stage / cost["copied"]
     waiting = (cost["wait"] + stage / cost["arriving"]) / max(1, chosen.stages - 1)
-    body = _overlapped(mean_concurrent * matrix, mean_concurrent * copies, waiting) + cost["iteration"]
+    body = _overlapped(cost, mean_concurrent * matrix, mean_concurrent * copies, waiting) + cost["iteration"]
     store = mean_concurrent * rows * columns * (2 if number == 1 else 4) / cost["stored"]
     start = cost["job"] * (cost["next job"] if chosen.programs else 1)
     seconds = cost["launch"] + waves * (start + iterations * body + store) + (cost["merge"] if number > 1 else 0)
     moved = size * (m * plan.k + plan.k * n) + 2 * m * n
     read = cost["launch"] + jobs * iterations * stage / cost["cached"]
-    return _overlapped(seconds, read, moved / cost["memory"] if moved > L2_BYTES else 0.0)
+    return _overlapped(cost, seconds, read, moved / cost["memory"] if moved > L2_BYTES else 0.0)
 
 
-def _overlapped(*seconds: float) -> float:
+def _overlapped(cost: Mapping[str, float], *seconds: float) -> float:
     """Return the time of overlapping activities: the longest, and a fraction of the others that is not hidden."""
     longest = max(seconds)
-    return longest + costs()["hidden"] * (sum(seconds) - longest)
+    return longest + cost["hidden"] * (sum(seconds) - longest)

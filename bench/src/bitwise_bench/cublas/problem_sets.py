@@ -1,0 +1,141 @@
+"""Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
+
+Costs and schedules are fitted to the set `fitted`.  No model, square or odd size of `held-out` is in another set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from bitwise_bench.cublas.model_shapes import MODELS, Model, chosen, published
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A product of m by n by k in PyTorch's dtype.
+
+    `layout` has a letter for each operand: "n" for dense rows, "t" for dense columns, such as a transposed view.
+    """
+
+    group: str
+    m: int
+    n: int
+    k: int
+    layout: str = "nn"
+    dtype: str = "float16"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Widths of a decoder in its `config.json`: hidden, query heads, fused query, key and value, feed-forward."""
+
+    name: str
+    hidden: int
+    queries: int
+    projected: int
+    inner: int
+
+    def layers(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the name, n and k of the layers."""
+        yield "query key value", self.projected, self.hidden
+        yield "attention out", self.hidden, self.queries
+        yield "feed-forward up", self.inner, self.hidden
+        yield "feed-forward down", self.hidden, self.inner
+
+
+HELD_OUT = (
+    Decoder("Llama-3.1-8B", 4096, 4096, 6144, 14336),
+    Decoder("Qwen2.5-7B", 3584, 3584, 4608, 18944),
+    Decoder("Phi-3-medium", 5120, 5120, 7680, 17920),
+    Decoder("gemma-2-9b", 3584, 4096, 8192, 14336),
+)
+_HELD_OUT_ROWS = (1, 8, 32, 96, 384, 1536, 6144)
+_FITTED_ROWS = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+_FITTED_MODELS = ("DeepSeek-V4-Pro", "GLM-5.2", "GLM-4.7-Flash", "gpt-oss-20b", "Qwen3.8-27B", "granite-4.1-8b")
+
+
+def held_out() -> list[Problem]:
+    """Return layers, gradients, squares and odd sizes that no cost and no schedule was fitted to."""
+    found = [
+        Problem(group, m, n, k, "nt", "bfloat16")
+        for m in _HELD_OUT_ROWS
+        for model in HELD_OUT
+        for group, n, k in model.layers()
+    ]
+    found += [each for model in HELD_OUT[:2] for _, n, k in model.layers() for each in _gradients(1792, n, k)]
+    found += [
+        Problem("square", size, size, size, layout, dtype)
+        for size in (500, 1000, 1536, 2500, 3000, 5000, 7168)
+        for layout, dtype in (("nn", "float16"), ("nt", "bfloat16"))
+    ]
+    odd = (
+        (384, 1001, 3001),
+        (1537, 4095, 2047),
+        (97, 2050, 5122),
+        (2001, 2001, 2001),
+        (6001, 1025, 3003),
+        (30, 777, 4001),
+    )
+    return found + [Problem("odd", *sizes, "nt", "bfloat16") for sizes in odd]
+
+
+def fitted() -> list[Problem]:
+    """Return the problems whose times the costs are fitted to, in an order whose every part is spread over all."""
+    found = []
+    for model in (each for each in MODELS if each.name in _FITTED_MODELS):
+        for group, n, k in _dense_layers(model):
+            found += [Problem(f"{model.name} {group}", m, n, k, "nt", "bfloat16") for m in _FITTED_ROWS]
+            found += [Problem(f"{model.name} {each.group}", *_sizes(each)) for each in _gradients(2048, n, k)]
+    found += [
+        Problem("square", size, size, size, layout, "float16")
+        for size in (768, 2048, 3072, 4096, 8192)
+        for layout in ("nn", "nt")
+    ]
+    odd = (
+        (256, 1003, 2051),
+        (1023, 4099, 2049),
+        (129, 3074, 4098),
+        (3001, 3001, 3001),
+        (4097, 1031, 2047),
+        (17, 1555, 3333),
+    )
+    found += [Problem("odd", *sizes, "nt", "bfloat16") for sizes in odd]
+    unseen = {(each.m, each.n, each.k) for each in held_out()}
+    found = [each for each in dict.fromkeys(found) if (each.m, each.n, each.k) not in unseen]
+    step = 37 if len(found) % 37 else 41  # coprime to the number of problems
+    return [found[place * step % len(found)] for place in range(len(found))]
+
+
+def _sizes(given: Problem) -> tuple[int, int, int, str, str]:
+    return given.m, given.n, given.k, given.layout, given.dtype
+
+
+def _dense_layers(model: Model) -> Iterator[tuple[str, int, int]]:
+    inner = model.dense or model.expert
+    yield "attention", model.hidden, model.hidden
+    yield "up", inner, model.hidden
+    yield "down", model.hidden, inner
+
+
+def _gradients(rows: int, n: int, k: int) -> Iterator[Problem]:
+    """Yield the gradients of the input and of the weight of a layer of n outputs and k inputs."""
+    yield Problem("input gradient", rows, k, n, "nn", "bfloat16")
+    yield Problem("weight gradient", n, k, rows, "tn", "bfloat16")
+
+
+def _of_groups(problems: list[tuple[str, int, int, int]], layout: str, dtype: str) -> list[Problem]:
+    return [Problem(*each, layout, dtype) for each in problems]
+
+
+SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
+    "layers": lambda: _of_groups(chosen(9), "nn", "float16"),
+    "published": lambda: [
+        each
+        for layout, dtype in (("nn", "float16"), ("nt", "bfloat16"))
+        for each in _of_groups(published(), layout, dtype)
+    ],
+    "fitted": fitted,
+    "held-out": held_out,
+})  # fmt: skip
