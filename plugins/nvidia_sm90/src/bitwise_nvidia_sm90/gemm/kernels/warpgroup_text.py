@@ -154,7 +154,10 @@ def _places(tiles: WarpgroupTiles) -> Lines:
 
 def _ceiling_quotient(target: str, value: str, divisor: int) -> Lines:
     yield f"add.u32 {target}, {value}, {divisor - 1};"
-    yield f"div.u32 {target}, {target}, {divisor};"
+    if divisor & (divisor - 1):
+        yield f"div.u32 {target}, {target}, {divisor};"
+    else:
+        yield f"shr.u32 {target}, {target}, {divisor.bit_length() - 1};"
 
 
 def _decode(tiles: WarpgroupTiles) -> Lines:
@@ -357,7 +360,7 @@ def _stages(tiles: WarpgroupTiles) -> Lines:
     yield "@%p_more bra STAGE;"
     yield "LAST_STAGE:"
     if tiles.ping_pong:
-        yield "@%p_warp_leads mbarrier.arrive.shared::cta.b64 _, [%r_other_turn];"
+        yield from _give_turn()
     yield "wgmma.wait_group.sync.aligned 0;"
     yield from _release(tiles)
 
@@ -372,11 +375,18 @@ def _wait_for_turn() -> Lines:
     yield "xor.b32 %r_turn_parity, %r_turn_parity, 1;"
 
 
+def _give_turn() -> Lines:
+    """Let the other consumer multiply: this one has waited for all of its stages."""
+    yield "@%p_warp_leads mbarrier.arrive.shared::cta.b64 _, [%r_other_turn];"
+
+
 def _promoted_stages(tiles: WarpgroupTiles) -> Lines:
     """Multiply each stage of a job in an accumulator of its own, and add it to the total."""
     count = tiles.consumer_rows * tiles.block_n // WARPGROUP
     for index in range(count):
         yield f"mov.b32 %r_total_{index}, 0f00000000;"
+    if tiles.ping_pong:
+        yield from _wait_for_turn()
     yield "STAGE:"
     yield from _wait("WAIT_FULL", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=True)
@@ -386,6 +396,8 @@ def _promoted_stages(tiles: WarpgroupTiles) -> Lines:
     for index in range(count):
         yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_sum_{index};"
     yield "@%p_more bra STAGE;"
+    if tiles.ping_pong:
+        yield from _give_turn()
 
 
 def _advance(tiles: WarpgroupTiles) -> Lines:
