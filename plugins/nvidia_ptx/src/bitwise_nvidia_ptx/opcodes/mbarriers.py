@@ -260,7 +260,7 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
 
 
 def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -> Step:
-    """An arrival at mbarriers at one address of any blocks of the cluster, which may differ between threads.
+    """An arrival at mbarriers of any blocks of the cluster, which may differ between threads.
 
     Without the scope .cluster it publishes nothing to other blocks.
     """
@@ -275,14 +275,12 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -
             raise DataDependent("an mbarrier is at a computed address")
         offset, ranks = place_of(machine, value)
         outer, active = machine.mask, machine.active()
-        chosen = np.broadcast_to(offset, active.shape)[active]
-        if (chosen != chosen[0]).any():
-            raise Unsupported("an mbarrier differs between threads")
-        address, amount = int(chosen[0]), _amount(machine, number, instruction.line)
+        places = np.stack([np.broadcast_to(each, active.shape)[active].astype(np.int64) for each in (ranks, offset)])
+        amount = _amount(machine, number, instruction.line)
         state, _ = cluster_state(machine)
         try:
-            for rank in np.unique(np.broadcast_to(ranks, active.shape)[active]).tolist():
-                machine.mask = active & (ranks == rank)
+            for rank, address in np.unique(places, axis=1).T.tolist():
+                machine.mask = active & (ranks == rank) & (offset == address)
                 lanes = np.zeros(machine.blocks, dtype=np.int64)
                 lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
                 use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")

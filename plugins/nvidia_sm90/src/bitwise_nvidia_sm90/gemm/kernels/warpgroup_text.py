@@ -3,7 +3,10 @@
 The kernel is persistent: each cluster of blocks computes every `%nclusterid`-th job.  Job j is tile j modulo the number
 of tiles, of slice j / the number of tiles, where a tile is that of a whole cluster.  The stages of all jobs of a block
 form one sequence through a ring of buffers.  Each buffer has two barriers: `full`, which the bytes of its copies
-complete, and `empty`, at which all its readers arrive.
+complete, and `empty`, at which all warps that read it arrive.  The producer waits for `empty` before it copies to the
+buffer.  In a cluster it waits for a third one, `free`, instead: since copies go to several blocks, relays wait for the
+`empty` of their block and arrive at the `free` of all blocks.  An arrival that publishes to the cluster waits for a
+fence of the whole device, for which the warps that multiply have no time.
 
 The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 bits, `%d_` 64 bits.
 """
@@ -32,6 +35,10 @@ _INSTRUCTION_BYTES = 32
 """The bytes of k of one instruction."""
 _LOG2_SWIZZLE_PERIOD = 7
 """A swizzle depends on the address in units of 128 bytes."""
+_RELAYS = 3
+"""The warps of the producer's warpgroup that do not copy."""
+_ADDRESS_BITS = 14
+"""The bits of an address in units of 16 bytes in a matrix descriptor."""
 Lines = Iterator[str]
 
 
@@ -110,10 +117,13 @@ def _start(tiles: WarpgroupTiles) -> Lines:
         yield f"ld.param.u32 %r_{each}, [{each}];"
     yield from _places(tiles)
     yield "setp.eq.u32 %p_first, %r_thread, 0;"
-    arrivals = WARPGROUP // 32 * (1 if tiles.ping_pong else tiles.consumers) * tiles.blocks
+    arrivals = WARPGROUP // 32 * (1 if tiles.ping_pong else tiles.consumers)
     for stage in range(tiles.stages):
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{8 * stage}], 1;"
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_empty+{8 * stage}], {arrivals};"
+        if tiles.blocks > 1:
+            place = tiles.free_place - tiles.full_place + 8 * stage
+            yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {tiles.blocks};"
     for consumer in range(2 if tiles.ping_pong else 0):
         place = tiles.turn_place - tiles.full_place + 8 * consumer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {WARPGROUP // 32};"
@@ -209,14 +219,19 @@ def _next_stage(tiles: WarpgroupTiles) -> Lines:
 
 def _producer(tiles: WarpgroupTiles) -> Lines:
     """One thread: wait until a stage is empty, and copy the operands of the next stage to it."""
+    relays = tiles.blocks > 1
     yield f"setmaxnreg.dec.sync.aligned.u32 {tiles.registers[0]};"
+    if relays:
+        yield f"setp.ge.u32 %p_relays, %r_thread, {tiles.consumers * WARPGROUP + 32};"
+        yield "@%p_relays bra RELAY;"
+        yield f"add.u32 %r_empty, %r_shared, {tiles.free_place};"
     yield f"setp.ne.u32 %p_idle, %r_thread, {tiles.consumers * WARPGROUP};"
     yield "@%p_idle bra END;"
     yield "PRODUCER_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
     yield "@%p_done bra END;"
     yield from _decode(tiles)
     yield "PRODUCER_STAGE: xor.b32 %r_empty_parity, %r_parity, 1;"
-    yield from _wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", ".acquire.cluster" if tiles.blocks > 1 else "")
+    yield from _wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", ".acquire.cluster" if relays else "")
     yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;"
     yield f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r_at], {tiles.a.bytes + tiles.b.bytes};"
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.a.bytes}, %r_shared;"
@@ -226,11 +241,43 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield from _copies(tiles.b, "B", "%r_column")
     yield from _next_stage(tiles)
     yield f"add.u32 %r_k, %r_k, {tiles.block_k};"
+    yield from _repeat("PRODUCER_STAGE", "PRODUCER_JOB")
+    if relays:
+        yield from _relay(tiles)
+
+
+def _repeat(stage: str, job: str) -> Lines:
+    """Go to the next stage of the job, or to the next job."""
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
-    yield "@%p_more bra PRODUCER_STAGE;"
+    yield f"@%p_more bra {stage};"
     yield "add.u32 %r_job, %r_job, %r_clusters;"
-    yield "bra PRODUCER_JOB;"
+    yield f"bra {job};"
+
+
+def _relay(tiles: WarpgroupTiles) -> Lines:
+    """Warps that tell all blocks of the cluster which stages of this block are empty, each every third stage."""
+    yield f"RELAY: sub.u32 %r_relay, %r_thread, {tiles.consumers * WARPGROUP + 32};"
+    yield "shr.u32 %r_relay, %r_relay, 5;"
+    yield "mov.u32 %r_turns, 0;"
+    yield f"setp.lt.u32 %p_tells, %r_lane, {tiles.blocks};"
+    yield f"min.u32 %r_owner, %r_lane, {tiles.blocks - 1};"
+    yield f"add.u32 %r_free, %r_shared, {tiles.free_place};"
+    yield "mapa.shared::cluster.u32 %r_free, %r_free, %r_owner;"
+    yield "RELAY_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
+    yield "@%p_done bra END;"
+    yield "div.u32 %r_slice, %r_job, %r_tiles;"
+    yield from _stages_of_slice(tiles, "%r_remaining")
+    yield "RELAY_STAGE: setp.ne.u32 %p_other, %r_turns, %r_relay;"
+    yield "@%p_other bra RELAY_NEXT;"
+    yield from _wait("WAIT_READ", "%r_empty", "%r_parity", "")
+    yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_free;"
+    yield "@%p_tells mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r_at];"
+    yield "RELAY_NEXT: add.u32 %r_turns, %r_turns, 1;"
+    yield f"setp.eq.u32 %p_wraps, %r_turns, {_RELAYS};"
+    yield "@%p_wraps mov.u32 %r_turns, 0;"
+    yield from _next_stage(tiles)
+    yield from _repeat("RELAY_STAGE", "RELAY_JOB")
 
 
 def _copies(tile: OperandTile, name: str, place: str) -> Lines:
@@ -262,13 +309,11 @@ def _consumer(tiles: WarpgroupTiles) -> Lines:
     yield from _consumer_places(tiles)
     if tiles.ping_pong:
         yield "shl.b32 %r_step, %r_clusters, 1;"
-        yield "setp.eq.u32 %p_warp_leads, %r_lane, 0;"
         yield "mad.lo.u32 %r_turn, %r_group, 8, %r_shared;"
         yield f"add.u32 %r_turn, %r_turn, {tiles.turn_place};"
         yield "xor.b32 %r_other_turn, %r_turn, 8;"
         yield "xor.b32 %r_turn_parity, %r_group, 1;"
-        yield "setp.eq.u32 %p_leads, %r_group, 0;"
-        yield "@%p_leads bra CONSUMER_JOB;"
+        yield "@%p_is_0 bra CONSUMER_JOB;"
         yield "sub.u32 %r_job, %r_job, %r_clusters;"
         yield from _skip(tiles)
         yield "add.u32 %r_job, %r_job, %r_step;"
@@ -306,16 +351,11 @@ def _consumer_places(tiles: WarpgroupTiles) -> Lines:
         yield f"add.u32 %r_{name}_place, %r_shared, {place};"
         if name == "a" and own_rows:
             yield f"mad.lo.u32 %r_a_place, %r_group, {_row_offset(tile, own_rows)}, %r_a_place;"
-        yield f"shr.u32 %r_{name}_place, %r_{name}_place, 4;"
+        # Only these bits: above them, an address may hold the block's rank in its cluster.
+        yield f"bfe.u32 %r_{name}_place, %r_{name}_place, 4, {_ADDRESS_BITS};"
         yield f"cvt.u64.u32 %d_{name}_first, %r_{name}_place;"
         yield f"or.b64 %d_{name}_first, %d_{name}_first, {_descriptor(tile)};"
-    if tiles.blocks > 1:
-        yield f"setp.lt.u32 %p_releases, %r_lane, {tiles.blocks};"
-        yield f"min.u32 %r_owner, %r_lane, {tiles.blocks - 1};"
-        yield "mapa.shared::cluster.u32 %r_release, %r_empty, %r_owner;"
-    else:
-        yield "setp.eq.u32 %p_releases, %r_lane, 0;"
-        yield "mov.u32 %r_release, %r_empty;"
+    yield "setp.eq.u32 %p_leads, %r_lane, 0;"
     yield f"and.b32 %r_in_group_thread, %r_thread, {WARPGROUP - 1};"
     yield "setp.eq.u32 %p_issues, %r_in_group_thread, 0;"
     yield "shr.u32 %r_warp, %r_in_group_thread, 5;"
@@ -355,14 +395,14 @@ def _stages(tiles: WarpgroupTiles) -> Lines:
     yield from _wait("WAIT_FULL", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=False)
     yield "wgmma.wait_group.sync.aligned 1;"
-    yield from _release(tiles)
+    yield from _release()
     yield from _advance(tiles)
     yield "@%p_more bra STAGE;"
     yield "LAST_STAGE:"
     if tiles.ping_pong:
         yield from _give_turn()
     yield "wgmma.wait_group.sync.aligned 0;"
-    yield from _release(tiles)
+    yield from _release()
 
 
 def _wait_for_turn() -> Lines:
@@ -377,7 +417,7 @@ def _wait_for_turn() -> Lines:
 
 def _give_turn() -> Lines:
     """Let the other consumer multiply: this one has waited for all of its stages."""
-    yield "@%p_warp_leads mbarrier.arrive.shared::cta.b64 _, [%r_other_turn];"
+    yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_other_turn];"
 
 
 def _promoted_stages(tiles: WarpgroupTiles) -> Lines:
@@ -392,7 +432,7 @@ def _promoted_stages(tiles: WarpgroupTiles) -> Lines:
     yield from _multiply(tiles, starts=True)
     yield from _advance(tiles)
     yield "wgmma.wait_group.sync.aligned 0;"
-    yield from _release(tiles)
+    yield from _release()
     for index in range(count):
         yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_sum_{index};"
     yield "@%p_more bra STAGE;"
@@ -411,10 +451,9 @@ def _advance(tiles: WarpgroupTiles) -> Lines:
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
 
 
-def _release(tiles: WarpgroupTiles) -> Lines:
-    """Each warp arrives at the barriers of the stage before, in all blocks that copy to it."""
-    where = "mbarrier.arrive.release.cluster.shared::cluster.b64" if tiles.blocks > 1 else "mbarrier.arrive.shared::cta.b64"
-    yield f"@%p_releases {where} _, [%r_used];"
+def _release() -> Lines:
+    """Each warp has read the stage before."""
+    yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
 
 
 def _multiply(tiles: WarpgroupTiles, *, starts: bool) -> Lines:
@@ -422,7 +461,7 @@ def _multiply(tiles: WarpgroupTiles, *, starts: bool) -> Lines:
     for name, tile in (("a", tiles.a), ("b", tiles.b)):
         yield f"mul.wide.u32 %d_{name}_offset, %r_stage, {tile.bytes >> 4};"
         yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
-    yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_release;"
+    yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_empty;"
     yield "wgmma.fence.sync.aligned;"
     parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
     elements = ".".join(_ELEMENTS[each] for each in tiles.operands)
@@ -560,21 +599,11 @@ def _store_to_pointers(tiles: WarpgroupTiles) -> Lines:
             for block in range(tiles.block_n // 8):
                 pair = _results(tiles, part, block)[2 * half : 2 * half + 2]
                 yield f"add.u32 %r_part_column, %r_column, {8 * block};"
-                if tiles.store == "pairs":
-                    yield from _store_pair(tiles, pair)
-                else:
-                    yield from _store_element(tiles, pair[0])
-                    yield "add.u32 %r_part_column, %r_part_column, 1;"
-                    yield from _store_element(tiles, pair[1])
-
-
-def _element_address() -> Lines:
-    yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
-    yield "cvt.u64.u32 %d_column, %r_part_column;"
-    yield "mad.lo.u64 %d_element, %d_column, %d_stride_cn, %d_line;"
+                yield from (_store_pair if tiles.store == "pairs" else _store_elements)(tiles, pair)
 
 
 def _store_pair(tiles: WarpgroupTiles, pair: tuple[str, ...]) -> Lines:
+    """Store two neighbours of a row, which lie inside of the matrix or outside of it together."""
     yield from _element_address()
     if tiles.output == "fp32":
         yield f"@%p_inside st.global.v2.b32 [%d_element], {{{pair[0]}, {pair[1]}}};"
@@ -583,13 +612,23 @@ def _store_pair(tiles: WarpgroupTiles, pair: tuple[str, ...]) -> Lines:
         yield "@%p_inside st.global.b32 [%d_element], %r_pair_0;"
 
 
-def _store_element(tiles: WarpgroupTiles, value: str) -> Lines:
-    yield from _element_address()
-    if tiles.output == "fp32":
-        yield f"@%p_inside st.global.b32 [%d_element], {value};"
-    else:
-        yield f"cvt.rn.{_ELEMENTS[tiles.output]}.f32 %h_rounded, {value};"
-        yield "@%p_inside st.global.b16 [%d_element], %h_rounded;"
+def _store_elements(tiles: WarpgroupTiles, pair: tuple[str, ...]) -> Lines:
+    """Store two neighbours of a row one by one."""
+    values, kind = pair, "b32"
+    if tiles.output != "fp32":
+        values, kind = ("%h_low", "%h_high"), "b16"
+        yield from _packed(tiles, pair[0], pair[1], "%r_pair_0")
+        yield f"mov.b32 {{{values[0]}, {values[1]}}}, %r_pair_0;"
+    for value in values:
+        yield from _element_address()
+        yield f"@%p_inside st.global.{kind} [%d_element], {value};"
+        yield "add.u32 %r_part_column, %r_part_column, 1;"
+
+
+def _element_address() -> Lines:
+    yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
+    yield "cvt.u64.u32 %d_column, %r_part_column;"
+    yield "mad.lo.u64 %d_element, %d_column, %d_stride_cn, %d_line;"
 
 
 def _end(tiles: WarpgroupTiles) -> Lines:
