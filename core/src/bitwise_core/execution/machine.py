@@ -12,7 +12,7 @@ from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, 
 from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.async_groups import AsynchronousReads, Issuer
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
@@ -130,7 +130,7 @@ class Machine:
 
     `block` is the extent of a block in threads (x, y, z), `clusters` the clusters of the launch.  `buffers` maps names
     of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `local` holds the threads'
-    local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory for each kind of work.
+    local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory for each kind of work and its issuer.
     `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     """
 
@@ -158,7 +158,7 @@ class Machine:
     line: int = 0
     pc: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
-    asynchronous_reads: dict[str, AsynchronousReads] = field(default_factory=dict)
+    asynchronous_reads: dict[Issuer, AsynchronousReads] = field(default_factory=dict)
     cluster: ClusterState | None = None
 
     def read(self, operand: Operand) -> Value:
@@ -278,9 +278,9 @@ class Machine:
             return self.path if self.condition is None else self.condition
         return conjunction(self.domain, self.path, self.condition)
 
-    def reads_by(self, work: str) -> AsynchronousReads:
-        """Return the asynchronous reads of one kind of work, such as matrix instructions."""
-        return self.asynchronous_reads.setdefault(work, AsynchronousReads())
+    def reads_by(self, work: str, issuer: int) -> AsynchronousReads:
+        """Return the asynchronous reads of shared memory of a kind of work that a thread or warpgroup issues."""
+        return self.asynchronous_reads.setdefault((work, issuer), AsynchronousReads())
 
     def active_threads(self) -> Array:
         """Return which threads are active in some block, shape (threads,)."""

@@ -10,7 +10,7 @@ column 8j + 2 * (lane % 4) + e) of the accumulator is in register 4j + 2 * half 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -21,6 +21,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, UPDATED_FIRST, Accumulation, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -170,7 +171,7 @@ def _tile(
 ) -> OperandVectors:
     addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
     cells, touched = tile_cells(machine, addresses, size)
-    machine.reads_by(_MATRIX_READS).issue(touched, group * _WARPGROUP, machine.races, machine.mask)
+    machine.reads_by(_MATRIX_READS, group).issue(touched, group * _WARPGROUP, machine.races, machine.mask)
     return tile_vectors(machine, addresses, cells, size, form)
 
 
@@ -320,15 +321,22 @@ def _in_all_threads(machine: Machine, words: Array, flags: L.Flags, groups: list
 
 
 def _commit(machine: Machine) -> None:
-    if machine.condition is not None:
-        raise Unsupported("a warpgroup instruction depends on data")
-    machine.reads_by(_MATRIX_READS).commit(machine.active_blocks())
+    for reads, blocks in _reads_of_active_groups(machine):
+        reads.commit(blocks)
 
 
 def _wait(pending: int) -> Step:
     def step(machine: Machine) -> None:
-        if machine.condition is not None:
-            raise Unsupported("a warpgroup instruction depends on data")
-        machine.reads_by(_MATRIX_READS).wait(pending, machine.active_blocks(), machine.races)
+        for reads, blocks in _reads_of_active_groups(machine):
+            reads.wait(pending, blocks, machine.races)
 
     return step
+
+
+def _reads_of_active_groups(machine: Machine) -> Iterator[tuple[AsynchronousReads, Array]]:
+    """Yield the reads of each active warpgroup, and the blocks where it is active.  Raises Unsupported."""
+    if machine.condition is not None:
+        raise Unsupported("a warpgroup instruction depends on data")
+    active = machine.active()
+    for group in _groups(machine, machine.line):
+        yield machine.reads_by(_MATRIX_READS, group), active[:, group * _WARPGROUP]

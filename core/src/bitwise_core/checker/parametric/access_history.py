@@ -16,7 +16,7 @@ from bitwise_core.checker.parametric.loop_state import (
 )
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.async_groups import AsynchronousReads, Issuer
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class AccessHistory:
     """The race detectors, the asynchronous reads by the kind of work, and the queue of copies, None without one."""
 
     races: SymbolicRaces
-    reads: dict[str, AsynchronousReads]
+    reads: dict[Issuer, AsynchronousReads]
     copies: Any
 
     @staticmethod
@@ -65,7 +65,7 @@ def restore_any(
     set_copies(machine, merged_copies([each.copies for each in histories], of_copy))
 
 
-def _list_reads(reads: Mapping[str, AsynchronousReads]) -> list[object]:
+def _list_reads(reads: Mapping[Issuer, AsynchronousReads]) -> list[object]:
     """What distinguishes asynchronous reads in flight, in their order."""
     return [
         (kind, [(cells.tobytes(), thread) for cells, thread in work], blocks)

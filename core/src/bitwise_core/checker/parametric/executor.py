@@ -35,7 +35,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Branch, Control, Machine, Step, invert
-from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.async_groups import AsynchronousReads, Issuer
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.values import hashing
@@ -262,7 +262,7 @@ class ParametricExecutor(Executor):
         memories: list[tuple[hashing.Words, Array]] = []
         sides: list[tuple[dict[str, Value], bool]] = []
         histories: list[SymbolicRaces] = []
-        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]] = []
+        after: list[tuple[dict[int, Value], dict[str, Any], dict[Issuer, AsynchronousReads]]] = []
         order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
         if self._contains_loop(control.target, reconvergence):
             order.reverse()
@@ -302,7 +302,7 @@ class ParametricExecutor(Executor):
     def _merge_other_state(
         self,
         taken: Value,
-        after: list[tuple[dict[int, Value], dict[str, Any], dict[str, AsynchronousReads]]],
+        after: list[tuple[dict[int, Value], dict[str, Any], dict[Issuer, AsynchronousReads]]],
         line: int | None,
     ) -> None:
         """Set local memory and asynchronous work after both sides of a branch.  Raises Unsupported."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.async_groups import AsyncGroup, AsyncGroups, AsynchronousReads
+from bitwise_core.execution.memory.async_groups import AsyncGroup, AsyncGroups, AsynchronousReads, Issuer
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -136,7 +136,7 @@ def queue_of_copies(copies: Any) -> Any:
     return found
 
 
-def reads_in_flight(reads: Mapping[str, AsynchronousReads]) -> dict[str, AsynchronousReads]:
+def reads_in_flight(reads: Mapping[Issuer, AsynchronousReads]) -> dict[Issuer, AsynchronousReads]:
     """An independent record of the same asynchronous reads, by the kind of work."""
     return {work: each.copy() for work, each in reads.items()}
 
@@ -192,9 +192,9 @@ def _merged_groups(histories: Sequence[AsyncGroups[Any]]) -> AsyncGroups[Any]:
     return found
 
 
-def merged_reads(histories: Sequence[dict[str, AsynchronousReads]]) -> dict[str, AsynchronousReads]:
+def merged_reads(histories: Sequence[dict[Issuer, AsynchronousReads]]) -> dict[Issuer, AsynchronousReads]:
     """The asynchronous reads in flight after one of several histories; groups are counted from the newest."""
-    found: dict[str, AsynchronousReads] = {}
+    found: dict[Issuer, AsynchronousReads] = {}
     for work in dict.fromkeys(key for each in histories for key in each):
         present = [each[work] for each in histories if work in each]
         merged = found[work] = AsynchronousReads(

@@ -40,7 +40,7 @@ from bitwise_core.checker.parametric.values import Equality, Predicate, nonnegat
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.async_groups import AsynchronousReads, Issuer
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -295,7 +295,7 @@ class Entry:
     registers: dict[str, Value]
     shared: SharedMemory
     races: SymbolicRaces
-    reads: dict[str, AsynchronousReads]
+    reads: dict[Issuer, AsynchronousReads]
     extra: dict[str, Any]
 
     @staticmethod

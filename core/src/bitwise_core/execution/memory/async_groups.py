@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 Work = TypeVar("Work")
+Issuer: TypeAlias = tuple[str, int]
+"""A kind of work, and the number of the thread or warpgroup that issues it, whose groups are counted by themselves."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from bitwise_core.assembly.module import Address, Instruction, Operand, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks, start_write, use_in_cluster
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, take_blocks
@@ -74,18 +75,28 @@ def copy(instruction: Instruction, context: Context) -> Step:
 
 
 def _commit_stores(machine: Machine) -> None:
-    """Close a group of the bulk stores issued so far."""
+    """Close a group of the bulk stores that each active thread has issued so far."""
     require_known_condition(machine, "a group of bulk copies", of_blocks=True)
-    machine.reads_by(_BULK_STORES).commit(machine.active_blocks())
+    for reads, blocks in _stores_of_active_threads(machine):
+        reads.commit(blocks)
 
 
 def _wait_stores(pending: int) -> Step:
-    """Return a step that waits until all but the newest `pending` groups of bulk stores have read shared memory."""
+    """Return a step that waits until all but the newest `pending` groups of each thread have read shared memory."""
 
     def step(machine: Machine) -> None:
-        machine.reads_by(_BULK_STORES).wait(pending, machine.active_blocks(), machine.races)
+        for reads, blocks in _stores_of_active_threads(machine):
+            reads.wait(pending, blocks, machine.races)
 
     return step
+
+
+def _stores_of_active_threads(machine: Machine) -> Iterator[tuple[AsynchronousReads, Array]]:
+    """Yield the reads of the bulk stores of each active thread that has any, and the blocks where it is active."""
+    active = machine.active()
+    for (work, thread), reads in machine.asynchronous_reads.items():
+        if work == _BULK_STORES and active[:, thread].any():
+            yield reads, active[:, thread]
 
 
 def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
@@ -256,7 +267,7 @@ def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, li
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
-    machine.reads_by(_BULK_STORES).issue(touched, thread, machine.races, machine.mask)
+    machine.reads_by(_BULK_STORES, thread).issue(touched, thread, machine.races, machine.mask)
     value = machine.shared.load(cells, box.element * 8)
     acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))
