@@ -3,10 +3,7 @@
 The kernel is persistent: each cluster of blocks computes every `%nclusterid`-th job.  Job j is tile j modulo the number
 of tiles, of slice j / the number of tiles, where a tile is that of a whole cluster.  The stages of all jobs of a block
 form one sequence through a ring of buffers.  Each buffer has two barriers: `full`, which the bytes of its copies
-complete, and `empty`, at which all warps that read it arrive.  The producer waits for `empty` before it copies to the
-buffer.  In a cluster it waits for a third one, `free`, instead: since copies go to several blocks, relays wait for the
-`empty` of their block and arrive at the `free` of all blocks.  An arrival that publishes to the cluster waits for a
-fence of the whole device, for which the warps that multiply have no time.
+complete, and `empty`, at which all warps of the cluster that read what a copy of this block replaces arrive.
 
 The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 bits, `%d_` 64 bits.
 """
@@ -35,8 +32,6 @@ _INSTRUCTION_BYTES = 32
 """The bytes of k of one instruction."""
 _LOG2_SWIZZLE_PERIOD = 7
 """A swizzle depends on the address in units of 128 bytes."""
-_RELAYS = 3
-"""The warps of the producer's warpgroup that do not copy."""
 _ADDRESS_BITS = 14
 """The bits of an address in units of 16 bytes in a matrix descriptor."""
 Lines = Iterator[str]
@@ -117,13 +112,10 @@ def _start(tiles: WarpgroupTiles) -> Lines:
         yield f"ld.param.u32 %r_{each}, [{each}];"
     yield from _places(tiles)
     yield "setp.eq.u32 %p_first, %r_thread, 0;"
-    arrivals = WARPGROUP // 32 * (1 if tiles.ping_pong else tiles.consumers)
+    arrivals = WARPGROUP // 32 * (1 if tiles.ping_pong else tiles.consumers) * tiles.blocks
     for stage in range(tiles.stages):
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{8 * stage}], 1;"
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_empty+{8 * stage}], {arrivals};"
-        if tiles.blocks > 1:
-            place = tiles.free_place - tiles.full_place + 8 * stage
-            yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {tiles.blocks};"
     for consumer in range(2 if tiles.ping_pong else 0):
         place = tiles.turn_place - tiles.full_place + 8 * consumer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {WARPGROUP // 32};"
@@ -219,19 +211,16 @@ def _next_stage(tiles: WarpgroupTiles) -> Lines:
 
 def _producer(tiles: WarpgroupTiles) -> Lines:
     """One thread: wait until a stage is empty, and copy the operands of the next stage to it."""
-    relays = tiles.blocks > 1
     yield f"setmaxnreg.dec.sync.aligned.u32 {tiles.registers[0]};"
-    if relays:
-        yield f"setp.ge.u32 %p_relays, %r_thread, {tiles.consumers * WARPGROUP + 32};"
-        yield "@%p_relays bra RELAY;"
-        yield f"add.u32 %r_empty, %r_shared, {tiles.free_place};"
     yield f"setp.ne.u32 %p_idle, %r_thread, {tiles.consumers * WARPGROUP};"
     yield "@%p_idle bra END;"
     yield "PRODUCER_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
     yield "@%p_done bra END;"
     yield from _decode(tiles)
     yield "PRODUCER_STAGE: xor.b32 %r_empty_parity, %r_parity, 1;"
-    yield from _wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", ".acquire.cluster" if relays else "")
+    yield from _wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", ".relaxed.cluster" if tiles.blocks > 1 else "")
+    if tiles.blocks > 1:
+        yield "fence.acquire.sync_restrict::shared::cluster.cluster;"
     yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;"
     yield f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r_at], {tiles.a.bytes + tiles.b.bytes};"
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.a.bytes}, %r_shared;"
@@ -241,43 +230,11 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield from _copies(tiles.b, "B", "%r_column")
     yield from _next_stage(tiles)
     yield f"add.u32 %r_k, %r_k, {tiles.block_k};"
-    yield from _repeat("PRODUCER_STAGE", "PRODUCER_JOB")
-    if relays:
-        yield from _relay(tiles)
-
-
-def _repeat(stage: str, job: str) -> Lines:
-    """Go to the next stage of the job, or to the next job."""
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
-    yield f"@%p_more bra {stage};"
+    yield "@%p_more bra PRODUCER_STAGE;"
     yield "add.u32 %r_job, %r_job, %r_clusters;"
-    yield f"bra {job};"
-
-
-def _relay(tiles: WarpgroupTiles) -> Lines:
-    """Warps that tell all blocks of the cluster which stages of this block are empty, each every third stage."""
-    yield f"RELAY: sub.u32 %r_relay, %r_thread, {tiles.consumers * WARPGROUP + 32};"
-    yield "shr.u32 %r_relay, %r_relay, 5;"
-    yield "mov.u32 %r_turns, 0;"
-    yield f"setp.lt.u32 %p_tells, %r_lane, {tiles.blocks};"
-    yield f"min.u32 %r_owner, %r_lane, {tiles.blocks - 1};"
-    yield f"add.u32 %r_free, %r_shared, {tiles.free_place};"
-    yield "mapa.shared::cluster.u32 %r_free, %r_free, %r_owner;"
-    yield "RELAY_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
-    yield "@%p_done bra END;"
-    yield "div.u32 %r_slice, %r_job, %r_tiles;"
-    yield from _stages_of_slice(tiles, "%r_remaining")
-    yield "RELAY_STAGE: setp.ne.u32 %p_other, %r_turns, %r_relay;"
-    yield "@%p_other bra RELAY_NEXT;"
-    yield from _wait("WAIT_READ", "%r_empty", "%r_parity", "")
-    yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_free;"
-    yield "@%p_tells mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r_at];"
-    yield "RELAY_NEXT: add.u32 %r_turns, %r_turns, 1;"
-    yield f"setp.eq.u32 %p_wraps, %r_turns, {_RELAYS};"
-    yield "@%p_wraps mov.u32 %r_turns, 0;"
-    yield from _next_stage(tiles)
-    yield from _repeat("RELAY_STAGE", "RELAY_JOB")
+    yield "bra PRODUCER_JOB;"
 
 
 def _copies(tile: OperandTile, name: str, place: str) -> Lines:
@@ -356,6 +313,10 @@ def _consumer_places(tiles: WarpgroupTiles) -> Lines:
         yield f"cvt.u64.u32 %d_{name}_first, %r_{name}_place;"
         yield f"or.b64 %d_{name}_first, %d_{name}_first, {_descriptor(tile)};"
     yield "setp.eq.u32 %p_leads, %r_lane, 0;"
+    if tiles.blocks > 1:
+        yield f"setp.lt.u32 %p_releases, %r_lane, {tiles.blocks};"
+        yield f"min.u32 %r_owner, %r_lane, {tiles.blocks - 1};"
+        yield "mapa.shared::cluster.u32 %r_empty, %r_empty, %r_owner;"
     yield f"and.b32 %r_in_group_thread, %r_thread, {WARPGROUP - 1};"
     yield "setp.eq.u32 %p_issues, %r_in_group_thread, 0;"
     yield "shr.u32 %r_warp, %r_in_group_thread, 5;"
@@ -395,14 +356,14 @@ def _stages(tiles: WarpgroupTiles) -> Lines:
     yield from _wait("WAIT_FULL", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=False)
     yield "wgmma.wait_group.sync.aligned 1;"
-    yield from _release()
+    yield from _release(tiles)
     yield from _advance(tiles)
     yield "@%p_more bra STAGE;"
     yield "LAST_STAGE:"
     if tiles.ping_pong:
         yield from _give_turn()
     yield "wgmma.wait_group.sync.aligned 0;"
-    yield from _release()
+    yield from _release(tiles)
 
 
 def _wait_for_turn() -> Lines:
@@ -432,7 +393,7 @@ def _promoted_stages(tiles: WarpgroupTiles) -> Lines:
     yield from _multiply(tiles, starts=True)
     yield from _advance(tiles)
     yield "wgmma.wait_group.sync.aligned 0;"
-    yield from _release()
+    yield from _release(tiles)
     for index in range(count):
         yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_sum_{index};"
     yield "@%p_more bra STAGE;"
@@ -451,9 +412,17 @@ def _advance(tiles: WarpgroupTiles) -> Lines:
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
 
 
-def _release() -> Lines:
-    """Each warp has read the stage before."""
-    yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
+def _release(tiles: WarpgroupTiles) -> Lines:
+    """Each warp has read the stage before: it arrives at the barriers of all blocks that copy to this one.
+
+    A fence of this block's shared memory and a relaxed arrival publish the reads to the cluster.  An arrival with
+    `.release.cluster` would wait for a fence of all memory of the device.
+    """
+    if tiles.blocks > 1:
+        yield "fence.release.sync_restrict::shared::cta.cluster;"
+        yield "@%p_releases mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r_used];"
+    else:
+        yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
 
 
 def _multiply(tiles: WarpgroupTiles, *, starts: bool) -> Lines:

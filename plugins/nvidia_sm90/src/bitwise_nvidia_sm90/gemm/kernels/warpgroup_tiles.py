@@ -177,14 +177,9 @@ class WarpgroupTiles:
         return self.empty_place + self.stages * _BARRIER_BYTES
 
     @property
-    def free_place(self) -> int:
-        """The offset of the barriers that say that a stage is empty in all blocks of the cluster."""
-        return self.turn_place + (2 * _BARRIER_BYTES if self.ping_pong else 0)
-
-    @property
     def shared_bytes(self) -> int:
         """The dynamic shared memory of a block."""
-        return self.free_place + (self.stages * _BARRIER_BYTES if self.blocks > 1 else 0)
+        return self.turn_place + (2 * _BARRIER_BYTES if self.ping_pong else 0)
 
     @property
     def registers(self) -> tuple[int, int]:
