@@ -1,7 +1,7 @@
-"""Configurations of the matrix-product kernels of warpgroups: tiles, stages, roles, layouts, and what follows from them.
+"""Configurations of the matrix-product kernels of warpgroups: tiles, stages, roles and layouts, and what they imply.
 
-A kernel has one producer, which copies the operands of each stage by TMA, and consumer warpgroups, which multiply them.
-None of the fields affects the bits: each output element has its own accumulator, which takes k in ascending order.
+A kernel has one producer, which copies the operands of each stage by TMA, and consumers, which multiply them.  No field
+affects the bits: each output element has its own accumulator, which takes k in ascending order.
 """
 
 from __future__ import annotations
@@ -212,14 +212,13 @@ class WarpgroupTiles:
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
         most = _ACCUMULATORS if self.consumers < 3 else 96
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
-        _require(self.shared_bytes <= SHARED_BYTES, f"{self.shared_bytes} bytes of shared memory: at most {SHARED_BYTES}")
+        needed, most = self.shared_bytes, SHARED_BYTES
+        _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
         _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
         _require(self.output in OUTPUT_BYTES, f"output {self.output}")
         sizes = {OPERAND_BYTES[each] for each in self.operands}
         _require(len(sizes) == 1, f"operands {self.operands}: one width")
-        _require(
-            2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both"
-        )
+        _require(2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both")
 
     def _shares(self) -> int:
         return 1 if self.ping_pong else self.consumers
