@@ -208,6 +208,15 @@ def _columns_from_tiles(groups: int, n: int) -> Array:
     return column.transpose(1, 3, 0, 2)[:, None, :, :, None, None, :]
 
 
+def _in_active_threads(machine: Machine, value: Array) -> Array:
+    """Return a value in the active threads of all blocks, flat."""
+    if machine.mask is None or value.size == 1:
+        return value.ravel()
+    shape = np.broadcast_shapes(value.shape, machine.mask.shape)
+    found: Array = np.broadcast_to(value, shape)[np.broadcast_to(machine.mask, shape)]
+    return found
+
+
 def _accumulator(
     machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]
 ) -> SymbolicVector:
@@ -216,9 +225,10 @@ def _accumulator(
     accumulates = machine.known(
         machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value))
     )
-    if accumulates is None or (accumulates != accumulates.flat[0]).any():
+    active = None if accumulates is None else _in_active_threads(machine, accumulates)
+    if active is None or (active != active[0]).any():
         raise Unsupported("a matrix instruction's scale-d varies")
-    if not accumulates.flat[0]:
+    if not active[0]:
         zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
     values = [_register_value(machine, each) for each in registers]
@@ -311,15 +321,13 @@ def _in_all_threads(machine: Machine, words: Array, flags: L.Flags, groups: list
 
 
 def _commit(machine: Machine) -> None:
-    if machine.condition is not None:
-        raise Unsupported("a warpgroup instruction depends on data")
+    _groups(machine, machine.line)
     machine.asynchronous_reads.commit(_MATRIX_READS, machine.active())
 
 
 def _wait(pending: int) -> Step:
     def step(machine: Machine) -> None:
-        if machine.condition is not None:
-            raise Unsupported("a warpgroup instruction depends on data")
+        _groups(machine, machine.line)
         machine.asynchronous_reads.wait(_MATRIX_READS, pending, machine.active(), machine.races, machine.warp)
 
     return step

@@ -63,23 +63,36 @@ def value_of_issuing_thread(machine: Machine, value: Array) -> Array:
 
 
 def for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callable[[], None]) -> None:
-    """Call `act` for the blocks separately whose shared addresses in `operands`, of the first thread, differ."""
+    """Call `act` separately for the blocks and threads whose shared addresses in `operands` differ."""
+    outer, active = machine.mask, machine.active()
     places = []
     for operand in operands:
         value = machine.known(address_of(machine, operand))
         if value is None:
             raise DataDependent("a shared address of an asynchronous instruction depends on data")
-        if value.shape[0] > 1:
-            places.append(np.broadcast_to(value_of_issuing_thread(machine, value), (machine.blocks, 1))[:, 0])
-    outer, active = machine.mask, machine.active()
-    rows = np.any(active, axis=1)
-    keys = np.unique(np.stack(places, axis=1)[rows], axis=0) if places else ()
-    if len(keys) < 2:
+        if value.size > 1:
+            places.append(_places(machine, value, active))
+    if not places:
+        act()
+        return
+    shape = np.broadcast_shapes(*(each.shape for each in places))
+    chosen = active if shape[1] > 1 else np.any(active, axis=1, keepdims=True)
+    keys = np.unique(np.stack([np.broadcast_to(each, chosen.shape)[chosen] for each in places]), axis=1).T
+    if len(keys) == 1:
         act()
         return
     try:
         for key in keys:
-            machine.mask = active & (rows & (np.stack(places, axis=1) == key).all(axis=1))[:, None]
+            same = np.all([each == part for each, part in zip(places, key, strict=True)], axis=0)
+            machine.mask = active & same
             act()
     finally:
         machine.mask = outer
+
+
+def _places(machine: Machine, value: Array, active: Array) -> Array:
+    """Return addresses, shape (blocks, 1) if all active threads of each block agree, else (blocks, threads)."""
+    of_block = np.broadcast_to(value_of_issuing_thread(machine, value), (machine.blocks, 1))
+    if L.lazy_integers(value) is not None or value.shape[1] == 1 or not ((value != of_block) & active).any():
+        return of_block
+    return np.broadcast_to(value, active.shape)

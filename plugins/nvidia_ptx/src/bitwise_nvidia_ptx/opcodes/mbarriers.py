@@ -95,7 +95,7 @@ _MODIFIERS = {
     "inval": {"shared", "shared::cta", "b64"},
     "arrive": {"expect_tx", "release", "relaxed", "cta", "cluster", "shared", "shared::cta", "shared::cluster", "b64"},
     "expect_tx": {"relaxed", "cta", "cluster", "shared", "shared::cta", "shared::cluster", "b64"},
-    "try_wait": {"parity", "acquire", "cta", "cluster", "shared", "shared::cta", "b64"},
+    "try_wait": {"parity", "acquire", "relaxed", "cta", "cluster", "shared", "shared::cta", "b64"},
     "test_wait": {"parity", "acquire", "cta", "cluster", "shared", "shared::cta", "b64"},
 }
 """The modifiers of each operation that are modelled."""
@@ -129,8 +129,10 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
 
         return invalidate
     if verb in ("arrive", "expect_tx"):
-        arrive = _arrive_in_cluster if "shared::cluster" in parts else _arrive
-        return arrive(instruction, verb == "arrive", "expect_tx" in parts)
+        if "shared::cluster" in parts:
+            publishes = "relaxed" not in parts or _is_released_by_a_fence(instruction, context)
+            return _arrive_in_cluster(instruction, verb == "arrive", "expect_tx" in parts, publishes)
+        return _arrive(instruction, verb == "arrive", "expect_tx" in parts)
     if verb in ("try_wait", "test_wait"):
         if "parity" not in parts:
             raise UnknownInstruction(instruction)
@@ -139,6 +141,9 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             raise UnknownInstruction(instruction, why)
         destination, target, parity = instruction.operands[:3]
         of_cluster = "cluster" in parts
+        if "relaxed" in parts and not (of_cluster and _next_is(instruction, context, _ACQUIRE_FENCE, 2)):
+            why = f"needs .cluster, and {_ACQUIRE_FENCE} after the branch that repeats it"
+            raise UnknownInstruction(instruction, why)
 
         def wait(machine: Machine) -> Control | None:
             wanted = machine.known(machine.read_bits(parity, 32))
@@ -154,6 +159,43 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
 
         return wait
     raise UnknownInstruction(instruction)
+
+
+_RELEASE_FENCE = "fence.release.sync_restrict::shared::cta.cluster"
+"""Orders accesses to the shared memory of the own block before a relaxed arrival of the scope of the cluster."""
+_ACQUIRE_FENCE = "fence.acquire.sync_restrict::shared::cluster.cluster"
+"""Orders a relaxed wait of the scope of the cluster before accesses to the shared memory of its blocks."""
+
+
+def _next_is(instruction: Instruction, context: Context, opcode: str, distance: int) -> bool:
+    """Return whether an unguarded instruction of this opcode is `distance` places after (negative: before) this one."""
+    instructions = context.kernel.instructions
+    index = next((index for index, each in enumerate(instructions) if each is instruction), None)
+    if index is None or not 0 <= index + distance < len(instructions):
+        return False
+    found = instructions[index + distance]
+    return found.opcode == opcode and found.guard is None
+
+
+def _is_released_by_a_fence(instruction: Instruction, context: Context) -> bool:
+    """Return whether a relaxed arrival publishes all accesses of its thread to the cluster.
+
+    The fence before it, which no branch may skip, covers the shared memory of the own block: the kernel must not
+    access that of other blocks, except by copies, for which threads wait at mbarriers.
+    """
+    instructions = context.kernel.instructions
+    if "cluster" not in instruction.opcode.split(".") or not _next_is(instruction, context, _RELEASE_FENCE, -1):
+        return False
+    if any(instructions[index] is instruction for index in context.kernel.labels.values() if index < len(instructions)):
+        return False
+    return not any(_accesses_other_blocks(each) for each in instructions)
+
+
+def _accesses_other_blocks(instruction: Instruction) -> bool:
+    root, *parts = instruction.opcode.split(".")
+    if root in ("mapa", "call"):
+        return "shared::cluster" not in parts  # a generic address, or another function
+    return root not in ("mbarrier", "fence", "getctarank") and "tensor" not in parts and "shared::cluster" in parts
 
 
 def _is_retried(instruction: Instruction, context: Context) -> bool:
@@ -259,14 +301,13 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
     return step
 
 
-def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -> Step:
-    """An arrival at mbarriers at one address of any blocks of the cluster, which may differ between threads.
+def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool, publishes: bool) -> Step:
+    """An arrival at mbarriers of any blocks of the cluster, which may differ between threads.
 
-    Without the scope .cluster it publishes nothing to other blocks.
+    If it `publishes` without the scope .cluster, it publishes nothing to other blocks.
     """
     target, number = _operands(instruction)
     parts = instruction.opcode.split(".")
-    publishes = arrives and "relaxed" not in parts
 
     def step(machine: Machine) -> None:
         require_known_condition(machine, "an mbarrier operation", of_blocks=True)
@@ -275,19 +316,17 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool) -
             raise DataDependent("an mbarrier is at a computed address")
         offset, ranks = place_of(machine, value)
         outer, active = machine.mask, machine.active()
-        chosen = np.broadcast_to(offset, active.shape)[active]
-        if (chosen != chosen[0]).any():
-            raise Unsupported("an mbarrier differs between threads")
-        address, amount = int(chosen[0]), _amount(machine, number, instruction.line)
+        places = np.stack([np.broadcast_to(each, active.shape)[active].astype(np.int64) for each in (ranks, offset)])
+        amount = _amount(machine, number, instruction.line)
         state, _ = cluster_state(machine)
         try:
-            for rank in np.unique(np.broadcast_to(ranks, active.shape)[active]).tolist():
-                machine.mask = active & (ranks == rank)
+            for rank, address in np.unique(places, axis=1).T.tolist():
+                machine.mask = active & (ranks == rank) & (offset == address)
                 lanes = np.zeros(machine.blocks, dtype=np.int64)
                 lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
                 use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")
                 barrier = initialised_mbarrier(machine, address, lanes > 0)
-                if publishes:
+                if arrives and publishes:
                     arrive_from_cluster(machine, address, rank, of_cluster="cluster" in parts)
                 count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
         finally:

@@ -1,4 +1,7 @@
-"""The kernel launches of a plan: kernels, grids and arguments.  Of a tensor only `shape` and `stride()` are used."""
+"""The kernel launches of a plan: kernels, grids and arguments.
+
+Of a tensor only `shape`, `stride()` and `dtype` are used.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS
 from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
+from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tiles
 
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
@@ -18,11 +23,18 @@ _TRANSPOSED = {
     "stride_bk": "stride_ak", "stride_bn": "stride_am", "stride_cm": "stride_cn", "stride_cn": "stride_cm",
 }  # fmt: skip
 """For each argument of the transposed product, the argument of the product that it takes."""
+_TYPES = {
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
+}  # fmt: skip
+"""The name of a format by that of PyTorch's type."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One launch: a kernel of this package, its grid, its arguments and constexprs by name, and its compile options."""
+    """One launch: a kernel of this package, its grid, its arguments and constexprs by name, and its compile options.
+
+    The kernel is a Triton kernel, or a TextKernel, whose arguments are in the order of its parameters.
+    """
 
     kernel: Any
     grid: tuple[int, ...]
@@ -33,12 +45,16 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class MatrixMap:
-    """A tensor map over a matrix with dense rows: `shape`, `strides` and the `block` of one copy, in elements."""
+    """A tensor map over a matrix with dense rows: `shape`, `strides` and the `block` of one copy, in elements.
+
+    `swizzle` is the width in bytes of the swizzle in shared memory, None where Triton chooses it.
+    """
 
     matrix: Any
     shape: tuple[int, int]
     strides: tuple[int, int]
     block: tuple[int, int]
+    swizzle: int | None = None
 
 
 def kernel_calls(
@@ -64,7 +80,7 @@ def kernel_calls(
     if isinstance(plan, MatrixPlan):
         if chosen.transposed:
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
-        product = (_tma if chosen.tma else _pointers)(plan, chosen, common)
+        product = (_warpgroups if chosen.consumers else _tma if chosen.tma else _pointers)(plan, chosen, common)
     else:
         product = _lanes(plan, chosen, m, n, common)
     return [product, _merge(plan, slices, target, out, m, n)] if sliced else [product]
@@ -132,16 +148,69 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> Kerne
     )  # fmt: skip
 
 
+def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
+    m, n, number = common["M"], common["N"], plan.slices.number
+    types = _type_of(common["A"]), _type_of(common["B"]), _type_of(common["C"])
+    size, output_size = (1 if plan.accumulator_k else 2), (4 if types[2] == "fp32" else 2)
+    a_strides, b_strides = (common["stride_am"], common["stride_ak"]), (common["stride_bn"], common["stride_bk"])
+    k_major = not _is_transposed((m, plan.k), a_strides, size), not _is_transposed((n, plan.k), b_strides, size)
+    out_strides = common["stride_cm"], common["stride_cn"]
+    store = _store_of(plan, (m, n), out_strides, output_size)
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store)
+    a, _ = _matrix_map(common["A"], (m, plan.k), a_strides, tiles.a.box, size, tiles.a.swizzle)
+    b, _ = _matrix_map(common["B"], (n, plan.k), b_strides, tiles.b.box, size, tiles.b.swizzle)
+    target = common["C"]
+    if store == "map":
+        target = MatrixMap(target, (m, n), out_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
+    down, across = chosen.block_m * chosen.cluster_m, chosen.block_n * chosen.cluster_n
+    jobs = -(-m // down) * -(-n // across) * number
+    clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
+    given = {**common, "A": a, "B": b, "C": target, "slices": number}
+    kernel = kernel_of(tiles)
+    arguments = {name: given[name] for name in kernel.parameters}
+    return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, _DEPENDENT_LAUNCH)
+
+
+def _type_of(matrix: Any) -> str:
+    name = str(matrix.dtype).removeprefix("torch.")
+    return _TYPES.get(name, name)
+
+
+def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int], size: int) -> str:
+    """Return how a kernel of warpgroups stores tiles of a matrix with elements of `size` bytes."""
+    if plan.slices.number == 1 and not plan.slices.from_zero:
+        if strides[1] == 1 and strides[0] * size % 16 == 0 and strides[0] >= shape[1]:
+            return "map"
+        return "elements"
+    return "pairs" if shape[1] % 2 == 0 and strides == (shape[1], 1) else "elements"  # the memory of the sums of slices
+
+
 def _matrix_map(
-    matrix: Any, shape: tuple[int, int], strides: tuple[int, int], block: tuple[int, int], size: int
+    matrix: Any,
+    shape: tuple[int, int],
+    strides: tuple[int, int],
+    block: tuple[int, int],
+    size: int,
+    swizzle: int | None = None,
 ) -> tuple[MatrixMap, bool]:
     """Return the map of a matrix, and whether it maps the transposed matrix.
 
-    Raises UnsupportedGEMM for other strides.
+    `block` is a block of the matrix, or with a swizzle, of what is mapped.  Raises UnsupportedGEMM for other strides.
+    """
+    transposed = _is_transposed(shape, strides, size)
+    i, j = (1, 0) if transposed else (0, 1)
+    box = block if swizzle is not None else (block[i], block[j])
+    return MatrixMap(matrix, (shape[i], shape[j]), (strides[i], 1), box, swizzle), transposed
+
+
+def _is_transposed(shape: tuple[int, int], strides: tuple[int, int], size: int) -> bool:
+    """Return whether the columns of a matrix are contiguous, and not its rows.
+
+    Raises UnsupportedGEMM if no tensor map has these strides.
     """
     for transposed, (i, j) in ((False, (0, 1)), (True, (1, 0))):
         if strides[j] == 1 and strides[i] * size % 16 == 0 and strides[i] >= shape[j]:
-            return MatrixMap(matrix, (shape[i], shape[j]), (strides[i], 1), (block[i], block[j])), transposed
+            return transposed
     raise UnsupportedGEMM(f"strides {strides}: tensor maps need contiguous rows or columns at a stride of 16 n bytes")
 
 

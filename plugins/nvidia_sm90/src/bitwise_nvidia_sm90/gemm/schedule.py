@@ -15,6 +15,10 @@ class Schedule:
     With `tma`, `programs` is the number of persistent programs (0: one program per tile), and a tile is stored in
     `store_parts` parts, 1 or 2.  For products by lanes, `block_m` is the number of output elements of a program and
     `block_k` the unroll factor of k.
+
+    `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
+    by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
+    `cluster_m` and `cluster_n` are the blocks along m and n that share the copies of operands; one of them is 1.
     """
 
     block_m: int
@@ -27,6 +31,10 @@ class Schedule:
     tma: bool = False
     transposed: bool = False
     store_parts: int = 1
+    consumers: int = 0
+    ping_pong: bool = False
+    cluster_m: int = 1
+    cluster_n: int = 1
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of an output of m rows and n columns."""
@@ -38,9 +46,10 @@ class Schedule:
 def check(plan: Plan, chosen: Schedule) -> None:
     """Raise UnsupportedGEMM if the kernels under this schedule would not return the bits of the plan."""
     if not isinstance(plan, MatrixPlan):
-        if chosen.tma or chosen.transposed:
-            raise UnsupportedGEMM(f"{chosen}: tma and transposed apply to matrix units only")
+        if chosen.tma or chosen.transposed or chosen.consumers:
+            raise UnsupportedGEMM(f"{chosen}: tma, transposed and consumers apply to matrix units only")
         return
+    _check_warpgroups(plan, chosen)
     if (chosen.programs or chosen.store_parts != 1) and not chosen.tma:
         raise UnsupportedGEMM(f"{chosen}: programs and store_parts need tma")
     if chosen.store_parts not in (1, 2):
@@ -49,7 +58,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
         raise UnsupportedGEMM(f"{chosen}: with tma the short iteration runs last, and instructions have their native k")
     if chosen.tma and plan.slices.number > 1 and plan.slices.span % chosen.block_k:
         raise UnsupportedGEMM(f"{chosen}: with tma a slice of {plan.slices.span} k must be whole iterations")
-    if plan.accumulator_k and (chosen.block_k != plan.accumulator_k or not _fills_warpgroups(chosen)):
+    runs_wgmma = chosen.consumers or _fills_warpgroups(chosen)
+    if plan.accumulator_k and (chosen.block_k != plan.accumulator_k or not runs_wgmma):
         # For smaller tiles Triton emits mma.sync, whose sums of fp8 products differ.
         raise UnsupportedGEMM(
             f"{chosen}: fp8 needs iterations of {plan.accumulator_k} k, a multiple of four warps, and at least 64 rows "
@@ -61,6 +71,18 @@ def check(plan: Plan, chosen: Schedule) -> None:
             f"{chosen}: an iteration is whole instructions, and divides the iteration of {plan.short_first} k that "
             "runs first"
         )
+
+
+def _check_warpgroups(plan: MatrixPlan, chosen: Schedule) -> None:
+    """Raise UnsupportedGEMM for fields of a kernel of `warpgroup_text` that do not fit each other or the plan."""
+    if not chosen.consumers:
+        if chosen.ping_pong or (chosen.cluster_m, chosen.cluster_n) != (1, 1):
+            raise UnsupportedGEMM(f"{chosen}: ping_pong and clusters need consumers")
+        return
+    if not chosen.tma or chosen.store_parts != 1 or chosen.warps != 4 * (chosen.consumers + 1):
+        raise UnsupportedGEMM(f"{chosen}: consumers need tma, store_parts 1, and four warps each and four more")
+    if chosen.block_k != (plan.accumulator_k or 64):
+        raise UnsupportedGEMM(f"{chosen}: with consumers, block_k is 64, or 128 for fp8")
 
 
 def _fills_warpgroups(chosen: Schedule) -> bool:

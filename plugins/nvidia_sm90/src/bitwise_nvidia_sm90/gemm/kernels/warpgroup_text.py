@@ -1,0 +1,609 @@
+"""The PTX of matrix products by warpgroups: one producer of stages, consumers that multiply them.
+
+The kernel is persistent: each cluster of blocks computes every `%nclusterid`-th job.  Job j is tile j modulo the number
+of tiles, of slice j / the number of tiles, where a tile is that of a whole cluster.  The stages of all jobs of a block
+form one sequence through a ring of buffers.  Each buffer has two barriers: `full`, which the bytes of its copies
+complete, and `empty`, at which all warps of the cluster that read what a copy of this block replaces arrive.
+
+The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 bits, `%d_` 64 bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    OUTPUT_BYTES,
+    ROWS,
+    WARPGROUP,
+    OperandTile,
+    WarpgroupTiles,
+)
+
+PARAMETERS = ("A", "B", "C", "M", "N", "K", "slice_k", "slices", "stride_cs", "stride_cm", "stride_cn")
+"""The parameters in order: tensor maps A and B, a tensor map or a pointer C, 32-bit integers, 64-bit strides."""
+_MAPS, _INTEGERS = 2, 5
+_ELEMENTS = {"fp16": "f16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2"}
+_TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
+_SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}
+_INSTRUCTION_BYTES = 32
+"""The bytes of k of one instruction."""
+_LOG2_SWIZZLE_PERIOD = 7
+"""A swizzle depends on the address in units of 128 bytes."""
+_ADDRESS_BITS = 14
+"""The bits of an address in units of 16 bytes in a matrix descriptor."""
+Lines = Iterator[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TextKernel:
+    """A kernel as PTX: its entry `name`, its `text`, and what a launch needs.
+
+    `parameters` are the names of its parameters in order; `cluster` is the number of blocks of a cluster along x.
+    """
+
+    name: str
+    text: str
+    threads: int
+    shared_bytes: int
+    cluster: int
+    parameters: tuple[str, ...] = PARAMETERS
+
+
+def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
+    """Return the kernel C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n] of a configuration.
+
+    A and B map operands over K values of k, padded with zeros.  Each slice except the last is `slice_k` values of k, a
+    whole number of stages.  With the store "map", C is a tensor map and there is one slice; otherwise C is a pointer,
+    with strides in elements.  Raises TileError.
+    """
+    tiles.check()
+    name = _name(tiles)
+    body = "\n".join((*_start(tiles), *_producer(tiles), *_consumer(tiles), *_end(tiles)))
+    return TextKernel(name, _module(tiles, name, body), tiles.threads, tiles.shared_bytes, tiles.blocks)
+
+
+def _name(tiles: WarpgroupTiles) -> str:
+    layouts = "".join("t" if major else "n" for major in (tiles.a_k_major, not tiles.b_k_major))
+    roles = "ping_pong" if tiles.ping_pong else f"{tiles.consumers}_consumers"
+    cluster = "x".join(map(str, tiles.cluster))
+    types = "_".join((*tiles.operands, tiles.output))
+    return (
+        f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_{roles}_{cluster}_"
+        f"group_{tiles.group}_{tiles.store}"
+    )
+
+
+def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
+    """Return the whole text: the entry with its parameters, the registers that the body uses, the body."""
+    parameters = []
+    for index, each in enumerate(PARAMETERS):
+        if index < _MAPS or (each == "C" and tiles.store == "map"):
+            parameters.append(f".param .align 64 .b8 {each}[128]")
+        elif each == "C":
+            parameters.append(f".param .u64 .ptr .global .align 16 {each}")
+        else:
+            parameters.append(f".param .{'u32' if index <= _MAPS + _INTEGERS else 'u64'} {each}")
+    registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
+    declared = "\n".join(f".reg .{_TYPES[kind]} %{kind}_{rest};" for kind, rest in registers)
+    cluster = f".reqnctapercluster {tiles.blocks}, 1, 1\n" if tiles.blocks > 1 else ""
+    listed = ",\n".join(parameters)
+    return (
+        ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 shared_memory[];\n"
+        f".visible .entry {name}(\n{listed}\n)\n.reqntid {tiles.threads}, 1, 1\n.minnctapersm 1\n{cluster}{{\n"
+        f"{declared}\n{body}\n}}\n"
+    )
+
+
+def _start(tiles: WarpgroupTiles) -> Lines:
+    """Read the parameters, initialise the barriers, wait for the previous kernel, and part the roles."""
+    yield "mov.u32 %r_thread, %tid.x;"
+    yield "mov.u32 %r_shared, shared_memory;"
+    yield f"add.u32 %r_full, %r_shared, {tiles.full_place};"
+    yield f"add.u32 %r_empty, %r_shared, {tiles.empty_place};"
+    yield f"shr.u32 %r_group, %r_thread, {WARPGROUP.bit_length() - 1};"
+    yield "and.b32 %r_lane, %r_thread, 31;"
+    for each in PARAMETERS[:_MAPS]:
+        yield from _map_address(each)
+    yield from _map_address("C") if tiles.store == "map" else ("ld.param.u64 %d_C, [C];",)
+    for each in PARAMETERS[_MAPS + 1 : _MAPS + 1 + _INTEGERS]:
+        yield f"ld.param.u32 %r_{each}, [{each}];"
+    yield from _places(tiles)
+    yield "setp.eq.u32 %p_first, %r_thread, 0;"
+    arrivals = WARPGROUP // 32 * (1 if tiles.ping_pong else tiles.consumers) * tiles.blocks
+    for stage in range(tiles.stages):
+        yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{8 * stage}], 1;"
+        yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_empty+{8 * stage}], {arrivals};"
+    for consumer in range(2 if tiles.ping_pong else 0):
+        place = tiles.turn_place - tiles.full_place + 8 * consumer
+        yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {WARPGROUP // 32};"
+    yield "fence.mbarrier_init.release.cluster;"
+    if tiles.blocks > 1:
+        yield "barrier.cluster.arrive.release.aligned;"
+        yield "barrier.cluster.wait.acquire.aligned;"
+    else:
+        yield "bar.sync 0;"
+    yield "griddepcontrol.wait;"
+    yield "griddepcontrol.launch_dependents;"
+    yield "mov.u32 %r_stage, 0;"
+    yield "mov.u32 %r_parity, 0;"
+    yield f"setp.lt.u32 %p_consumes, %r_group, {tiles.consumers};"
+    yield "@%p_consumes bra CONSUMER;"
+
+
+def _map_address(name: str) -> Lines:
+    yield f"mov.b64 %d_param_{name}, {name};"
+    yield f"cvta.param.u64 %d_{name}, %d_param_{name};"
+
+
+def _places(tiles: WarpgroupTiles) -> Lines:
+    """Compute the number of jobs, the first job, the step between jobs, and the block's rank along m and n."""
+    rows, columns = tiles.block_m * tiles.cluster[0], tiles.block_n * tiles.cluster[1]
+    yield from _ceiling_quotient("%r_down", "%r_M", rows)
+    yield from _ceiling_quotient("%r_across", "%r_N", columns)
+    yield "mul.lo.u32 %r_tiles, %r_down, %r_across;"
+    yield "mul.lo.u32 %r_jobs, %r_tiles, %r_slices;"
+    if tiles.blocks > 1:
+        yield "mov.u32 %r_rank, %cluster_ctarank;"
+        yield "mov.u32 %r_job, %clusterid.x;"
+        yield "mov.u32 %r_clusters, %nclusterid.x;"
+    else:
+        yield "mov.u32 %r_job, %ctaid.x;"
+        yield "mov.u32 %r_clusters, %nctaid.x;"
+
+
+def _ceiling_quotient(target: str, value: str, divisor: int) -> Lines:
+    yield f"add.u32 {target}, {value}, {divisor - 1};"
+    if divisor & (divisor - 1):
+        yield f"div.u32 {target}, {target}, {divisor};"
+    else:
+        yield f"shr.u32 {target}, {target}, {divisor.bit_length() - 1};"
+
+
+def _decode(tiles: WarpgroupTiles) -> Lines:
+    """Compute the row, the column, the slice, the first k and the number of stages of the job."""
+    yield "div.u32 %r_slice, %r_job, %r_tiles;"
+    yield "mul.lo.u32 %r_row, %r_slice, %r_tiles;"
+    yield "sub.u32 %r_inside, %r_job, %r_row;"
+    yield f"mul.lo.u32 %r_in_group, %r_across, {tiles.group};"
+    yield "div.u32 %r_row, %r_inside, %r_in_group;"
+    yield "mul.lo.u32 %r_column, %r_row, %r_in_group;"
+    yield "sub.u32 %r_inside, %r_inside, %r_column;"
+    yield f"mul.lo.u32 %r_row, %r_row, {tiles.group};"
+    yield "sub.u32 %r_height, %r_down, %r_row;"
+    yield f"min.u32 %r_height, %r_height, {tiles.group};"
+    yield "div.u32 %r_column, %r_inside, %r_height;"
+    yield "mul.lo.u32 %r_height, %r_column, %r_height;"
+    yield "sub.u32 %r_inside, %r_inside, %r_height;"
+    yield "add.u32 %r_row, %r_row, %r_inside;"
+    for axis, (place, count, length) in enumerate(
+        (("%r_row", tiles.cluster[0], tiles.block_m), ("%r_column", tiles.cluster[1], tiles.block_n))
+    ):
+        if count > 1:
+            yield f"mad.lo.u32 {place}, {place}, {count}, %r_rank;  // rank along {'mn'[axis]}"
+        yield f"mul.lo.u32 {place}, {place}, {length};"
+    yield from _stages_of_slice(tiles, "%r_remaining")
+
+
+def _stages_of_slice(tiles: WarpgroupTiles, target: str) -> Lines:
+    """Compute the first k of the slice, and the number of its stages."""
+    yield "mul.lo.u32 %r_k, %r_slice, %r_slice_k;"
+    yield f"sub.u32 {target}, %r_K, %r_k;"
+    yield f"min.u32 {target}, {target}, %r_slice_k;"
+    yield from _ceiling_quotient(target, target, tiles.block_k)
+
+
+def _wait(label: str, barrier: str, parity: str, scope: str) -> Lines:
+    """Wait for a phase of the barrier of the current stage."""
+    yield f"shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, {barrier};"
+    yield f"{label}: mbarrier.try_wait.parity{scope}.shared::cta.b64 %p_ready, [%r_at], {parity};"
+    yield f"@!%p_ready bra {label};"
+
+
+def _next_stage(tiles: WarpgroupTiles) -> Lines:
+    yield "add.u32 %r_stage, %r_stage, 1;"
+    yield f"setp.eq.u32 %p_wraps, %r_stage, {tiles.stages};"
+    yield "@%p_wraps mov.u32 %r_stage, 0;"
+    yield "@%p_wraps xor.b32 %r_parity, %r_parity, 1;"
+
+
+def _producer(tiles: WarpgroupTiles) -> Lines:
+    """One thread: wait until a stage is empty, and copy the operands of the next stage to it."""
+    yield f"setmaxnreg.dec.sync.aligned.u32 {tiles.registers[0]};"
+    yield f"setp.ne.u32 %p_idle, %r_thread, {tiles.consumers * WARPGROUP};"
+    yield "@%p_idle bra END;"
+    yield "PRODUCER_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
+    yield "@%p_done bra END;"
+    yield from _decode(tiles)
+    yield "PRODUCER_STAGE: xor.b32 %r_empty_parity, %r_parity, 1;"
+    yield from _wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", ".relaxed.cluster" if tiles.blocks > 1 else "")
+    if tiles.blocks > 1:
+        yield "fence.acquire.sync_restrict::shared::cluster.cluster;"
+    yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;"
+    yield f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r_at], {tiles.a.bytes + tiles.b.bytes};"
+    yield f"mad.lo.u32 %r_target, %r_stage, {tiles.a.bytes}, %r_shared;"
+    yield from _copies(tiles.a, "A", "%r_row")
+    yield f"mad.lo.u32 %r_target, %r_stage, {tiles.b.bytes}, %r_shared;"
+    yield f"add.u32 %r_target, %r_target, {tiles.b_place};"
+    yield from _copies(tiles.b, "B", "%r_column")
+    yield from _next_stage(tiles)
+    yield f"add.u32 %r_k, %r_k, {tiles.block_k};"
+    yield "sub.u32 %r_remaining, %r_remaining, 1;"
+    yield "setp.ne.u32 %p_more, %r_remaining, 0;"
+    yield "@%p_more bra PRODUCER_STAGE;"
+    yield "add.u32 %r_job, %r_job, %r_clusters;"
+    yield "bra PRODUCER_JOB;"
+
+
+def _copies(tile: OperandTile, name: str, place: str) -> Lines:
+    """Copy a tile to the stage at %r_target; `place` is the register of its first row or column of the output."""
+    lines = tile.box[0]
+    first = "%r_first_line"
+    yield f"mov.u32 {first}, {place if tile.k_major else '%r_k'};"
+    form = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    mask = ""
+    if tile.sharers > 1:
+        yield f"mad.lo.u32 {first}, %r_rank, {lines}, {first};"
+        yield f"mad.lo.u32 %r_target, %r_rank, {lines * tile.swizzle}, %r_target;"
+        yield f"mov.b16 %h_all, {(1 << tile.sharers) - 1};"
+        form, mask = f"{form}.multicast::cluster", ", %h_all"
+    for chunk in range(tile.chunks):
+        offset = f"+{chunk * tile.lines * tile.swizzle}" if chunk else ""
+        inner = "%r_k" if tile.k_major else place
+        if chunk:
+            inner = f"%r_chunk_{chunk}"
+            yield f"add.u32 {inner}, {place}, {chunk * tile.width};"
+        yield f"{form} [%r_target{offset}], [%d_{name}, {{{inner}, {first}}}], [%r_at]{mask};"
+
+
+def _consumer(tiles: WarpgroupTiles) -> Lines:
+    """Multiply the stages of each job, and store its tile."""
+    yield f"CONSUMER: setmaxnreg.inc.sync.aligned.u32 {tiles.registers[1]};"
+    yield "mov.pred %p_adds, -1;"
+    yield "mov.pred %p_starts, 0;"
+    yield from _consumer_places(tiles)
+    if tiles.ping_pong:
+        yield "shl.b32 %r_step, %r_clusters, 1;"
+        yield "mad.lo.u32 %r_turn, %r_group, 8, %r_shared;"
+        yield f"add.u32 %r_turn, %r_turn, {tiles.turn_place};"
+        yield "xor.b32 %r_other_turn, %r_turn, 8;"
+        yield "xor.b32 %r_turn_parity, %r_group, 1;"
+        yield "@%p_is_0 bra CONSUMER_JOB;"
+        yield "sub.u32 %r_job, %r_job, %r_clusters;"
+        yield from _skip(tiles)
+        yield "add.u32 %r_job, %r_job, %r_step;"
+    step = "%r_step" if tiles.ping_pong else "%r_clusters"
+    yield "CONSUMER_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
+    yield "@%p_done bra CONSUMER_END;"
+    yield from _decode(tiles)
+    yield from (_promoted_stages if tiles.starts_accumulators else _stages)(tiles)
+    yield from (_store_through_map if tiles.store == "map" else _store_to_pointers)(tiles)
+    if tiles.ping_pong:
+        yield from _skip(tiles)
+    yield f"add.u32 %r_job, %r_job, {step};"
+    yield "bra CONSUMER_JOB;"
+    yield "CONSUMER_END:"
+    if tiles.store == "map":
+        yield "@%p_issues cp.async.bulk.wait_group.read 0;"
+
+
+def _skip(tiles: WarpgroupTiles) -> Lines:
+    """Step over the stages of the job after this one, which the other consumer multiplies."""
+    yield "add.u32 %r_inside, %r_job, %r_clusters;"
+    yield "div.u32 %r_slice, %r_inside, %r_tiles;"
+    yield from _stages_of_slice(tiles, "%r_remaining")
+    yield "add.u32 %r_stage, %r_stage, %r_remaining;"
+    yield f"div.u32 %r_remaining, %r_stage, {tiles.stages};"
+    yield f"rem.u32 %r_stage, %r_stage, {tiles.stages};"
+    yield "and.b32 %r_remaining, %r_remaining, 1;"
+    yield "xor.b32 %r_parity, %r_parity, %r_remaining;"
+
+
+def _consumer_places(tiles: WarpgroupTiles) -> Lines:
+    """Compute what does not change between jobs: descriptors, the barriers to release, the thread's part of a tile."""
+    own_rows = 0 if tiles.ping_pong else tiles.consumer_rows
+    for name, tile, place in (("a", tiles.a, 0), ("b", tiles.b, tiles.b_place)):
+        yield f"add.u32 %r_{name}_place, %r_shared, {place};"
+        if name == "a" and own_rows:
+            yield f"mad.lo.u32 %r_a_place, %r_group, {_row_offset(tile, own_rows)}, %r_a_place;"
+        # Only these bits: above them, an address may hold the block's rank in its cluster.
+        yield f"bfe.u32 %r_{name}_place, %r_{name}_place, 4, {_ADDRESS_BITS};"
+        yield f"cvt.u64.u32 %d_{name}_first, %r_{name}_place;"
+        yield f"or.b64 %d_{name}_first, %d_{name}_first, {_descriptor(tile)};"
+    yield "setp.eq.u32 %p_leads, %r_lane, 0;"
+    if tiles.blocks > 1:
+        yield f"setp.lt.u32 %p_releases, %r_lane, {tiles.blocks};"
+        yield f"min.u32 %r_owner, %r_lane, {tiles.blocks - 1};"
+        yield "mapa.shared::cluster.u32 %r_empty, %r_empty, %r_owner;"
+    yield f"and.b32 %r_in_group_thread, %r_thread, {WARPGROUP - 1};"
+    yield "setp.eq.u32 %p_issues, %r_in_group_thread, 0;"
+    yield "shr.u32 %r_warp, %r_in_group_thread, 5;"
+    for consumer in range(tiles.consumers):
+        yield f"setp.eq.u32 %p_is_{consumer}, %r_group, {consumer};"
+    yield from (_matrix_store_places if tiles.store == "map" else _pointer_places)(tiles)
+
+
+def _row_offset(tile: OperandTile, rows: int) -> int:
+    """Return the bytes from a row of a tile to the row `rows` below; both are multiples of 64."""
+    return rows * tile.swizzle if tile.k_major else rows // tile.width * tile.lines * tile.swizzle
+
+
+def _k_offset(tile: OperandTile, instruction: int) -> int:
+    """Return the bytes from the first k of a tile to that of one of its instructions."""
+    k = instruction * _INSTRUCTION_BYTES // tile.size
+    return k * tile.size if tile.k_major else k * tile.swizzle
+
+
+def _descriptor(tile: OperandTile) -> int:
+    """Return the matrix descriptor of a tile at address 0, as a signed number of 64 bits."""
+    leading = 0 if tile.k_major else tile.lines * tile.swizzle
+    stride = 8 * tile.swizzle
+    found = leading >> 4 << 16 | stride >> 4 << 32 | _SWIZZLE_CODES[tile.swizzle] << 62
+    return found - (1 << 64) if found >> 63 else found
+
+
+def _stages(tiles: WarpgroupTiles) -> Lines:
+    """Multiply all stages of a job in one accumulator; a stage is released while the next one is multiplied."""
+    if tiles.ping_pong:
+        yield from _wait_for_turn()
+    yield from _wait("WAIT_FIRST", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=True)
+    yield from _advance(tiles)
+    yield "@!%p_more bra LAST_STAGE;"
+    yield "STAGE:"
+    yield from _wait("WAIT_FULL", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=False)
+    yield "wgmma.wait_group.sync.aligned 1;"
+    yield from _release(tiles)
+    yield from _advance(tiles)
+    yield "@%p_more bra STAGE;"
+    yield "LAST_STAGE:"
+    if tiles.ping_pong:
+        yield from _give_turn()
+    yield "wgmma.wait_group.sync.aligned 0;"
+    yield from _release(tiles)
+
+
+def _wait_for_turn() -> Lines:
+    """Wait until the other consumer has multiplied the job before.
+
+    Then all stages of that job are full, so that a parity tells the awaited phase of a stage from the one before.
+    """
+    yield "WAIT_TURN: mbarrier.try_wait.parity.shared::cta.b64 %p_ready, [%r_turn], %r_turn_parity;"
+    yield "@!%p_ready bra WAIT_TURN;"
+    yield "xor.b32 %r_turn_parity, %r_turn_parity, 1;"
+
+
+def _give_turn() -> Lines:
+    """Let the other consumer multiply: this one has waited for all of its stages."""
+    yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_other_turn];"
+
+
+def _promoted_stages(tiles: WarpgroupTiles) -> Lines:
+    """Multiply each stage of a job in an accumulator of its own, and add it to the total."""
+    count = tiles.consumer_rows * tiles.block_n // WARPGROUP
+    for index in range(count):
+        yield f"mov.b32 %r_total_{index}, 0f00000000;"
+    if tiles.ping_pong:
+        yield from _wait_for_turn()
+    yield "STAGE:"
+    yield from _wait("WAIT_FULL", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=True)
+    yield from _advance(tiles)
+    yield "wgmma.wait_group.sync.aligned 0;"
+    yield from _release(tiles)
+    for index in range(count):
+        yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_sum_{index};"
+    yield "@%p_more bra STAGE;"
+    if tiles.ping_pong:
+        yield from _give_turn()
+
+
+def _advance(tiles: WarpgroupTiles) -> Lines:
+    """Go to the next stage; %r_used holds the barrier of the one before, and %p_more is whether the job has more.
+
+    The barrier is computed here, since the stage before is still being read.
+    """
+    yield "mov.u32 %r_used, %r_next_used;"
+    yield from _next_stage(tiles)
+    yield "sub.u32 %r_remaining, %r_remaining, 1;"
+    yield "setp.ne.u32 %p_more, %r_remaining, 0;"
+
+
+def _release(tiles: WarpgroupTiles) -> Lines:
+    """Each warp has read the stage before: it arrives at the barriers of all blocks that copy to this one.
+
+    A fence of this block's shared memory and a relaxed arrival publish the reads to the cluster.  An arrival with
+    `.release.cluster` would wait for a fence of all memory of the device.
+    """
+    if tiles.blocks > 1:
+        yield "fence.release.sync_restrict::shared::cta.cluster;"
+        yield "@%p_releases mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r_used];"
+    else:
+        yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
+
+
+def _multiply(tiles: WarpgroupTiles, *, starts: bool) -> Lines:
+    """Multiply the current stage: k in ascending order for each accumulator.  `starts`: from new accumulators."""
+    for name, tile in (("a", tiles.a), ("b", tiles.b)):
+        yield f"mul.wide.u32 %d_{name}_offset, %r_stage, {tile.bytes >> 4};"
+        yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
+    yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_empty;"
+    yield "wgmma.fence.sync.aligned;"
+    parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
+    elements = ".".join(_ELEMENTS[each] for each in tiles.operands)
+    k = _INSTRUCTION_BYTES // tiles.a.size
+    form = f"wgmma.mma_async.sync.aligned.m64n{tiles.block_n}k{k}.f32.{elements}"
+    layouts = f", {int(not tiles.a_k_major)}, {int(not tiles.b_k_major)}" if tiles.a.size == 2 else ""
+    for instruction in range(tiles.block_k // k):
+        yield f"add.s64 %d_b_{instruction}, %d_b_stage, {_k_offset(tiles.b, instruction) >> 4};"
+        adds = "%p_starts" if starts and not instruction else "%p_adds"
+        for part in range(parts):
+            offset = _row_offset(tiles.a, part * ROWS) + _k_offset(tiles.a, instruction)
+            left = f"%d_a_{instruction}_{part}"
+            yield f"add.s64 {left}, %d_a_stage, {offset >> 4};"
+            sums = ", ".join(f"%r_sum_{index}" for index in range(part * per_part, (part + 1) * per_part))
+            yield f"{form} {{{sums}}}, {left}, %d_b_{instruction}, {adds}, 1, 1{layouts};"
+    yield "wgmma.commit_group.sync.aligned;"
+
+
+def _results(tiles: WarpgroupTiles, part: int, column_block: int) -> tuple[str, str, str, str]:
+    """Return the registers of a thread in 64 rows and 8 columns: two of a row, then two of the row 8 below."""
+    kind = "total" if tiles.starts_accumulators else "sum"
+    first = part * ROWS * tiles.block_n // WARPGROUP + 4 * column_block
+    return tuple(f"%r_{kind}_{first + index}" for index in range(4))  # type: ignore[return-value]
+
+
+def _group_barrier(tiles: WarpgroupTiles) -> Lines:
+    """Wait for all threads of the consumer."""
+    for consumer in range(tiles.consumers):
+        yield f"@%p_is_{consumer} bar.sync {consumer + 1}, {WARPGROUP};"
+
+
+def _matrix_store_places(tiles: WarpgroupTiles) -> Lines:
+    """Compute %r_store, the consumer's buffers, and %r_store_lane, where the thread writes to a buffer."""
+    pitch, size = tiles.store_swizzle, OUTPUT_BYTES[tiles.output]
+    yield f"mul.lo.u32 %r_store, %r_group, {tiles.store_buffers * tiles.store_bytes};"
+    yield "add.u32 %r_store, %r_store, %r_shared;"
+    yield f"add.u32 %r_store, %r_store, {tiles.store_place};"
+    if size == 2:  # stmatrix: the address of a row of 8 columns; the upper lanes have the next 8 columns
+        yield "and.b32 %r_store_row, %r_lane, 15;"
+        yield "shr.u32 %r_store_unit, %r_lane, 4;"
+        yield "shl.b32 %r_store_unit, %r_store_unit, 4;"
+    else:  # two columns of fp32 in a row
+        yield "shr.u32 %r_store_row, %r_lane, 2;"
+        yield "and.b32 %r_store_unit, %r_lane, 3;"
+        yield "shl.b32 %r_store_unit, %r_store_unit, 3;"
+    yield "mad.lo.u32 %r_store_row, %r_warp, 16, %r_store_row;"
+    yield f"mad.lo.u32 %r_store_lane, %r_store_row, {pitch}, %r_store_unit;"
+    yield f"shr.u32 %r_store_unit, %r_store_lane, {_LOG2_SWIZZLE_PERIOD};"
+    yield f"and.b32 %r_store_unit, %r_store_unit, {pitch // 16 - 1};"
+    yield "shl.b32 %r_store_unit, %r_store_unit, 4;"
+    yield "xor.b32 %r_store_lane, %r_store_lane, %r_store_unit;"
+    yield "add.u32 %r_store_lane, %r_store_lane, %r_store;"
+
+
+def _store_through_map(tiles: WarpgroupTiles) -> Lines:
+    """Convert the tile, write it to shared memory in parts of 64 rows, and copy each part to C.
+
+    The copies of the last parts read shared memory while the next job is multiplied.
+    """
+    across, down = tiles.block_n // tiles.store_columns, tiles.consumer_rows // ROWS
+    parts, buffers = across * down, tiles.store_buffers
+    if not tiles.ping_pong:
+        yield f"mad.lo.u32 %r_row, %r_group, {tiles.consumer_rows}, %r_row;"
+    for part in range(parts):
+        pending = buffers - 1 if parts % buffers == 0 else min(part, buffers - 1)
+        yield f"@%p_issues cp.async.bulk.wait_group.read {pending};"
+        yield from _group_barrier(tiles)
+        buffer = part % buffers * tiles.store_bytes
+        yield from _write_part(tiles, part // across, part % across, buffer)
+        yield "fence.proxy.async.shared::cta;"
+        yield from _group_barrier(tiles)
+        yield f"add.u32 %r_part_row, %r_row, {part // across * ROWS};"
+        yield f"add.u32 %r_part_column, %r_column, {part % across * tiles.store_columns};"
+        yield (
+            "@%p_issues cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d_C, {%r_part_column, %r_part_row}], "
+            f"[%r_store+{buffer}];"
+        )
+        yield "@%p_issues cp.async.bulk.commit_group;"
+
+
+def _write_part(tiles: WarpgroupTiles, part: int, across: int, buffer: int) -> Lines:
+    """Write 64 rows of `store_columns` columns of the output to a buffer."""
+    blocks = tiles.store_columns // 8
+    first = across * blocks
+    if OUTPUT_BYTES[tiles.output] == 4:
+        for block in range(blocks):
+            values = _results(tiles, part, first + block)
+            yield f"xor.b32 %r_store_at, %r_store_lane, {block * 32};"
+            for half in range(2):
+                low, high = values[2 * half : 2 * half + 2]
+                place = buffer + half * 8 * tiles.store_swizzle
+                yield f"st.shared.v2.b32 [%r_store_at+{place}], {{{low}, {high}}};"
+        return
+    for block in range(0, blocks, 2):
+        for offset in range(2):
+            values = _results(tiles, part, first + block + offset)
+            for half in range(2):
+                yield from _packed(tiles, values[2 * half], values[2 * half + 1], f"%r_pair_{2 * offset + half}")
+        yield f"xor.b32 %r_store_at, %r_store_lane, {block * 16};"
+        pairs = ", ".join(f"%r_pair_{index}" for index in range(4))
+        yield f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r_store_at+{buffer}], {{{pairs}}};"
+
+
+def _packed(tiles: WarpgroupTiles, low: str, high: str, target: str) -> Lines:
+    """Round two sums to the output's type of 16 bits."""
+    yield f"cvt.rn.{_ELEMENTS[tiles.output]}x2.f32 {target}, {high}, {low};"
+
+
+def _pointer_places(tiles: WarpgroupTiles) -> Lines:
+    """Compute the thread's first row and column in a tile, and the strides of C in bytes."""
+    size = OUTPUT_BYTES[tiles.output]
+    yield "shr.u32 %r_thread_row, %r_lane, 2;"
+    yield "mad.lo.u32 %r_thread_row, %r_warp, 16, %r_thread_row;"
+    if not tiles.ping_pong:
+        yield f"mad.lo.u32 %r_thread_row, %r_group, {tiles.consumer_rows}, %r_thread_row;"
+    yield "and.b32 %r_thread_column, %r_lane, 3;"
+    yield "shl.b32 %r_thread_column, %r_thread_column, 1;"
+    for each in PARAMETERS[-3:]:
+        yield f"ld.param.u64 %d_{each}, [{each}];"
+        yield f"mul.lo.u64 %d_{each}, %d_{each}, {size};"
+
+
+def _store_to_pointers(tiles: WarpgroupTiles) -> Lines:
+    """Store the elements inside of the matrix to C, two of a row at once or one by one."""
+    yield "cvt.u64.u32 %d_slice, %r_slice;"
+    yield "mad.lo.u64 %d_slice_place, %d_slice, %d_stride_cs, %d_C;"
+    yield "add.u32 %r_column, %r_column, %r_thread_column;"
+    yield "add.u32 %r_row, %r_row, %r_thread_row;"
+    for part in range(tiles.consumer_rows // ROWS):
+        for half in range(2):
+            yield f"add.u32 %r_part_row, %r_row, {part * ROWS + 8 * half};"
+            yield "setp.lt.u32 %p_row, %r_part_row, %r_M;"
+            yield "cvt.u64.u32 %d_row, %r_part_row;"
+            yield "mad.lo.u64 %d_line, %d_row, %d_stride_cm, %d_slice_place;"
+            for block in range(tiles.block_n // 8):
+                pair = _results(tiles, part, block)[2 * half : 2 * half + 2]
+                yield f"add.u32 %r_part_column, %r_column, {8 * block};"
+                yield from (_store_pair if tiles.store == "pairs" else _store_elements)(tiles, pair)
+
+
+def _store_pair(tiles: WarpgroupTiles, pair: tuple[str, ...]) -> Lines:
+    """Store two neighbours of a row, which lie inside of the matrix or outside of it together."""
+    yield from _element_address()
+    if tiles.output == "fp32":
+        yield f"@%p_inside st.global.v2.b32 [%d_element], {{{pair[0]}, {pair[1]}}};"
+    else:
+        yield from _packed(tiles, pair[0], pair[1], "%r_pair_0")
+        yield "@%p_inside st.global.b32 [%d_element], %r_pair_0;"
+
+
+def _store_elements(tiles: WarpgroupTiles, pair: tuple[str, ...]) -> Lines:
+    """Store two neighbours of a row one by one."""
+    values, kind = pair, "b32"
+    if tiles.output != "fp32":
+        values, kind = ("%h_low", "%h_high"), "b16"
+        yield from _packed(tiles, pair[0], pair[1], "%r_pair_0")
+        yield f"mov.b32 {{{values[0]}, {values[1]}}}, %r_pair_0;"
+    for value in values:
+        yield from _element_address()
+        yield f"@%p_inside st.global.{kind} [%d_element], {value};"
+        yield "add.u32 %r_part_column, %r_part_column, 1;"
+
+
+def _element_address() -> Lines:
+    yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
+    yield "cvt.u64.u32 %d_column, %r_part_column;"
+    yield "mad.lo.u64 %d_element, %d_column, %d_stride_cn, %d_line;"
+
+
+def _end(tiles: WarpgroupTiles) -> Lines:
+    """No block ends while another one of its cluster can copy to it or arrive at its barriers."""
+    yield "END:"
+    if tiles.blocks > 1:
+        yield "barrier.cluster.arrive.release;"
+        yield "barrier.cluster.wait.acquire;"
+    yield "ret;"

@@ -1,0 +1,234 @@
+"""Configurations of the matrix-product kernels of warpgroups: tiles, stages, roles and layouts, and what they imply.
+
+A kernel has one producer, which copies the operands of each stage by TMA, and consumers, which multiply them.  No field
+affects the bits: each output element has its own accumulator, which takes k in ascending order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WARPGROUP = 128
+"""Threads."""
+STAGE_BYTES = 128
+"""The bytes of k in a stage: the width of the widest swizzle."""
+SHARED_BYTES = 227 * 1024
+"""The dynamic shared memory of a block."""
+ROWS = 64
+"""The rows of the output of one instruction of a warpgroup."""
+OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
+OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+_BARRIER_BYTES = 8
+_ACCUMULATORS = 128
+"""The accumulator registers of a thread that leave enough registers for addresses."""
+
+
+class TileError(ValueError):
+    """No kernel has this configuration; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandTile:
+    """The tile of one operand in shared memory: `rows` of the output, `k` values of k, `size` bytes per value.
+
+    With `k_major`, the values of a row are contiguous: the tile is one chunk of rows of 128 bytes.  Otherwise the rows
+    of one k are contiguous: the tile is chunks of `width` rows, each with one line for each k.  Each of `sharers`
+    blocks copies an equal part of each chunk to all of them.
+    """
+
+    rows: int
+    k: int
+    size: int
+    k_major: bool
+    sharers: int
+
+    @property
+    def width(self) -> int:
+        """The number of elements of a line: of k, or of rows."""
+        return self.k if self.k_major else _widest(self.rows, self.size)
+
+    @property
+    def swizzle(self) -> int:
+        """The bytes of a line, which is the width of the swizzle."""
+        return self.width * self.size
+
+    @property
+    def lines(self) -> int:
+        """The lines of a chunk: rows, or values of k."""
+        return self.rows if self.k_major else self.k
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks of a tile."""
+        return 1 if self.k_major else self.rows // self.width
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """The lines and the elements of a line of one copy."""
+        return self.lines // self.sharers, self.width
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the tile."""
+        return self.rows * self.k * self.size
+
+
+@dataclass(frozen=True, slots=True)
+class WarpgroupTiles:
+    """A tile of `block_m` rows and `block_n` columns for each block, in `stages` stages of 128 bytes of k.
+
+    `consumers` warpgroups multiply: each a part of the rows of every tile, or with `ping_pong` every second tile alone.
+    `cluster` is the number of blocks along m and n that share operands, one of them 1.  `group` is the number of rows
+    of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
+    row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
+    tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
+    accumulator, which is added to the total in fp32.
+    """
+
+    block_m: int
+    block_n: int
+    stages: int
+    consumers: int
+    ping_pong: bool
+    cluster: tuple[int, int]
+    group: int
+    operands: tuple[str, str]
+    output: str
+    a_k_major: bool = True
+    b_k_major: bool = True
+    store: str = "map"
+    starts_accumulators: bool = False
+
+    @property
+    def block_k(self) -> int:
+        """The values of k of a stage."""
+        return STAGE_BYTES // OPERAND_BYTES[self.operands[0]]
+
+    @property
+    def a(self) -> OperandTile:
+        """The tile of A."""
+        size = OPERAND_BYTES[self.operands[0]]
+        return OperandTile(self.block_m, self.block_k, size, self.a_k_major, self.cluster[1])
+
+    @property
+    def b(self) -> OperandTile:
+        """The tile of B."""
+        size = OPERAND_BYTES[self.operands[1]]
+        return OperandTile(self.block_n, self.block_k, size, self.b_k_major, self.cluster[0])
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of a cluster."""
+        return self.cluster[0] * self.cluster[1]
+
+    @property
+    def consumer_rows(self) -> int:
+        """The rows of the part of a tile that one consumer computes."""
+        return self.block_m if self.ping_pong else self.block_m // self.consumers
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block: the consumers, then the warpgroup of the producer."""
+        return (self.consumers + 1) * WARPGROUP
+
+    @property
+    def store_columns(self) -> int:
+        """The columns of the output that are stored at once."""
+        return _widest(self.block_n, OUTPUT_BYTES[self.output])
+
+    @property
+    def store_swizzle(self) -> int:
+        """The bytes of a row of the output that are stored at once, which is the width of the swizzle."""
+        return self.store_columns * OUTPUT_BYTES[self.output]
+
+    @property
+    def store_buffers(self) -> int:
+        """The buffers of a consumer for parts of the output that are being stored."""
+        return 2 if self.store == "map" else 0
+
+    @property
+    def store_bytes(self) -> int:
+        """The bytes of such a buffer, in whole periods of the widest swizzle."""
+        return ROWS * STAGE_BYTES
+
+    @property
+    def b_place(self) -> int:
+        """The offset of the stages of B in shared memory; those of A start at 0."""
+        return self.stages * self.a.bytes
+
+    @property
+    def store_place(self) -> int:
+        """The offset of the buffers of the output."""
+        return self.b_place + self.stages * self.b.bytes
+
+    @property
+    def full_place(self) -> int:
+        """The offset of the barriers that the copies of each stage complete."""
+        return self.store_place + self.consumers * self.store_buffers * self.store_bytes
+
+    @property
+    def empty_place(self) -> int:
+        """The offset of the barriers at which the consumers of each stage arrive."""
+        return self.full_place + self.stages * _BARRIER_BYTES
+
+    @property
+    def turn_place(self) -> int:
+        """The offset of the barriers that let the two consumers of `ping_pong` multiply in turn, one for each."""
+        return self.empty_place + self.stages * _BARRIER_BYTES
+
+    @property
+    def shared_bytes(self) -> int:
+        """The dynamic shared memory of a block."""
+        return self.turn_place + (2 * _BARRIER_BYTES if self.ping_pong else 0)
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """The registers of a thread of the producer and of a consumer, which together fit in the register file."""
+        return {1: (40, 232), 2: (40, 232), 3: (32, 160)}[self.consumers]
+
+    def check(self) -> None:
+        """Raise TileError unless a kernel has this configuration."""
+        _require(1 <= self.consumers <= 3, f"{self.consumers} consumers: there are 1 to 3")
+        _require(not self.ping_pong or self.consumers == 2, "ping_pong needs 2 consumers")
+        _require(
+            self.block_m > 0 and self.consumer_rows % ROWS == 0 and self.consumer_rows * self._shares() == self.block_m,
+            f"block_m {self.block_m}: each consumer needs a multiple of {ROWS} rows",
+        )
+        _require(
+            16 <= self.block_n <= 256 and self.block_n % 16 == 0,
+            f"block_n {self.block_n}: a multiple of 16 from 16 to 256",
+        )
+        _require(self.block_m <= 256, f"block_m {self.block_m}: at most 256")
+        _require(
+            self.cluster[0] in (1, 2, 4) and self.cluster[1] in (1, 2, 4) and 1 in self.cluster,
+            f"cluster {self.cluster}: 1, 2 or 4 blocks along m or along n",
+        )
+        _require(
+            not self.a.lines % (8 * self.a.sharers) and not self.b.lines % (8 * self.b.sharers),
+            f"cluster {self.cluster}: the parts of a tile are multiples of 8 lines",
+        )
+        _require(self.group >= 1, f"group {self.group}: at least 1")
+        _require(self.stages >= 2, f"{self.stages} stages: at least 2")
+        needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
+        most = _ACCUMULATORS if self.consumers < 3 else 96
+        _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
+        needed, most = self.shared_bytes, SHARED_BYTES
+        _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
+        _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
+        _require(self.output in OUTPUT_BYTES, f"output {self.output}")
+        sizes = {OPERAND_BYTES[each] for each in self.operands}
+        _require(len(sizes) == 1, f"operands {self.operands}: one width")
+        _require(2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both")
+
+    def _shares(self) -> int:
+        return 1 if self.ping_pong else self.consumers
+
+
+def _widest(elements: int, size: int) -> int:
+    """Return the widest line of 128, 64 or 32 bytes, in elements, that divides a number of elements."""
+    return next(width // size for width in (128, 64, 32) if elements * size % width == 0)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise TileError(message)

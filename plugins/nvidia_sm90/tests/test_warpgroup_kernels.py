@@ -1,0 +1,373 @@
+"""Kernels of warpgroups: simulated bytes against descriptors, classes with Triton kernels, races of mutants."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.partition import partition
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.installed import evaluate
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import TextKernel, warpgroup_kernel
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from gemm_products import MMA, WGMMA, Matrix, captured, matrix, random_patterns
+
+FP8 = "family=wgmma k=32"
+
+
+def consumers(block_m: int, block_n: int, stages: int, number: int, **fields: Any) -> Schedule:
+    """Return a schedule with consumers."""
+    given = {"block_k": 64, "programs": 132, **fields}
+    return Schedule(block_m, block_n, stages=stages, warps=4 * (number + 1), tma=True, consumers=number, **given)
+
+
+def described(each: Any) -> dict[str, Any]:
+    """Return an argument as a manifest states it."""
+    if isinstance(each, MatrixMap):
+        return {
+            "tensor_map": {
+                "buffer": each.matrix.name, "dtype": each.matrix.dtype, "shape": each.shape, "strides": each.strides,
+                "block": each.block, "swizzle": each.swizzle,
+            }
+        }  # fmt: skip
+    return {"buffer": each.name, "dtype": each.dtype} if isinstance(each, Matrix) else {"i64": each}
+
+
+def source(call: KernelCall, text: str | None = None) -> Source:
+    """Return the kernel of a call, with the given text, and its launch."""
+    kernel = call.kernel
+    arguments = [described(call.arguments[name]) for name in kernel.parameters]
+    arguments = [{"u32": each["i64"]} if 2 < index < 8 else each for index, each in enumerate(arguments)]
+    launch = {
+        "file": "product.ptx", "entry": kernel.name, "grid": call.grid, "block": kernel.threads, "args": arguments,
+        "shared": kernel.shared_bytes,
+    }  # fmt: skip
+    return Source(kernel.name, text or kernel.text, Launch.model_validate(launch))
+
+
+def calls(
+    desc: GEMMDesc, m: int, n: int, chosen: Schedule, layouts: str = "tn", out: tuple[int, int] | None = None
+) -> list[KernelCall]:
+    """Return the calls of a schedule.  `layouts`: "t" or "n" for A and B, as BLAS names them; `out`: strides of C."""
+    k = desc.k
+    left = Matrix("A", (m, k), (k, 1) if layouts[0] == "t" else (1, m), desc.left_dtype)
+    right = Matrix("B", (k, n), (1, k) if layouts[1] == "n" else (n, 1), desc.right_dtype)
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
+
+    return kernel_calls(
+        plan(desc), chosen, left, right, Matrix("C", (m, n), out or (n, 1), desc.output_dtype), workspace
+    )
+
+
+def run(made: Source, state: dict[str, Any]) -> None:
+    """Simulate a kernel and update the bytes of its buffers."""
+    ready = prepare(made, registry.default().arch("sm_90"), Options(audit_contraction=False))
+    state.update(simulate(ready, {name: state[name] for name in made.launch.buffers()}).after)
+
+
+def product(
+    desc: GEMMDesc, m: int, n: int, chosen: Schedule, layouts: str = "tn", out: tuple[int, int] | None = None
+) -> tuple[Bits, Bits]:
+    """Return the simulated bit patterns of a product of random operands, and those of the descriptor."""
+    random = np.random.default_rng(desc.k)
+    a, b = random_patterns((m, desc.k), desc.left_dtype, random), random_patterns((desc.k, n), desc.right_dtype, random)
+    size = FLOAT_FORMATS[desc.output_dtype].bits // 8
+    strides = out or (n, 1)
+    state = {
+        "A": np.ascontiguousarray(a if layouts[0] == "t" else a.T).view(np.uint8).ravel(),
+        "B": np.ascontiguousarray(b.T if layouts[1] == "n" else b).view(np.uint8).ravel(),
+        "C": np.full(((m - 1) * strides[0] + (n - 1) * strides[1] + 1) * size, 0xA5, dtype=np.uint8),
+    }
+    product_call, *rest = calls(desc, m, n, chosen, layouts, out)
+    target = product_call.arguments["C"]
+    if isinstance(target, Matrix) and target.name == "W":
+        state["W"] = np.full(int(np.prod(target.shape)) * 4, 0x5A, dtype=np.uint8)
+    assert isinstance(product_call.kernel, TextKernel)
+    run(source(product_call), state)
+    for each in rest:
+        run(triton_source(each), state)
+    words = state["C"].view(storage(8 * size))
+    places = np.arange(m)[:, None] * strides[0] + np.arange(n)[None] * strides[1]
+    return words[places], evaluate(desc, a, b)
+
+
+def triton_source(call: KernelCall) -> Source:
+    """Return a compiled Triton kernel, and its launch."""
+    from bitwise_triton.arguments import Buffer
+    from bitwise_triton.configurations import compile_configuration
+
+    given = {
+        name: Buffer(each.name, each.dtype) if isinstance(each, Matrix) else each
+        for name, each in call.arguments.items()
+    }
+    found = compile_configuration(call.kernel, given, dict(call.constants), grid=call.grid, **call.options)
+    launch = Launch.model_validate({"file": "merge.ptx", **found.manifest_entry})
+    return Source("merge", found.assembly, launch)
+
+
+SLICED = "k_cuts=[cut(span=128)] k_dropped=8"
+PRODUCTS = {
+    "one tile": (matrix(200, WGMMA), 64, 64, consumers(64, 64, 3, 1), "tn", None),
+    "ragged": (matrix(200, WGMMA), 136, 72, consumers(64, 48, 3, 1, programs=2), "tn", None),
+    "two consumers": (matrix(328, WGMMA, dtype="bf16"), 200, 136, consumers(128, 64, 3, 2, programs=2), "tn", None),
+    "three consumers": (matrix(200, WGMMA, out="fp32"), 200, 72, consumers(192, 32, 3, 3), "nn", None),
+    "two parts of rows": (matrix(136, WGMMA), 264, 40, consumers(256, 32, 3, 2), "nt", None),
+    "ping-pong": (matrix(200, WGMMA), 200, 136, consumers(64, 32, 3, 2, ping_pong=True, programs=3), "tn", None),
+    "ping-pong in slices": (
+        matrix(520, WGMMA, SLICED), 136, 72, consumers(64, 48, 3, 2, ping_pong=True, programs=2), "tn", None
+    ),
+    "slices": (matrix(520, WGMMA, SLICED), 72, 40, consumers(64, 32, 4, 1, programs=3), "tt", None),
+    "cluster along m": (matrix(264, WGMMA), 200, 72, consumers(64, 48, 3, 1, cluster_m=2, programs=4), "tn", None),
+    "cluster along n": (matrix(264, MMA), 136, 136, consumers(128, 32, 3, 2, cluster_n=2, programs=2), "nt", None),
+    "cluster of four": (matrix(136, WGMMA), 72, 136, consumers(64, 32, 3, 1, cluster_n=4), "nn", None),
+    "cluster of a split operand": (
+        matrix(200, WGMMA), 200, 72, consumers(64, 48, 3, 1, cluster_m=2, programs=2), "tt", None
+    ),
+    "ping-pong in a cluster": (
+        matrix(264, WGMMA, dtype="bf16"), 264, 72, consumers(64, 32, 4, 2, ping_pong=True, cluster_m=2, programs=2),
+        "tt", None,
+    ),
+    "transposed": (matrix(200, WGMMA), 72, 136, consumers(64, 48, 3, 1, transposed=True), "tn", (1, 72)),
+    "columns of C": (matrix(72, WGMMA), 72, 40, consumers(64, 32, 3, 1), "tn", (1, 72)),
+    "rows of C that no map has": (matrix(72, WGMMA, out="fp32"), 66, 37, consumers(64, 32, 3, 1), "tn", None),
+    "fp8": (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), 136, 72,
+            consumers(128, 64, 3, 2, block_k=128), "tn", None),
+    "fp8 ping-pong in a cluster": (
+        matrix(400, FP8, "k_cuts=[cut(span=256) cut(span=128)]", "e5m2", "fp32"), 200, 48,
+        consumers(64, 32, 3, 2, block_k=128, ping_pong=True, cluster_m=2, programs=2), "tn", None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_bytes_are_those_of_the_descriptor(name: str) -> None:
+    if "cut(span" in PRODUCTS[name][0].to_text() or "slices" in name:
+        pytest.importorskip("triton")
+    found, wanted = product(*PRODUCTS[name])
+    assert (found == wanted).all()
+
+
+def test_sums_of_minus_zeros_are_plus_zeros() -> None:
+    """As in the Triton kernels: the first instruction adds to +0."""
+    desc = matrix(64, WGMMA)
+    (call,) = calls(desc, 64, 64, consumers(64, 64, 2, 1))
+    state = {"A": np.full(64 * 64, 0x8000, dtype=np.uint16), "B": np.full(64 * 64, 0x3C00, dtype=np.uint16)}
+    words: dict[str, Any] = {name: each.view(np.uint8) for name, each in state.items()}
+    words["C"] = np.full(64 * 64 * 2, 0xA5, dtype=np.uint8)
+    run(source(call), words)
+    assert not words["C"].any()
+
+
+def test_kernels_of_one_descriptor_are_one_equivalence_class() -> None:
+    pytest.importorskip("triton")
+    desc, m, n = matrix(200, WGMMA), 128, 64
+    schedules = (
+        consumers(64, 64, 3, 1), consumers(128, 32, 3, 2), consumers(64, 32, 3, 2, ping_pong=True, programs=1),
+        consumers(64, 48, 4, 1, cluster_m=2, programs=2),
+    )  # fmt: skip
+    sources = [replace(source(*calls(desc, m, n, each, "tt")), name=str(each)) for each in schedules]
+    sources.append(captured(desc, m, n, Schedule(64, 64, 64, 8, 4, 3, 132, True)))
+    sources.append(captured(desc, m, n, Schedule(64, 32, 64, 8, 4, 3)))
+    found = partition(sources, "sm_90", Options(audit_contraction=False))
+    assert not found.unknown
+    assert [len(each) for each in found.classes] == [6]
+
+
+def edited(chosen: Schedule, edits: list[tuple[str, str]], layouts: str = "tn") -> Source:
+    """Return a kernel with a changed text."""
+    (call,) = calls(matrix(456, WGMMA), 264, 64, chosen, layouts)
+    text = call.kernel.text
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return source(call, text)
+
+
+ONE = consumers(64, 64, 3, 1, programs=2)
+TURNS = consumers(64, 64, 3, 2, ping_pong=True, programs=1)
+CLUSTER = consumers(64, 64, 3, 1, cluster_m=2, programs=2)
+SHARED = consumers(128, 64, 3, 2, programs=1)
+RELEASE = "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
+OF_CLUSTER = "@%p_releases mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r_used];"
+FENCES = ("fence.release.sync_restrict::shared::cta.cluster;", "fence.acquire.sync_restrict::shared::cluster.cluster;")
+WAIT = "wgmma.wait_group.sync.aligned {};\n"
+RACES: dict[str, tuple[Schedule, list[tuple[str, str]]]] = {
+    "a stage is released before it is read": (ONE, [(WAIT.format(1), "")]),
+    "one of two consumers releases a stage too early": (
+        SHARED, [(WAIT.format(1), f"@%p_is_1 bra NOT_YET;\n{WAIT.format(1)}NOT_YET:\n")]
+    ),
+    "the last stage is released before it is read": (ONE, [(WAIT.format(0), "")]),
+    "no proxy fence before the store": (ONE, [("fence.proxy.async.shared::cta;\n", "")]),
+    "no barrier before the store": (
+        ONE, [("fence.proxy.async.shared::cta;\n@%p_is_0 bar.sync 1, 128;", "fence.proxy.async.shared::cta;")]
+    ),
+    "the buffer of the output is written while it is stored": (
+        ONE, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0", "@%p_is_0")]
+    ),
+    "one of two consumers does not wait for its stores": (
+        TURNS, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0", "setp.eq.and.u32 %p_wraps, %r_thread, 0, "
+                 "%p_issues;\n@%p_wraps cp.async.bulk.wait_group.read 0;\n@%p_is_0")]
+    ),
+    "the producer does not wait": (ONE, [("@!%p_ready bra WAIT_EMPTY;", ""), ("WAIT_EMPTY: mbarrier.try_wait.parity"
+                                          ".shared::cta.b64 %p_ready, [%r_at], %r_empty_parity;", "")]),
+    "fewer arrivals than warps": (ONE, [("[%r_empty+0], 4", "[%r_empty+0], 3")]),
+    "more arrivals than warps": (ONE, [("[%r_empty+0], 4", "[%r_empty+0], 5")]),
+    "stages are full too early": (ONE, [("_, [%r_at], 16384", "_, [%r_at], 8192")]),
+    "a relaxed arrival": (CLUSTER, [(FENCES[0], "")]),
+    "an arrival of the own block's scope": (
+        CLUSTER, [(OF_CLUSTER, OF_CLUSTER.replace("relaxed.cluster.", "")), (FENCES[0], "")]
+    ),
+    "a relaxed wait": (CLUSTER, [(FENCES[1], "")]),
+    "a branch over the fence": (
+        CLUSTER, [(FENCES[0] + "\n", f"bra ARRIVE;\n{FENCES[0]}\nARRIVE: ")]
+    ),
+    "an access to the other block": (
+        CLUSTER, [("CONSUMER_END:", "CONSUMER_END: ld.shared::cluster.b32 %r_at, [%r_empty];")]
+    ),
+    "an arrival at the own block alone": (CLUSTER, [("%r_lane, 2;", "%r_lane, 1;")]),
+    "blocks end before their cluster": (
+        CLUSTER, [("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n", "")]
+    ),
+    "barriers are used before the cluster has started": (
+        CLUSTER, [("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n", "bar.sync 0;\n")]
+    ),
+}  # fmt: skip
+"""Schedules, and changes to their kernels that take away an order which the result needs."""
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_missing_order_has_no_result(name: str) -> None:
+    chosen, edits = RACES[name]
+    if any(old == "[%r_empty+0], 4" for old, _ in edits):
+        edits = [(f"[%r_empty+{8 * stage}], 4", new.replace("+0", f"+{8 * stage}")) for stage in range(3)
+                 for _, new in edits]  # fmt: skip
+    made = edited(chosen, edits)
+    found = partition([made], "sm_90", Options(audit_contraction=False))
+    assert len(found.unknown) == 1
+
+
+def are_equal(left: Source, right: Source) -> bool:
+    """Return whether two kernels are in one class."""
+    named = [replace(left, name="left"), replace(right, name="right")]
+    return any(len(each) == 2 for each in partition(named, "sm_90", Options(audit_contraction=False)).classes)
+
+
+def test_a_kernel_without_turns_is_not_equal() -> None:
+    """Without turns, a consumer takes the phase of a stage before for the one that it waits for."""
+    edits = [("@!%p_ready bra WAIT_TURN;", ""), (re.search(r"WAIT_TURN: .*", edited(TURNS, []).text)[0], "")]  # type: ignore[index]
+    assert not are_equal(edited(TURNS, []), edited(TURNS, edits))
+
+
+@pytest.mark.parametrize("chosen", [ONE, TURNS, CLUSTER, SHARED], ids=str)
+def test_other_orders_of_k_are_not_equal(chosen: Schedule) -> None:
+    plain = edited(chosen, [])
+    assert are_equal(plain, edited(chosen, [("group", "set")]))
+    offsets = "add.s64 %d_{}_{}, %d_{}_stage, {};"
+    swapped = [
+        (offsets.format(*first), offsets.format(name, *first[1:3], value) + " ")
+        for name, suffix in (("a", "_0"), ("b", ""))
+        for first, value in (((name, f"0{suffix}", name, 0), 2), ((name, f"1{suffix}", name, 2), 0))
+    ]
+    mutants = [
+        edited(chosen, swapped),
+        edited(chosen, [("mov.pred %p_starts, 0;", "mov.pred %p_starts, -1;")]),
+        edited(chosen, [("mul.lo.u32 %r_k, %r_slice, %r_slice_k;", "add.u32 %r_k, %r_slice, 64;")]),
+    ]
+    for mutant in mutants:
+        assert not are_equal(plain, mutant)
+
+
+TEXTS = (
+    WarpgroupTiles(128, 256, 4, 2, False, (2, 1), 8, ("bf16", "bf16"), "bf16"),
+    WarpgroupTiles(256, 128, 4, 2, False, (1, 2), 8, ("fp16", "fp16"), "fp16", False, False),
+    WarpgroupTiles(128, 128, 6, 2, True, (1, 1), 8, ("bf16", "bf16"), "fp32", True, False),
+    WarpgroupTiles(192, 192, 3, 3, False, (1, 2), 8, ("bf16", "bf16"), "bf16"),
+    WarpgroupTiles(64, 256, 4, 1, False, (1, 1), 8, ("bf16", "bf16"), "bf16", store="elements"),
+    WarpgroupTiles(128, 192, 4, 2, False, (1, 1), 8, ("fp16", "fp16"), "fp32", store="pairs"),
+    WarpgroupTiles(128, 128, 5, 2, False, (2, 1), 8, ("e4m3", "e5m2"), "bf16", starts_accumulators=True),
+    WarpgroupTiles(64, 128, 6, 2, True, (1, 1), 8, ("e4m3", "e4m3"), "fp32", starts_accumulators=True),
+)
+
+
+@pytest.mark.parametrize("tiles", TEXTS, ids=lambda each: warpgroup_kernel(each).name)
+def test_the_assembler_keeps_the_pipeline(tiles: WarpgroupTiles, tmp_path: Path) -> None:
+    """No register is spilled, no matrix instruction serialised, no change of the number of registers ignored."""
+    pytest.importorskip("triton")
+    from triton import knobs
+
+    (tmp_path / "kernel.ptx").write_text(warpgroup_kernel(tiles).text)
+    command = [knobs.nvidia.ptxas.path, "-arch=sm_90a", "-v", "kernel.ptx", "-o", "kernel.cubin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    messages = done.stdout + done.stderr
+    assert not done.returncode, messages
+    assert "0 bytes spill stores, 0 bytes spill loads" in messages
+    assert not re.search(r"warning|\(C\d+\)", messages), messages
+
+
+@pytest.mark.parametrize("tiles", TEXTS, ids=lambda each: warpgroup_kernel(each).name)
+def test_a_dependent_launch_waits_before_it_accesses_memory(tiles: WarpgroupTiles) -> None:
+    text = warpgroup_kernel(tiles).text
+    (wait,) = (place.start() for place in re.finditer(r"griddepcontrol\.wait", text))
+    (start,) = (place.start() for place in re.finditer(r"griddepcontrol\.launch_dependents", text))
+    first = min(place.start() for place in re.finditer(r"\b(ld|st|cp|red|atom)\.(?!param)\S", text))
+    assert wait < start < first
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"consumers": 4}, "4 consumers"), ({"block_m": 96}, "multiple of 64 rows"), ({"block_n": 264}, "block_n 264"),
+        ({"cluster": (2, 2)}, "cluster"), ({"cluster": (3, 1)}, "cluster"), ({"stages": 9}, "bytes of shared memory"),
+        ({"stages": 1}, "stages"), ({"block_m": 256, "block_n": 256, "stages": 2}, "256 accumulators"),
+        ({"ping_pong": True, "consumers": 1}, "ping_pong"), ({"operands": ("fp16", "e4m3")}, "one width"),
+        ({"operands": ("e4m3", "e4m3"), "b_k_major": False}, "contiguous"), ({"store": "rows"}, "store"),
+        ({"block_n": 16, "cluster": (4, 1)}, "8 lines"), ({"group": 0}, "group"), ({"output": "fp64"}, "output"),
+    ],
+)  # fmt: skip
+def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(TileError, match=re.escape(why)):
+        warpgroup_kernel(replace(TEXTS[0], **changed))
+
+
+@pytest.mark.parametrize(
+    ("desc", "chosen", "why"),
+    [
+        (matrix(64, WGMMA), replace(ONE, tma=False), "consumers need tma"),
+        (matrix(64, WGMMA), replace(ONE, warps=4), "four warps"),
+        (matrix(64, WGMMA), replace(ONE, block_k=128), "block_k is 64"),
+        (matrix(64, WGMMA), replace(ONE, stages=20), "bytes of shared memory"),
+        (matrix(64, WGMMA), Schedule(64, 64, tma=True, cluster_m=2), "need consumers"),
+        (matrix(107, MMA, "k_loop_step=32 short_iteration=first"), ONE, "short iteration runs last"),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=96)]"), ONE, "whole iterations"),
+        (matrix(68, WGMMA), ONE, "tensor maps need"),
+        (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), ONE, "or 128 for fp8"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_schedules_that_do_not_fit_raise(desc: GEMMDesc, chosen: Schedule, why: str) -> None:
+    with pytest.raises(UnsupportedGEMM, match=why):
+        calls(desc, 64, 64, chosen)
+
+
+def test_a_race_is_reported_when_it_is_simulated() -> None:
+    made = edited(*RACES["one of two consumers releases a stage too early"])
+    state: dict[str, Any] = {name: np.zeros(264 * 456 * 2, dtype=np.uint8) for name in "ABC"}
+    with pytest.raises(Unsupported, match="overwrites shared memory"):
+        run(made, state)
