@@ -16,6 +16,7 @@ import importlib
 import json
 import math
 import multiprocessing
+import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +28,8 @@ from typing import Any
 from bitwise_bench.cublas.problem_sets import SETS, Problem
 
 _ROUNDS = 5
+_EVERY = 1 << 20
+"""More candidates than a product has."""
 
 
 class Bench:
@@ -44,7 +47,8 @@ class Bench:
         self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
         products = importlib.import_module(given.launcher)
         self.run, self.planned = products.run, products.planned
-        self.candidates, self.most = importlib.import_module(given.schedules).candidates, given.most
+        self.candidates = importlib.import_module(given.schedules).candidates
+        self.most, self.drawn = given.most, given.drawn
 
     def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
         """Return A, B, an output, the descriptor of what cuBLAS runs, and the heuristic result.
@@ -71,8 +75,15 @@ class Bench:
         return a, b, out, descriptor_of(query, result.configuration, self.profile), result
 
     def schedules(self, desc: Any, a: Any, b: Any, out: Any) -> list[Any]:
-        """Return the schedules to try, without duplicates."""
-        return list(dict.fromkeys(self.candidates(desc, self.planned(desc), a, b, out, max(self.most, 2))))
+        """Return the schedules to try, without duplicates: the first candidates, and others drawn by the shape."""
+        plan = self.planned(desc)
+        found = list(dict.fromkeys(self.candidates(desc, plan, a, b, out, max(self.most, 2))))
+        if self.drawn:
+            every = dict.fromkeys(self.candidates(desc, plan, a, b, out, _EVERY))
+            others = [each for each in every if each not in found]
+            dice = random.Random(f"{tuple(a.shape)} {tuple(b.shape)}")
+            found[self.most :] = dice.sample(others, min(self.drawn, len(others)))
+        return found
 
     def compile(self, problems: Sequence[Problem], part: int, parts: int, *, plain: bool) -> None:
         """Run a share of all schedules once, to fill the compiler's cache."""
@@ -87,7 +98,7 @@ class Bench:
                 continue
             plan = self.planned(desc)
             # Without schedules of its own to try, a problem runs under the first four of which one fits its operands.
-            own = self.schedules(desc, a, b, out)[: max(self.most, 2)]
+            own = self.schedules(desc, a, b, out)[: max(self.most, 2) + self.drawn]
             tiles = [(None, each) for each in gemm_baseline.CONFIGURATIONS] if plain else []
             for planned, schedule in [*((plan, each) for each in own), *tiles]:
                 # These values specialise the kernel, apart from the schedule.
@@ -197,7 +208,7 @@ class Bench:
 
         out.fill_(-7.0)
         own = [(each, partial(self.run, desc, a, b, out, each)) for each in self.schedules(desc, a, b, out)]
-        tuned = self.best(own[: self.most], same)
+        tuned = self.best(own[: self.most + self.drawn], same)
         self.run(desc, a, b, out)
         wrong = [*tuned.wrong, *([] if same() else ["default"])]
         tiles = [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
@@ -283,6 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--set", choices=sorted(SETS), default="layers", help="the problems (default layers)")
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
+    parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
     parser.add_argument("--plain", action="store_true", help="time a plain Triton GEMM, too")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import WARPGROUP
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 
@@ -49,6 +50,14 @@ _POINTER_TILES = (
 )  # fmt: skip
 
 
+# Rows and consumers of a tile.
+_WARPGROUP_TILES = ((64, 1), (128, 1), (128, 2), (192, 3), (256, 2))
+_CLUSTERS = ((1, 1), (2, 1), (1, 2))
+_MOST_STAGES = 10
+_STORE_BYTES = 2 * 64 * 128
+"""Shared memory of a consumer for the output."""
+
+
 @cache
 def costs() -> Mapping[str, float]:
     """Return the parameters of the cost model, rates and times of one device, fitted to measured times."""
@@ -68,19 +77,18 @@ def schedules_to_try(plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS
         return [last]
     found = [each for each in _pointer_schedules(plan, m, n) if each != last]
     if not plan.short_first and not plan.instruction_k8:
-        ranked = sorted(
-            _tma_schedules(plan, m, n, programs), key=lambda each: expected_seconds(plan, each, m, n, programs)
-        )
+        every = [*_tma_schedules(plan, m, n, programs), *_warpgroup_schedules(plan, m, n, programs)]
+        ranked = sorted(every, key=lambda each: expected_seconds(plan, each, m, n, programs))
         found = _few_per_tile(ranked) + [each for each in found if not ranked]
     return [*found[: most - 1], last]
 
 
 def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:
     """Return the first _PER_TILE schedules of each tile shape, in order."""
-    seen: dict[tuple[int, int, int, bool], int] = {}
+    seen: dict[tuple[int, int, int, bool, int], int] = {}
     found = []
     for each in ranked:
-        tile = (each.block_m, each.block_n, each.warps, each.transposed)
+        tile = (each.block_m, each.block_n, each.warps, each.transposed, each.consumers)
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= _PER_TILE:
             found.append(each)
@@ -151,6 +159,37 @@ def _stage_variants(tile: Schedule, span: int, jobs: int, programs: int, stage: 
                     yield replace(tile, stages=stages, programs=count, store_parts=parts)
 
 
+def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
+    """Yield schedules with consumers that fit in shared memory and whose tiles the output mostly fills."""
+    size = 1 if plan.accumulator_k else 2
+    block_k = plan.accumulator_k or 64
+    accumulators = 64 if plan.accumulator_k else 128  # of each thread
+    for transposed in (False, True):
+        down, across = (n, m) if transposed else (m, n)
+        for rows, consumers in _WARPGROUP_TILES:
+            if rows >= 2 * max(down, 64):
+                continue
+            own = rows // consumers
+            widest = min(256, (96 if consumers == 3 else accumulators) * WARPGROUP // own)
+            for columns in range(16, widest + 1, 16):
+                if columns >= across + 16:
+                    continue
+                room = SHARED_BYTES - 1024 - consumers * _STORE_BYTES
+                stages = min(room // ((rows + columns) * block_k * size), _MOST_STAGES)
+                for cluster_m, cluster_n in _CLUSTERS:
+                    jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number
+                    blocks = cluster_m * cluster_n
+                    unsuited = blocks > 1 and (down <= rows * (cluster_m - 1) or across <= columns * (cluster_n - 1))
+                    if stages < 2 or unsuited or columns % (8 * cluster_m) or jobs * blocks * 6 < programs:
+                        continue
+                    chosen = Schedule(
+                        rows, columns, block_k, 8, 4 * (consumers + 1), stages, programs, True, transposed, 1,
+                        consumers, False, cluster_m, cluster_n,
+                    )  # fmt: skip
+                    if _allowed(plan, chosen):
+                        yield chosen
+
+
 def expected_seconds(
     plan: MatrixPlan,
     chosen: Schedule,
@@ -165,6 +204,8 @@ def expected_seconds(
     three times: the matrix unit's, the copies', and the wait for a stage.
     """
     cost = costs() if given is None else given
+    if chosen.consumers:
+        return _seconds_of_warpgroups(plan, chosen, m, n, programs, cost)
     size = 1 if plan.accumulator_k else 2
     rows, columns, number = chosen.block_m, chosen.block_n, plan.slices.number
     jobs = chosen.tiles(m, n) * number
@@ -191,6 +232,37 @@ def expected_seconds(
     seconds = cost["launch"] + waves * (start + iterations * body + store) + (cost["merge"] if number > 1 else 0)
     moved = size * (m * plan.k + plan.k * n) + 2 * m * n
     read = cost["launch"] + jobs * iterations * stage / cost["cached"]
+    return _overlapped(cost, seconds, read, moved / cost["memory"] if moved > L2_BYTES else 0.0)
+
+
+def _seconds_of_warpgroups(
+    plan: MatrixPlan, chosen: Schedule, m: int, n: int, programs: int, cost: Mapping[str, float]
+) -> float:
+    """Return the expected seconds of a product under a schedule with consumers.
+
+    A multiprocessor computes tiles one after the other.  A stage takes the longest of four times: that of the
+    instructions, of their reads of shared memory, of the copies, and of the wait for a stage.
+    """
+    size, number = (1 if plan.accumulator_k else 2), plan.slices.number
+    rows, columns, blocks = chosen.block_m, chosen.block_n, chosen.cluster_m * chosen.cluster_n
+    clusters = -(-chosen.tiles(m, n) // blocks) * number
+    if blocks > 1:
+        down, across = (n, m) if chosen.transposed else (m, n)
+        clusters = -(-down // (rows * chosen.cluster_m)) * -(-across // (columns * chosen.cluster_n)) * number
+    stages = -(-plan.slices.span // chosen.block_k)
+    stage = (rows + columns) * chosen.block_k * size
+    copied = (rows / chosen.cluster_n + columns / chosen.cluster_m) * chosen.block_k * size
+    matrix = rows * columns * chosen.block_k * 2 / cost["consumed"] * size / 2
+    shared = rows // 64 * (64 + columns) * chosen.block_k * size / cost["read"]
+    waiting = (cost["wait"] + stage / cost["arriving"]) / max(1, chosen.stages - 1)
+    body = _overlapped(cost, matrix, shared, copied / cost["copied by a producer"], waiting)
+    stored = "stored by consumers" if number == 1 and not chosen.transposed else "stored by elements"
+    store = rows * columns * (2 if number == 1 else 4) / cost[stored]
+    jobs = -(-clusters // max(1, programs // blocks))
+    seconds = cost["launch"] + cost["first tile"] + jobs * (stages * body + store + cost["next tile"])
+    seconds += cost["merge"] if number > 1 else 0
+    read = cost["launch"] + clusters * blocks * stages * copied / cost["cached"]
+    moved = size * (m * plan.k + plan.k * n) + 2 * m * n
     return _overlapped(cost, seconds, read, moved / cost["memory"] if moved > L2_BYTES else 0.0)
 
 
