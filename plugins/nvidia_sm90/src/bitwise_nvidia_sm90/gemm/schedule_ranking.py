@@ -50,9 +50,9 @@ _POINTER_TILES = (
 )  # fmt: skip
 
 
-# Rows and consumers of a tile.
-_WARPGROUP_TILES = ((64, 1), (128, 1), (128, 2), (192, 3), (256, 2))
-_CLUSTERS = ((1, 1), (2, 1), (1, 2))
+# Rows of a tile, consumers, and whether they compute a tile each.
+_WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, True), (192, 3, False), (256, 2, False))
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
 _MOST_STAGES = 10
 _STORE_BYTES = 2 * 64 * 128
 """Shared memory of a consumer for the output."""
@@ -85,10 +85,10 @@ def schedules_to_try(plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS
 
 def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:
     """Return the first _PER_TILE schedules of each tile shape, in order."""
-    seen: dict[tuple[int, int, int, bool, int], int] = {}
+    seen: dict[tuple[int, int, int, bool, int, bool], int] = {}
     found = []
     for each in ranked:
-        tile = (each.block_m, each.block_n, each.warps, each.transposed, each.consumers)
+        tile = (each.block_m, each.block_n, each.warps, each.transposed, each.consumers, each.ping_pong)
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= _PER_TILE:
             found.append(each)
@@ -166,10 +166,10 @@ def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Ite
     accumulators = 64 if plan.accumulator_k else 128  # of each thread
     for transposed in (False, True):
         down, across = (n, m) if transposed else (m, n)
-        for rows, consumers in _WARPGROUP_TILES:
+        for rows, consumers, ping_pong in _WARPGROUP_TILES:
             if rows >= 2 * max(down, 64):
                 continue
-            own = rows // consumers
+            own = rows if ping_pong else rows // consumers
             widest = min(256, (96 if consumers == 3 else accumulators) * WARPGROUP // own)
             for columns in range(16, widest + 1, 16):
                 if columns >= across + 16:
@@ -180,11 +180,17 @@ def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Ite
                     jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number
                     blocks = cluster_m * cluster_n
                     unsuited = blocks > 1 and (down <= rows * (cluster_m - 1) or across <= columns * (cluster_n - 1))
-                    if stages < 2 or unsuited or columns % (8 * cluster_m) or jobs * blocks * 6 < programs:
+                    if (
+                        stages < 2
+                        or unsuited
+                        or columns % (8 * cluster_m)
+                        or rows % (8 * cluster_n)
+                        or jobs * blocks * 6 < programs
+                    ):
                         continue
                     chosen = Schedule(
                         rows, columns, block_k, 8, 4 * (consumers + 1), stages, programs, True, transposed, 1,
-                        consumers, False, cluster_m, cluster_n,
+                        consumers, ping_pong, cluster_m, cluster_n,
                     )  # fmt: skip
                     if _allowed(plan, chosen):
                         yield chosen
@@ -240,7 +246,8 @@ def _seconds_of_warpgroups(
 ) -> float:
     """Return the expected seconds of a product under a schedule with consumers.
 
-    A multiprocessor computes tiles one after the other.  A stage takes the longest of four times: that of the
+    A multiprocessor computes tiles one after the other; with ping_pong, it stores one while it multiplies the next.  A
+    stage takes the longest of four times: that of the
     instructions, of their reads of shared memory, of the copies, and of the wait for a stage.
     """
     size, number = (1 if plan.accumulator_k else 2), plan.slices.number
@@ -259,7 +266,8 @@ def _seconds_of_warpgroups(
     stored = "stored by consumers" if number == 1 and not chosen.transposed else "stored by elements"
     store = rows * columns * (2 if number == 1 else 4) / cost[stored]
     jobs = -(-clusters // max(1, programs // blocks))
-    seconds = cost["launch"] + cost["first tile"] + jobs * (stages * body + store + cost["next tile"])
+    seconds = cost["launch"] + cost["first tile"] + jobs * (stages * body + cost["next tile"])
+    seconds += store * (1 if chosen.ping_pong else jobs)
     seconds += cost["merge"] if number > 1 else 0
     read = cost["launch"] + clusters * blocks * stages * copied / cost["cached"]
     moved = size * (m * plan.k + plan.k * n) + 2 * m * n
