@@ -189,11 +189,17 @@ def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Ite
                     ):
                         continue
                     chosen = Schedule(
-                        rows, columns, block_k, 8, 4 * (consumers + 1), stages, programs, True, transposed, 1,
+                        rows, columns, block_k, 8, 4 * (consumers + 1), stages, _slots(programs, blocks), True,
+                        transposed, 1,
                         consumers, ping_pong, cluster_m, cluster_n,
                     )  # fmt: skip
                     if _allowed(plan, chosen):
                         yield chosen
+
+
+def _slots(programs: int, blocks: int) -> int:
+    """Return how many blocks run at once in clusters: larger clusters leave multiprocessors of a GPC idle."""
+    return programs if blocks <= 2 else programs - programs % 16
 
 
 def expected_seconds(
@@ -265,7 +271,7 @@ def _seconds_of_warpgroups(
     body = _overlapped(cost, matrix, shared, copied / cost["copied by a producer"], waiting)
     stored = "stored by consumers" if number == 1 and not chosen.transposed else "stored by elements"
     store = rows * columns * (2 if number == 1 else 4) / cost[stored]
-    jobs = -(-clusters // max(1, programs // blocks))
+    jobs = -(-clusters // max(1, chosen.programs // blocks))
     seconds = cost["launch"] + cost["first tile"] + jobs * (stages * body + cost["next tile"])
     seconds += store * (1 if chosen.ping_pong else jobs)
     seconds += cost["merge"] if number > 1 else 0
