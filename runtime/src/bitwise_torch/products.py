@@ -9,6 +9,7 @@ c = matmul(a, b, lock=read_lock("products.json"))
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from bitwise_core.descriptors.problem import DTYPES, NAMES, ProblemError
 from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
-from bitwise_core.plugins.launchers import ProductLauncher
+from bitwise_core.plugins.launchers import PreparingLauncher, ProductLaunch, ProductLauncher
 from bitwise_core.plugins.profiles import CacheableProfile, NotCovered, ProductProfile
 from bitwise_torch import dispatch_cache
 from bitwise_torch.locks import Lock
@@ -65,22 +66,22 @@ def matmul(
     gradients.  With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a
     process.  Raises ProductError, NotCovered, LockError or DescriptorError.
     """
+    key = None if _compiling() else dispatch_cache.call_key(a, b, desc, like, lock, out_dtype, out)
+    if key is not None:
+        cached = dispatch_cache.cached_product(key, a, b, out, _warned_libraries)
+        if cached is not None:
+            return cached
     if sum(each is not None for each in (desc, like, lock)) != 1:
         raise ProductError(
             "give exactly one of desc, a descriptor, like, the name of a library, and lock, the result of read_lock"
         )
+    given = (desc, lock)
     if lock is not None:
         if not isinstance(lock, Lock):
             raise ProductError(f"lock is a {type(lock).__name__}; give the result of read_lock")
         if out is not None:
             _check_tensor("out", out)
         desc = _locked_descriptor(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
-    key = None if _compiling() else dispatch_cache.key_of(a, b, desc, like, out_dtype, out)
-    if key is not None:
-        cached = dispatch_cache.cached_product(key, a, b, out, _warned_libraries)
-        if cached is not None:
-            return cached
-    given_desc = desc
     _check_operands(a, b)
     if desc is not None and not isinstance(desc, (GEMMDesc, str)):
         raise ProductError(f"desc is a {type(desc).__name__}; give a GEMMDesc or the text of one")
@@ -97,14 +98,22 @@ def matmul(
     target = _empty_output(a, b, name) if out is None else _checked_out(a, b, out, name)
     ran = run_product(a, b, target, desc, like)
     if ran is not None and key is not None:
-        shape = (int(a.shape[0]), int(b.shape[1]))
-        extents = [last - first for first, last in map(_address_range, (a, b, target))]
-        token = ran[0].cache_token(a, b, target) if isinstance(ran[0], CacheableProfile) else None
-        call = dispatch_cache.CachedCall(
-            registry.default(), given_desc, *ran, shape, target.dtype, (extents[0], extents[1], extents[2]), token
-        )
-        dispatch_cache.store(key, call)
+        dispatch_cache.store(key, _cached_call(given, ran, a, b, target))
     return target
+
+
+def _cached_call(
+    given: tuple[GEMMDesc | str | None, Lock | None], ran: RanProduct, a: torch.Tensor, b: torch.Tensor,
+    out: torch.Tensor,
+) -> dispatch_cache.CachedCall:  # fmt: skip
+    """Return the cached call of a product that ran."""
+    extent_a, extent_b, extent = (last - first for first, last in map(_address_range, (a, b, out)))
+    at = out.data_ptr()
+    token = ran.profile.cache_token() if isinstance(ran.profile, CacheableProfile) else None
+    return dispatch_cache.CachedCall(
+        registry.default(), given, ran.profile, ran.desc, ran.launcher, ran.launch,
+        (int(out.shape[0]), int(out.shape[1])), out.dtype, (extent_a, extent_b, extent), at & -at & 255, token,
+    )  # fmt: skip
 
 
 def _locked_descriptor(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None) -> GEMMDesc:
@@ -114,23 +123,31 @@ def _locked_descriptor(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: 
             "inside torch.compile, give desc instead of lock: lock.descriptor(problem_of(a, b)).to_text()"
         )
     _check_operands(a, b)
-    key = (a.dtype, b.dtype, a.shape, b.shape, a.stride(), b.stride(), out_dtype)
-    desc = lock.tensor_descriptors.get(key)
-    if desc is None:
-        try:
-            desc = lock.tensor_descriptors[key] = lock.descriptor(problem_of(a, b, out_dtype))
-        except ProblemError as error:
-            raise ProductError(str(error)) from None
-    return desc
+    try:
+        return lock.descriptor(problem_of(a, b, out_dtype))
+    except ProblemError as error:
+        raise ProductError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class RanProduct:
+    """A product that a launcher ran.
+
+    `profile` is None for a product by a descriptor, `launch` for a launcher that does not prepare products.
+    """
+
+    profile: ProductProfile | None
+    desc: GEMMDesc
+    launcher: ProductLauncher
+    launch: ProductLaunch | None
 
 
 def run_product(
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | None, like: str | None
-) -> tuple[ProductProfile | None, GEMMDesc, ProductLauncher] | None:
+) -> RanProduct | None:
     """Compute out = a b for checked operands by `desc`, or by `like` where `desc` is None.
 
-    Return the profile (None with `desc`), the descriptor and the launcher; None for operands on the CPU.  Raises what
-    `matmul` raises.
+    Return None for operands on the CPU.  Raises what `matmul` raises.
     """
     profile = None
     if desc is None:
@@ -153,8 +170,10 @@ def run_product(
         return None
     for launcher in registry.default().launchers:
         if isinstance(launcher, ProductLauncher) and launcher.serves(desc, a.device):
+            if isinstance(launcher, PreparingLauncher):
+                return RanProduct(profile, desc, launcher, launcher.prepare(desc, a, b, out))
             launcher.product(desc, a, b, out)
-            return profile, desc, launcher
+            return RanProduct(profile, desc, launcher, None)
     raise ProductError(f"no installed plugin runs this descriptor on {a.device}: {desc.to_text()}")
 
 

@@ -14,7 +14,7 @@ from bitwise_core.plugins.profiles import Explanation, Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.explanation import explain
-from bitwise_cublas_profiles.pytorch_library import PyTorchLibrary
+from bitwise_cublas_profiles.pytorch_library import PyTorchLibrary, settings_token
 from bitwise_cublas_profiles.query import Configuration, CublasError, gemm_query
 
 STRING_KEYS = ("version", "capability", "dtype", "output", "transposes")
@@ -39,9 +39,9 @@ class CublasProfile:
         """
         return PYTORCH_LIBRARY.product(a, b, out)
 
-    def cache_token(self, a: Any, b: Any, out: Any) -> Hashable:
-        """See `bitwise_core.plugins.profiles.MarkedProfile`."""
-        return PYTORCH_LIBRARY.cache_token(a, b, out)
+    def cache_token(self) -> Hashable:
+        """PyTorch's settings; see `bitwise_core.plugins.profiles.CacheableProfile`."""
+        return settings_token()
 
     def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,

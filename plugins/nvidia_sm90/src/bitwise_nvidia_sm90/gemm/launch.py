@@ -21,8 +21,27 @@ _TRANSPOSED = {
 
 
 @dataclass(frozen=True, slots=True)
+class TextKernel:
+    """A kernel as PTX text: its entry point, and the threads, the dynamic shared memory and the cluster of a launch.
+
+    Its parameters are the arguments of a KernelCall in their order.  With `dependent`, it may start before the previous
+    kernel of its stream ends.
+    """
+
+    name: str
+    text: str
+    threads: int
+    shared_bytes: int
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    dependent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One launch: a kernel of this package, its grid, its arguments and constexprs by name, and its compile options."""
+    """One launch: a kernel, its grid, its arguments and constexprs by name, and its compile options.
+
+    The kernel is a Triton function of this package, or a TextKernel, which has no constexprs and options.
+    """
 
     kernel: Any
     grid: tuple[int, ...]
@@ -33,12 +52,16 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class MatrixMap:
-    """A tensor map over a matrix with dense rows: `shape`, `strides` and the `block` of one copy, in elements."""
+    """A tensor map over a matrix with dense rows: `shape`, `strides` and the `block` of one copy, in elements.
+
+    `swizzle` is the width of the swizzle in bytes, 0 for none; for a Triton function its compiler chooses it.
+    """
 
     matrix: Any
     shape: tuple[int, int]
     strides: tuple[int, int]
     block: tuple[int, int]
+    swizzle: int = 0
 
 
 def kernel_calls(

@@ -1,0 +1,356 @@
+"""Launches of kernels through the CUDA driver.
+
+A kernel image is loaded once on each device, and the parameters of a launch are packed once.  A call writes the
+addresses of its matrices, and the tensor maps of those addresses, into the packed parameters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import Any, TypeAlias
+from weakref import WeakSet
+
+MAP_BYTES = 128
+"""The size of a CUtensorMap."""
+MAP_CAPACITY = 65536
+"""The number of encoded tensor maps in a process; all are dropped when there are more."""
+STREAM_CAPACITY = 256
+"""The number of streams whose configurations a launch keeps; all are dropped when there are more."""
+_MAP_ALIGNMENT = 64
+_DEFAULT_SHARED_BYTES = 48 << 10
+_PORTABLE_CLUSTER = 8
+_NUMBER_FORMATS = {1: "=b", 2: "=h", 4: "=i", 8: "=q"}
+_MAP_TYPES = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32"}
+"""The type of a tensor map by the type of its matrix; all other types are copied as bytes."""
+
+
+class DriverError(RuntimeError):
+    """A call of the CUDA driver failed, or a kernel does not take its parameters; the message names the call."""
+
+
+class TooFewResources(DriverError):
+    """A kernel needs more threads or shared memory than the device has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The object file of a kernel and the configuration of its launches, except the grid.
+
+    `shared_bytes` is the dynamic shared memory of a block.  With `dependent`, the kernel may start before the previous
+    one of its stream ends (programmatic dependent launch).
+    """
+
+    code: bytes
+    name: str
+    threads: int
+    shared_bytes: int
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    dependent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An integer parameter; its size is that of the kernel's parameter."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a matrix, by its index in the addresses of a call."""
+
+    matrix: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor map by value over a matrix, given by its index in the addresses of a call.
+
+    `dtype` is PyTorch's name of the element type without `torch.`, `size` the bytes of an element.  `shape`, `strides`
+    and `box` are in elements, outermost axis first; the last stride is 1.  `swizzle` is the driver's code.
+    """
+
+    matrix: int
+    dtype: str
+    size: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+Parameter: TypeAlias = Number | Address | TensorMap
+KernelLaunch: TypeAlias = Callable[[int, Sequence[int]], None]
+"""Launches a kernel on a stream, given by its handle, for matrices at these addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedKernel:
+    """A kernel on one device: the driver's function and module, and the size of each parameter in bytes."""
+
+    function: Any
+    module: Any
+    sizes: tuple[int, ...]
+
+
+@cache
+def driver() -> Any:
+    """Return the bindings of the CUDA driver.  Raises DriverError where they are not installed."""
+    try:
+        from cuda.bindings import driver as bindings
+    except ImportError as error:
+        raise DriverError(
+            f"kernels are launched through the CUDA driver's Python bindings, which cannot be imported ({error}): "
+            "run pip install cuda-bindings"
+        ) from None
+    return bindings
+
+
+def checked(name: str, *arguments: Any) -> Any:
+    """Call a function of the driver and return its result.  Raises DriverError."""
+    status, *found = getattr(driver(), name)(*arguments)
+    if status:
+        raise _failure(name, status)
+    return found[0] if found else None
+
+
+def _failure(name: str, status: Any) -> DriverError:
+    text = driver().cuGetErrorString(status)[1]
+    words = text.decode("ascii", "replace") if text else "an unknown error"
+    return DriverError(f"{name} of the CUDA driver failed with the status {int(status)}: {words}")
+
+
+_kernels: dict[tuple[Image, int], LoadedKernel] = {}
+_loading = Lock()
+
+
+def load(image: Image, device: int) -> LoadedKernel:
+    """Load an image on a device, which is current; a loaded image is returned again.
+
+    Raises TooFewResources and DriverError.
+    """
+    with _loading:
+        found = _kernels.get((image, device))
+        if found is None:
+            found = _kernels[image, device] = _load(image, device)
+    return found
+
+
+def _load(image: Image, device: int) -> LoadedKernel:
+    bind_context(device)
+    functions, devices = driver().CUfunction_attribute, driver().CUdevice_attribute
+    handle = checked("cuDeviceGet", device)
+    available = checked("cuDeviceGetAttribute", devices.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, handle)
+    if image.shared_bytes > available:
+        raise TooFewResources(
+            f"the kernel {image.name} needs {image.shared_bytes} bytes of shared memory; a block has {available}"
+        )
+    module = checked("cuModuleLoadData", image.code)
+    function = checked("cuModuleGetFunction", module, image.name.encode())
+    threads = checked("cuFuncGetAttribute", functions.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function)
+    if image.threads > threads:
+        raise TooFewResources(f"the kernel {image.name} runs {image.threads} threads; its registers allow {threads}")
+    static = checked("cuFuncGetAttribute", functions.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
+    if static + image.shared_bytes > available:
+        raise TooFewResources(
+            f"the kernel {image.name} needs {static} + {image.shared_bytes} bytes of shared memory; a block has "
+            f"{available}"
+        )
+    if static + image.shared_bytes > _DEFAULT_SHARED_BYTES:
+        attribute = functions.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        checked("cuFuncSetAttribute", function, attribute, image.shared_bytes)
+        checked("cuFuncSetCacheConfig", function, driver().CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED)
+    x, y, z = image.cluster
+    if x * y * z > _PORTABLE_CLUSTER:
+        attribute = functions.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        checked("cuFuncSetAttribute", function, attribute, 1)
+    return LoadedKernel(function, module, _parameter_sizes(function))
+
+
+def _parameter_sizes(function: Any) -> tuple[int, ...]:
+    """Return the size of each parameter of a kernel in bytes.  Raises DriverError."""
+    sizes: list[int] = []
+    while True:
+        status, _, *size = driver().cuFuncGetParamInfo(function, len(sizes))
+        if status == driver().CUresult.CUDA_ERROR_INVALID_VALUE:  # the kernel has no parameter of this index
+            return tuple(sizes)
+        if status:
+            raise _failure("cuFuncGetParamInfo", status)
+        sizes.append(int(size[0]))
+
+
+def bind_context(device: int) -> None:
+    """Make the primary context of a device current in this thread if it has no context.  Raises DriverError.
+
+    PyTorch retains the context; a new thread has none until a call of the CUDA runtime needs it.
+    """
+    if not int(checked("cuCtxGetCurrent")):
+        checked("cuCtxSetCurrent", checked("cuDevicePrimaryCtxRetain", checked("cuDeviceGet", device)))
+
+
+class EncodedMaps:
+    """The encoded tensor maps of one TensorMap, by address."""
+
+    def __init__(self, described: TensorMap) -> None:
+        bindings, rank = driver(), len(described.shape)
+        kind = _MAP_TYPES.get(described.dtype, "UINT8")
+        if kind == "UINT8" and described.size != 1:
+            raise DriverError(f"a tensor map of {described.dtype}: only bytes, 16-bit and 32-bit floats are supported")
+        self._before = (getattr(bindings.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{kind}"), rank)
+        self._after = (
+            [bindings.cuuint64_t(each) for each in reversed(described.shape)],
+            [bindings.cuuint64_t(each * described.size) for each in reversed(described.strides[:-1])],
+            [bindings.cuuint32_t(each) for each in reversed(described.box)],
+            [bindings.cuuint32_t(1)] * rank,
+            bindings.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            bindings.CUtensorMapSwizzle(described.swizzle),
+            bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            bindings.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+        self.by_address: dict[int, bytes] = {}
+        _tables.add(self)
+
+    def encode(self, address: int) -> bytes:
+        """Return the map of the matrix at an address, and keep it.  Raises DriverError."""
+        found = checked("cuTensorMapEncodeTiled", *self._before, address, *self._after)
+        encoded = ctypes.string_at(int(found.getPtr()), MAP_BYTES)
+        _keep(self.by_address, address, encoded)
+        return encoded
+
+
+_tables: WeakSet[EncodedMaps] = WeakSet()
+_encoding = Lock()
+_kept_maps = 0
+
+
+def _keep(table: dict[int, bytes], address: int, encoded: bytes) -> None:
+    """Add a map to a table; clear all tables of the process where they are full."""
+    global _kept_maps
+    with _encoding:
+        if _kept_maps >= MAP_CAPACITY:
+            for each in _tables:
+                each.by_address.clear()
+            _kept_maps = 0
+        table[address] = encoded
+        _kept_maps += 1
+
+
+def kernel_launch(
+    image: Image, grid: tuple[int, int, int], parameters: Sequence[Parameter], device: int
+) -> KernelLaunch:
+    """Return a function that launches a kernel on a device, which must be current in the calling thread.
+
+    The image is loaded.  Several threads may call the function at once.  Raises TooFewResources, and DriverError for
+    parameters that are not those of the kernel; the function raises DriverError.
+    """
+    kernel = load(image, device)
+    layout = _Layout(image.name, kernel.sizes, parameters)
+    launch_kernel, function = driver().cuLaunchKernelEx, kernel.function
+    no_context = driver().CUresult.CUDA_ERROR_INVALID_CONTEXT
+    configurations: dict[int, Any] = {}
+    packed: list[tuple[bytearray, int, int]] = []  # the parameters that no thread uses
+    pack, order = layout.changing.pack_into, layout.address_order
+    tables = [(each.matrix, EncodedMaps(each)) for each in layout.maps]
+    maps = [(matrix, table.by_address, table.encode) for matrix, table in tables]
+
+    def launch(stream: int, addresses: Sequence[int]) -> None:
+        configuration = configurations.get(stream)
+        if configuration is None:
+            if len(configurations) >= STREAM_CAPACITY:
+                configurations.clear()
+            configuration = configurations[stream] = _configuration(image, grid, stream)
+        encoded = [known.get(addresses[matrix]) or encode(addresses[matrix]) for matrix, known, encode in maps]
+        try:
+            each = packed.pop()
+        except IndexError:
+            each = layout.packed()
+        memory, start, pointers = each
+        pack(memory, start, *encoded, *[addresses[matrix] for matrix in order])
+        (status,) = launch_kernel(configuration, function, pointers, 0)
+        if status:
+            if status != no_context:
+                raise _failure("cuLaunchKernelEx", status)
+            bind_context(device)
+            (status,) = launch_kernel(configuration, function, pointers, 0)
+            if status:
+                raise _failure("cuLaunchKernelEx", status)
+        packed.append(each)
+
+    return launch
+
+
+def _configuration(image: Image, grid: tuple[int, int, int], stream: int) -> Any:
+    """Return the driver's configuration of a launch on a stream."""
+    bindings = driver()
+    found = bindings.CUlaunchConfig()
+    found.gridDimX, found.gridDimY, found.gridDimZ = grid
+    found.blockDimX, found.blockDimY, found.blockDimZ = image.threads, 1, 1
+    found.sharedMemBytes = image.shared_bytes
+    found.hStream = bindings.CUstream(stream)
+    attributes = []
+    if image.dependent:
+        attribute = bindings.CUlaunchAttribute()
+        attribute.id = bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
+    if image.cluster != (1, 1, 1):
+        attribute = bindings.CUlaunchAttribute()
+        attribute.id = bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = image.cluster
+        attributes.append(attribute)
+    found.attrs = attributes
+    found.numAttrs = len(attributes)
+    return found
+
+
+class _Layout:
+    """The memory of a launch's parameters: tensor maps, addresses, numbers, and the pointers to all parameters.
+
+    Maps and addresses change between calls; they come first, so that one call of `changing` writes all.
+    """
+
+    def __init__(self, name: str, sizes: Sequence[int], parameters: Sequence[Parameter]) -> None:
+        if len(sizes) != len(parameters):
+            raise DriverError(f"the kernel {name} has {len(sizes)} parameters, and {len(parameters)} are given")
+        for position, (size, each) in enumerate(zip(sizes, parameters, strict=True)):
+            expected = {Address: (8,), TensorMap: (MAP_BYTES,), Number: tuple(_NUMBER_FORMATS)}[type(each)]
+            if size not in expected:
+                raise DriverError(f"parameter {position} of the kernel {name} has {size} bytes, and {each} is given")
+        self.maps = [each for each in parameters if isinstance(each, TensorMap)]
+        self.address_order = [each.matrix for each in parameters if isinstance(each, Address)]
+        self.changing = struct.Struct(f"={f'{MAP_BYTES}s' * len(self.maps)}{'Q' * len(self.address_order)}")
+        self._constants = bytearray()
+        self._offsets: list[int] = []
+        next_map, next_address = 0, len(self.maps) * MAP_BYTES
+        for size, each in zip(sizes, parameters, strict=True):
+            if isinstance(each, TensorMap):
+                self._offsets.append(next_map)
+                next_map += MAP_BYTES
+            elif isinstance(each, Address):
+                self._offsets.append(next_address)
+                next_address += 8
+            else:
+                self._offsets.append(self.changing.size + len(self._constants))
+                try:
+                    self._constants += struct.pack(_NUMBER_FORMATS[size], each.value).ljust(8, b"\0")
+                except struct.error:
+                    raise DriverError(
+                        f"the kernel {name} takes {each.value} in {size} bytes, where it does not fit"
+                    ) from None
+
+    def packed(self) -> tuple[bytearray, int, int]:
+        """Return new memory, the offset in it where the changing part starts, and the address of the pointers."""
+        pointers_at = self.changing.size + len(self._constants)
+        memory = bytearray(_MAP_ALIGNMENT + pointers_at + 8 * len(self._offsets))
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        start = -address % _MAP_ALIGNMENT
+        constants = start + self.changing.size
+        memory[constants : constants + len(self._constants)] = self._constants
+        pointers = [address + start + each for each in self._offsets]
+        struct.pack_into(f"={len(pointers)}Q", memory, start + pointers_at, *pointers)
+        return memory, start, address + start + pointers_at
