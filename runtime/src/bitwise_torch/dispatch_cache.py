@@ -24,8 +24,7 @@ CAPACITY = 4096
 """The maximum number of calls; a full cache is emptied."""
 
 
-CallKey: TypeAlias = tuple[tuple[Any, ...], int, int, int]
-"""What a call looks up: the key, and the addresses of a, b and out (0 without out)."""
+Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ class CachedCall:
     `profile` is None for a call without `like`; `cache_token` is that of a CacheableProfile.  `launch` is the prepared
     product of a PreparingLauncher.  `extents` are the distances in bytes from the first to the last byte of a, b and
     out.  `alignment` is the largest power of two below 256 that divides the output's address, 0 for larger ones.
+    `drops` says that the descriptor omits values of k.
     """
 
     registry: registry.Registry
@@ -49,36 +49,36 @@ class CachedCall:
     extents: tuple[int, int, int]
     alignment: int
     cache_token: Hashable = None
+    drops: bool = False
 
 
-_calls: dict[tuple[Any, ...], CachedCall] = {}
+_calls: dict[Key, CachedCall] = {}
 
 
-def call_key(
-    a: Any, b: Any, desc: GEMMDesc | str | None, like: str | None, lock: Lock | None, out_dtype: Any, out: Any
-) -> CallKey | None:
-    """Return the key of a call's arguments; None where an argument is not a strided tensor with an address."""
-    try:
-        at_a, at_b = a.data_ptr(), b.data_ptr()
-        key: tuple[Any, ...] = (
-            type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
-            type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
-            desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
-        )  # fmt: skip
-        if out is None:
-            return key, at_a, at_b, 0
-        at_out = out.data_ptr()
-        key += (type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255)
-        return key, at_a, at_b, at_out
-    except (AttributeError, RuntimeError, TypeError):
-        return None
+def key_of(
+    a: Any, b: Any, desc: GEMMDesc | str | None, like: str | None, lock: Lock | None, out_dtype: Any, out: Any,
+    at_a: int, at_b: int, at_out: int,
+) -> Key:  # fmt: skip
+    """Return the key of a call's arguments and of the addresses of a, b and out."""
+    key: Key = (
+        type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
+        type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
+        desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
+    )  # fmt: skip
+    if out is None:
+        return key
+    return *key, type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255
 
 
-def store(found: CallKey, call: CachedCall) -> None:
-    """Add a call that ran to the cache."""
+def store(
+    a: torch.Tensor, b: torch.Tensor, like: str | None, out_dtype: Any, out: torch.Tensor | None, call: CachedCall
+) -> None:
+    """Add a call that ran to the cache, by its arguments."""
     if len(_calls) >= CAPACITY:
         _calls.clear()
-    _calls[found[0]] = call
+    desc, lock = call.given
+    at_out = 0 if out is None else out.data_ptr()
+    _calls[key_of(a, b, desc, like, lock, out_dtype, out, a.data_ptr(), b.data_ptr(), at_out)] = call
 
 
 def clear() -> None:
@@ -86,27 +86,26 @@ def clear() -> None:
     _calls.clear()
 
 
-def cached_product(
-    found: CallKey, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, warned: set[str]
+def repeated_product(
+    a: Any, b: Any, desc: Any, like: Any, lock: Any, out_dtype: Any, out: Any, warned: set[str]
 ) -> torch.Tensor | None:
     """Run a product by its cached call, and return it; None where the call is not cached or must be checked in full.
 
-    `warned` holds the libraries whose dropped values of k were already warned of.  Raises what the profile and the
-    launcher raise.
+    The arguments are those of `matmul`, of any type.  `warned` holds the libraries whose dropped values of k were
+    already warned of.  Raises what the profile and the launcher raise.
     """
-    key, at_a, at_b, at_out = found
     try:
-        call = _calls.get(key)
-    except TypeError:  # an argument that is not hashable has the wrong type
+        at_a, at_b = a.data_ptr(), b.data_ptr()
+        at_out = 0 if out is None else out.data_ptr()
+        call = _calls.get(key_of(a, b, desc, like, lock, out_dtype, out, at_a, at_b, at_out))
+    except (AttributeError, RuntimeError, TypeError):  # no strided tensor with memory, or not hashable
         return None
     if call is None or call.registry is not registry.default() or a.is_neg() or b.is_neg():
         return None
     if (a.requires_grad or b.requires_grad or (out is not None and out.requires_grad)) and _gradients_enabled():
         return None
     if out is None:
-        import torch
-
-        out = torch.empty(call.shape, dtype=call.dtype, device=a.device)
+        out = a.new_empty(*call.shape, dtype=call.dtype)
         at_out = out.data_ptr()
         if at_out & -at_out & 255 != call.alignment:
             return None
@@ -123,13 +122,14 @@ def cached_product(
             unchanged = call.profile.cache_token() == call.cache_token  # type: ignore[attr-defined]
         else:
             unchanged = call.profile.product(a, b, out) is call.desc
-        if not unchanged or (call.desc.k_dropped and call.profile.library not in warned):
+        if not unchanged or (call.drops and call.profile.library not in warned):
             return None
     if call.launch is not None:
         call.launch(at_a, at_b, at_out)
     else:
         call.launcher.product(call.desc, a, b, out)
-    return out
+    found: torch.Tensor = out
+    return found
 
 
 def _gradients_enabled() -> bool:

@@ -66,11 +66,11 @@ def matmul(
     gradients.  With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a
     process.  Raises ProductError, NotCovered, LockError or DescriptorError.
     """
-    key = None if _compiling() else dispatch_cache.call_key(a, b, desc, like, lock, out_dtype, out)
-    if key is not None:
-        cached = dispatch_cache.cached_product(key, a, b, out, _warned_libraries)
-        if cached is not None:
-            return cached
+    compiling = _compiling()
+    if not compiling:
+        repeated = dispatch_cache.repeated_product(a, b, desc, like, lock, out_dtype, out, _warned_libraries)
+        if repeated is not None:
+            return repeated
     if sum(each is not None for each in (desc, like, lock)) != 1:
         raise ProductError(
             "give exactly one of desc, a descriptor, like, the name of a library, and lock, the result of read_lock"
@@ -97,8 +97,8 @@ def matmul(
         name = _output_format(a, out.dtype if out is not None and out_dtype is None else out_dtype)
     target = _empty_output(a, b, name) if out is None else _checked_out(a, b, out, name)
     ran = run_product(a, b, target, desc, like)
-    if ran is not None and key is not None:
-        dispatch_cache.store(key, _cached_call(given, ran, a, b, target))
+    if ran is not None and not compiling:
+        dispatch_cache.store(a, b, like, out_dtype, out, _cached_call(given, ran, a, b, target))
     return target
 
 
@@ -113,6 +113,7 @@ def _cached_call(
     return dispatch_cache.CachedCall(
         registry.default(), given, ran.profile, ran.desc, ran.launcher, ran.launch,
         (int(out.shape[0]), int(out.shape[1])), out.dtype, (extent_a, extent_b, extent), at & -at & 255, token,
+        ran.desc.k_dropped > 0,
     )  # fmt: skip
 
 
