@@ -35,7 +35,8 @@ class CachedCall:
     `profile` is None for a call without `like`; `cache_token` is that of a CacheableProfile.  `launch` is the prepared
     product of a PreparingLauncher.  `extents` are the distances in bytes from the first to the last byte of a, b and
     out.  `alignment` is the largest power of two below 256 that divides the output's address, 0 for larger ones.
-    `drops` says that the descriptor omits values of k.
+    `dtype` is the output's type, None for that of a, which is faster to allocate.  `drops` says that the descriptor
+    omits values of k.
     """
 
     registry: registry.Registry
@@ -105,7 +106,7 @@ def repeated_product(
     if (a.requires_grad or b.requires_grad or (out is not None and out.requires_grad)) and _gradients_enabled():
         return None
     if out is None:
-        out = a.new_empty(*call.shape, dtype=call.dtype)
+        out = a.new_empty(*call.shape) if call.dtype is None else a.new_empty(*call.shape, dtype=call.dtype)
         at_out = out.data_ptr()
         if at_out & -at_out & 255 != call.alignment:
             return None

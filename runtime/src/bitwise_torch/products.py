@@ -109,12 +109,20 @@ def _cached_call(
     """Return the cached call of a product that ran."""
     extent_a, extent_b, extent = (last - first for first, last in map(_address_range, (a, b, out)))
     at = out.data_ptr()
-    token = ran.profile.cache_token() if isinstance(ran.profile, CacheableProfile) else None
     return dispatch_cache.CachedCall(
-        registry.default(), given, ran.profile, ran.desc, ran.launcher, ran.launch,
-        (int(out.shape[0]), int(out.shape[1])), out.dtype, (extent_a, extent_b, extent), at & -at & 255, token,
-        ran.desc.k_dropped > 0,
-    )  # fmt: skip
+        registry=registry.default(),
+        given=given,
+        profile=ran.profile,
+        desc=ran.desc,
+        launcher=ran.launcher,
+        launch=ran.launch,
+        shape=(int(out.shape[0]), int(out.shape[1])),
+        dtype=None if out.dtype == a.dtype else out.dtype,
+        extents=(extent_a, extent_b, extent),
+        alignment=at & -at & 255,
+        cache_token=ran.profile.cache_token() if isinstance(ran.profile, CacheableProfile) else None,
+        drops=ran.desc.k_dropped > 0,
+    )
 
 
 def _locked_descriptor(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None) -> GEMMDesc:

@@ -7,6 +7,7 @@ addresses of its matrices, and the tensor maps of those addresses, into the pack
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,8 +86,19 @@ class TensorMap:
 
 
 Parameter: TypeAlias = Number | Address | TensorMap
-KernelLaunch: TypeAlias = Callable[[int, Sequence[int]], None]
-"""Launches a kernel on a stream, given by its handle, for matrices at these addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A launch of an image: its grid and its parameters in order."""
+
+    image: Image
+    grid: tuple[int, int, int]
+    parameters: tuple[Parameter, ...]
+
+
+LaunchFunction: TypeAlias = Callable[[int, tuple[int, ...]], None]
+"""Launches kernels on a stream, given by its handle, for matrices at these addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,43 +142,38 @@ _loading = Lock()
 
 
 def load(image: Image, device: int) -> LoadedKernel:
-    """Load an image on a device, which is current; a loaded image is returned again.
-
-    Raises TooFewResources and DriverError.
-    """
+    """Load an image on a device; a loaded image is returned again.  Raises TooFewResources and DriverError."""
     with _loading:
         found = _kernels.get((image, device))
         if found is None:
-            found = _kernels[image, device] = _load(image, device)
+            handle = checked("cuDeviceGet", device)
+            checked("cuCtxPushCurrent", checked("cuDevicePrimaryCtxRetain", handle))
+            try:
+                found = _kernels[image, device] = _load(image, handle)
+            finally:
+                checked("cuCtxPopCurrent")
     return found
 
 
-def _load(image: Image, device: int) -> LoadedKernel:
-    bind_context(device)
-    functions, devices = driver().CUfunction_attribute, driver().CUdevice_attribute
-    handle = checked("cuDeviceGet", device)
-    available = checked("cuDeviceGetAttribute", devices.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, handle)
-    if image.shared_bytes > available:
-        raise TooFewResources(
-            f"the kernel {image.name} needs {image.shared_bytes} bytes of shared memory; a block has {available}"
-        )
+def _load(image: Image, device: Any) -> LoadedKernel:
+    """Load an image in the current context, which is that of the device."""
+    functions = driver().CUfunction_attribute
+    attribute = driver().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    available = checked("cuDeviceGetAttribute", attribute, device)
     module = checked("cuModuleLoadData", image.code)
     function = checked("cuModuleGetFunction", module, image.name.encode())
     threads = checked("cuFuncGetAttribute", functions.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function)
     if image.threads > threads:
         raise TooFewResources(f"the kernel {image.name} runs {image.threads} threads; its registers allow {threads}")
     static = checked("cuFuncGetAttribute", functions.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
-    if static + image.shared_bytes > available:
-        raise TooFewResources(
-            f"the kernel {image.name} needs {static} + {image.shared_bytes} bytes of shared memory; a block has "
-            f"{available}"
-        )
-    if static + image.shared_bytes > _DEFAULT_SHARED_BYTES:
+    shared = static + image.shared_bytes
+    if shared > available:
+        raise TooFewResources(f"the kernel {image.name} needs {shared} bytes of shared memory; a block has {available}")
+    if shared > _DEFAULT_SHARED_BYTES:
         attribute = functions.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         checked("cuFuncSetAttribute", function, attribute, image.shared_bytes)
         checked("cuFuncSetCacheConfig", function, driver().CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED)
-    x, y, z = image.cluster
-    if x * y * z > _PORTABLE_CLUSTER:
+    if math.prod(image.cluster) > _PORTABLE_CLUSTER:
         attribute = functions.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         checked("cuFuncSetAttribute", function, attribute, 1)
     return LoadedKernel(function, module, _parameter_sizes(function))
@@ -185,12 +192,11 @@ def _parameter_sizes(function: Any) -> tuple[int, ...]:
 
 
 def bind_context(device: int) -> None:
-    """Make the primary context of a device current in this thread if it has no context.  Raises DriverError.
+    """Make the primary context of a device current in this thread.  Raises DriverError.
 
-    PyTorch retains the context; a new thread has none until a call of the CUDA runtime needs it.
+    A new thread has no context until a call of the CUDA runtime needs one.
     """
-    if not int(checked("cuCtxGetCurrent")):
-        checked("cuCtxSetCurrent", checked("cuDevicePrimaryCtxRetain", checked("cuDeviceGet", device)))
+    checked("cuCtxSetCurrent", checked("cuDevicePrimaryCtxRetain", checked("cuDeviceGet", device)))
 
 
 class EncodedMaps:
@@ -240,46 +246,47 @@ def _keep(table: dict[int, bytes], address: int, encoded: bytes) -> None:
         _kept_maps += 1
 
 
-def kernel_launch(
-    image: Image, grid: tuple[int, int, int], parameters: Sequence[Parameter], device: int
-) -> KernelLaunch:
-    """Return a function that launches a kernel on a device, which must be current in the calling thread.
+def launch_function(kernels: Sequence[Kernel], matrices: int, device: int) -> LaunchFunction:
+    """Return a function that launches kernels in order on a device, which must be current in the calling thread.
 
-    The image is loaded.  Several threads may call the function at once.  Raises TooFewResources, and DriverError for
-    parameters that are not those of the kernel; the function raises DriverError.
+    `matrices` is the number of addresses of a call.  The images are loaded.  Several threads may call the function at
+    once.  Raises TooFewResources, and DriverError for parameters that are not those of the kernel; the function raises
+    DriverError.
     """
-    kernel = load(image, device)
-    layout = _Layout(image.name, kernel.sizes, parameters)
-    launch_kernel, function = driver().cuLaunchKernelEx, kernel.function
+    loaded = [load(each.image, device) for each in kernels]
+    layout = _Layout(kernels, [each.sizes for each in loaded], matrices)
+    launch_kernel = driver().cuLaunchKernelEx
     no_context = driver().CUresult.CUDA_ERROR_INVALID_CONTEXT
-    configurations: dict[int, Any] = {}
-    packed: list[tuple[bytearray, int, int]] = []  # the parameters that no thread uses
-    pack, order = layout.changing.pack_into, layout.address_order
+    configurations: dict[int, list[tuple[Any, Any]]] = {}  # by stream
+    free: list[tuple[bytearray, int, tuple[int, ...]]] = []  # packed parameters that no call uses
     tables = [(each.matrix, EncodedMaps(each)) for each in layout.maps]
     maps = [(matrix, table.by_address, table.encode) for matrix, table in tables]
+    pack = layout.changing.pack_into
 
-    def launch(stream: int, addresses: Sequence[int]) -> None:
-        configuration = configurations.get(stream)
-        if configuration is None:
+    def launch(stream: int, addresses: tuple[int, ...]) -> None:
+        configured = configurations.get(stream)
+        if configured is None:
             if len(configurations) >= STREAM_CAPACITY:
                 configurations.clear()
-            configuration = configurations[stream] = _configuration(image, grid, stream)
+            configured = configurations[stream] = [
+                (_configuration(each.image, each.grid, stream), kernel.function)
+                for each, kernel in zip(kernels, loaded, strict=True)
+            ]
         encoded = [known.get(addresses[matrix]) or encode(addresses[matrix]) for matrix, known, encode in maps]
         try:
-            each = packed.pop()
+            packed = free.pop()
         except IndexError:
-            each = layout.packed()
-        memory, start, pointers = each
-        pack(memory, start, *encoded, *[addresses[matrix] for matrix in order])
-        (status,) = launch_kernel(configuration, function, pointers, 0)
-        if status:
-            if status != no_context:
-                raise _failure("cuLaunchKernelEx", status)
-            bind_context(device)
-            (status,) = launch_kernel(configuration, function, pointers, 0)
+            packed = layout.packed()
+        memory, start, pointers = packed
+        pack(memory, start, *encoded, *addresses)
+        for (configuration, function), parameters in zip(configured, pointers):  # noqa: B905  (strict costs time)
+            (status,) = launch_kernel(configuration, function, parameters, 0)
+            if status == no_context:
+                bind_context(device)
+                (status,) = launch_kernel(configuration, function, parameters, 0)
             if status:
                 raise _failure("cuLaunchKernelEx", status)
-        packed.append(each)
+        free.append(packed)
 
     return launch
 
@@ -309,48 +316,57 @@ def _configuration(image: Image, grid: tuple[int, int, int], stream: int) -> Any
 
 
 class _Layout:
-    """The memory of a launch's parameters: tensor maps, addresses, numbers, and the pointers to all parameters.
+    """The memory of the parameters of a call: tensor maps, addresses, numbers, and each kernel's pointers to them.
 
-    Maps and addresses change between calls; they come first, so that one call of `changing` writes all.
+    Maps and addresses change between calls; they come first, so that one call of `changing` writes all.  Kernels share
+    equal maps and addresses.
     """
 
-    def __init__(self, name: str, sizes: Sequence[int], parameters: Sequence[Parameter]) -> None:
-        if len(sizes) != len(parameters):
-            raise DriverError(f"the kernel {name} has {len(sizes)} parameters, and {len(parameters)} are given")
-        for position, (size, each) in enumerate(zip(sizes, parameters, strict=True)):
+    def __init__(self, kernels: Sequence[Kernel], sizes: Sequence[Sequence[int]], matrices: int) -> None:
+        given = [each for kernel in kernels for each in kernel.parameters]
+        self.maps = list(dict.fromkeys(each for each in given if isinstance(each, TensorMap)))
+        self.changing = struct.Struct(f"={f'{MAP_BYTES}s' * len(self.maps)}{'Q' * matrices}")
+        self._constants = bytearray()
+        self._offsets = [self._kernel_offsets(*each) for each in zip(kernels, sizes, strict=True)]
+
+    def _kernel_offsets(self, kernel: Kernel, sizes: Sequence[int]) -> list[int]:
+        """Return the offset of each parameter of a kernel, and add its numbers.  Raises DriverError."""
+        name = kernel.image.name
+        if len(sizes) != len(kernel.parameters):
+            raise DriverError(f"the kernel {name} has {len(sizes)} parameters, and {len(kernel.parameters)} are given")
+        found = []
+        for position, (size, each) in enumerate(zip(sizes, kernel.parameters, strict=True)):
             expected = {Address: (8,), TensorMap: (MAP_BYTES,), Number: tuple(_NUMBER_FORMATS)}[type(each)]
             if size not in expected:
                 raise DriverError(f"parameter {position} of the kernel {name} has {size} bytes, and {each} is given")
-        self.maps = [each for each in parameters if isinstance(each, TensorMap)]
-        self.address_order = [each.matrix for each in parameters if isinstance(each, Address)]
-        self.changing = struct.Struct(f"={f'{MAP_BYTES}s' * len(self.maps)}{'Q' * len(self.address_order)}")
-        self._constants = bytearray()
-        self._offsets: list[int] = []
-        next_map, next_address = 0, len(self.maps) * MAP_BYTES
-        for size, each in zip(sizes, parameters, strict=True):
             if isinstance(each, TensorMap):
-                self._offsets.append(next_map)
-                next_map += MAP_BYTES
+                found.append(self.maps.index(each) * MAP_BYTES)
             elif isinstance(each, Address):
-                self._offsets.append(next_address)
-                next_address += 8
+                found.append(len(self.maps) * MAP_BYTES + 8 * each.matrix)
             else:
-                self._offsets.append(self.changing.size + len(self._constants))
+                found.append(self.changing.size + len(self._constants))
                 try:
                     self._constants += struct.pack(_NUMBER_FORMATS[size], each.value).ljust(8, b"\0")
                 except struct.error:
                     raise DriverError(
-                        f"the kernel {name} takes {each.value} in {size} bytes, where it does not fit"
+                        f"parameter {position} of the kernel {name} has {size} bytes, too few for {each.value}"
                     ) from None
+        return found
 
-    def packed(self) -> tuple[bytearray, int, int]:
-        """Return new memory, the offset in it where the changing part starts, and the address of the pointers."""
+    def packed(self) -> tuple[bytearray, int, tuple[int, ...]]:
+        """Return new memory, the offset in it where the changing part starts, and the address of each kernel's
+        pointers.
+        """
         pointers_at = self.changing.size + len(self._constants)
-        memory = bytearray(_MAP_ALIGNMENT + pointers_at + 8 * len(self._offsets))
+        memory = bytearray(_MAP_ALIGNMENT + pointers_at + 8 * sum(map(len, self._offsets)))
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         start = -address % _MAP_ALIGNMENT
         constants = start + self.changing.size
         memory[constants : constants + len(self._constants)] = self._constants
-        pointers = [address + start + each for each in self._offsets]
-        struct.pack_into(f"={len(pointers)}Q", memory, start + pointers_at, *pointers)
-        return memory, start, address + start + pointers_at
+        found = []
+        for offsets in self._offsets:
+            found.append(address + start + pointers_at)
+            pointers = [address + start + each for each in offsets]
+            struct.pack_into(f"={len(pointers)}Q", memory, start + pointers_at, *pointers)
+            pointers_at += 8 * len(pointers)
+        return memory, start, tuple(found)

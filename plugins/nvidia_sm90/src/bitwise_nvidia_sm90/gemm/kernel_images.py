@@ -28,7 +28,7 @@ def triton_image(compiled: Any) -> Image:
     )  # fmt: skip
 
 
-def triton_parameters(compiled: Any, arguments: Mapping[str, Any], matrices: Sequence[Any]) -> list[Parameter]:
+def triton_parameters(compiled: Any, arguments: Mapping[str, Any], matrices: Sequence[Any]) -> tuple[Parameter, ...]:
     """Return the parameters of a compiled Triton function, in the order of Triton's own launcher.
 
     `arguments` are all arguments in order; those that are one of `matrices`, or the MatrixMap of one, change between
@@ -51,10 +51,10 @@ def triton_parameters(compiled: Any, arguments: Mapping[str, Any], matrices: Seq
             found.append(Address(_index(value, matrices)))
         else:
             found.append(Number(int(value)))
-    return [*found, Number(0), Number(0)]
+    return (*found, Number(0), Number(0))
 
 
-def text_parameters(call: KernelCall, matrices: Sequence[Any]) -> list[Parameter]:
+def text_parameters(call: KernelCall, matrices: Sequence[Any]) -> tuple[Parameter, ...]:
     """Return the parameters of a TextKernel: the arguments of its call in order."""
     found: list[Parameter] = []
     for value in call.arguments.values():
@@ -64,7 +64,7 @@ def text_parameters(call: KernelCall, matrices: Sequence[Any]) -> list[Parameter
             found.append(Number(value))
         else:
             found.append(Address(_index(value, matrices)))
-    return found
+    return tuple(found)
 
 
 def tensor_map(given: MatrixMap, matrices: Sequence[Any], box: tuple[int, ...], swizzle: int) -> TensorMap:

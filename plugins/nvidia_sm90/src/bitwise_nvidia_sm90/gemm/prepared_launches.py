@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins.launchers import ProductLaunch
-from bitwise_nvidia_sm90.gemm.driver_launches import (
-    Image,
-    KernelLaunch,
-    Parameter,
-    TooFewResources,
-    kernel_launch,
-)
+from bitwise_nvidia_sm90.gemm.driver_launches import Image, Kernel, TooFewResources, launch_function
 from bitwise_nvidia_sm90.gemm.kernel_images import (
     check_alignment,
     object_file,
@@ -61,48 +55,44 @@ def prepare(
         space.append(torch.empty(shape, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=out.device))
         return space[0]
 
-    device = int(out.device.index)
-    launches: list[KernelLaunch] = []
-    code: list[str] = []
-    for call in kernel_calls(plan, chosen, a, b, out, workspace):
-        image, parameters, digest = _image(call, (a, b, out, *space), plan)
-        try:
-            launches.append(kernel_launch(image, _grid(call.grid), parameters, device))
-        except TooFewResources as error:
-            raise UnsupportedGEMM(f"{chosen}: {error}") from None
-        code.append(digest)
-    reserved = (space[0].numel(), space[0].dtype) if space else None
-    launch = product_launch(launches, reserved, device)
+    made = [_kernel(each, (a, b, out, *space), plan) for each in kernel_calls(plan, chosen, a, b, out, workspace)]
+    size = space[0].numel() * space[0].element_size() if space else 0
+    try:
+        launch = product_launch([kernel for kernel, _ in made], size, int(out.device.index))
+    except TooFewResources as error:
+        raise UnsupportedGEMM(f"{chosen}: {error}") from None
     launch(a.data_ptr(), b.data_ptr(), out.data_ptr())
-    return PreparedProduct(desc, chosen, tuple(code), launch)
+    return PreparedProduct(desc, chosen, tuple(code for _, code in made), launch)
 
 
-def product_launch(launches: Sequence[KernelLaunch], workspace: tuple[int, Any] | None, device: int) -> ProductLaunch:
-    """Return a function of the addresses of a, b and out that makes launches on the current stream of a device.
+def product_launch(kernels: Sequence[Kernel], workspace: int, device: int) -> ProductLaunch:
+    """Return a function of the addresses of a, b and out that launches kernels on the current stream of a device.
 
-    `workspace` is the number of elements and the type of memory that each call allocates on that stream; its address
-    follows those of the matrices.
+    `workspace` is the size in bytes of memory that each call allocates on that stream, 0 for none; its address follows
+    those of the matrices.  Raises TooFewResources and DriverError.
     """
     import torch
 
     # The functions that PyTorch's public ones call, at a fifth of their cost.
     current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
     current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
-    empty, name = torch.empty, torch.device("cuda", device)
+    allocate = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", _allocate)
+    release = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", torch.cuda.caching_allocator_delete)
+    launch_kernels = launch_function(kernels, 4 if workspace else 3, device)
 
     def launch(a: int, b: int, out: int) -> None:
         if current_device() != device:
             with torch.cuda.device(device):
                 launch(a, b, out)
-            return
-        stream = current_stream(device)
-        if workspace is None:
-            addresses: tuple[int, ...] = (a, b, out)
+        elif workspace:
+            stream = current_stream(device)
+            space = allocate(workspace, stream)
+            try:
+                launch_kernels(stream, (a, b, out, space))
+            finally:
+                release(space)  # later allocations on this stream may use it, which follow these kernels
         else:
-            space = empty(workspace[0], dtype=workspace[1], device=name)
-            addresses = (a, b, out, space.data_ptr())
-        for each in launches:
-            each(stream, addresses)
+            launch_kernels(current_stream(device), (a, b, out))
 
     return launch
 
@@ -125,9 +115,12 @@ def triton_dispatch(
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
         return torch.empty(shape, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=out.device)
 
+    calls = kernel_calls(plan, chosen, a, b, out, workspace)
+    if any(isinstance(each.kernel, TextKernel) for each in calls):
+        raise UnsupportedGEMM(f"{chosen} runs a PTX text, which Triton does not dispatch")
     made = [
         (each.kernel[each.grid], {**each.arguments, **_maps(each.arguments), **each.constants, **each.options})
-        for each in kernel_calls(plan, chosen, a, b, out, workspace)
+        for each in calls
     ]
 
     def launch() -> None:
@@ -137,8 +130,14 @@ def triton_dispatch(
     return launch
 
 
-def _image(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Image, Sequence[Parameter], str]:
-    """Return the image of a call's kernel, its parameters, and the hash of its code.
+def _allocate(size: int, stream: int) -> int:
+    import torch
+
+    return int(torch.cuda.caching_allocator_alloc(size, stream=stream))
+
+
+def _kernel(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Kernel, str]:
+    """Return the launch of a call, whose matrices have the indices of these, and the hash of its code.
 
     Raises UnsupportedGEMM and DriverError.
     """
@@ -146,13 +145,13 @@ def _image(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Image
         kernel = call.kernel
         code = object_file(kernel.text)
         image = Image(code, kernel.name, kernel.threads, kernel.shared_bytes, kernel.cluster, kernel.dependent)
-        return image, text_parameters(call, matrices), hashlib.sha256(code).hexdigest()
+        return Kernel(image, _grid(call.grid), text_parameters(call, matrices)), hashlib.sha256(code).hexdigest()
     given = {**call.arguments, **call.constants}
     compiled = call.kernel.warmup(grid=call.grid, **{**given, **_maps(call.arguments)}, **call.options)
     if isinstance(plan, MatrixPlan) and plan.accumulator_k and "mma.sync" in compiled.asm.get("ptx", ""):
         raise UnsupportedGEMM("these tiles run fp8 by mma.sync, whose sums differ from wgmma's; choose larger tiles")
     parameters = triton_parameters(compiled, {name: given[name] for name in call.kernel.arg_names}, matrices)
-    return triton_image(compiled), parameters, str(compiled.hash)
+    return Kernel(triton_image(compiled), _grid(call.grid), parameters), str(compiled.hash)
 
 
 def _grid(given: tuple[int, ...]) -> tuple[int, int, int]:
