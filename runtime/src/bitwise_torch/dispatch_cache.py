@@ -56,30 +56,11 @@ class CachedCall:
 _calls: dict[Key, CachedCall] = {}
 
 
-def key_of(
-    a: Any, b: Any, desc: GEMMDesc | str | None, like: str | None, lock: Lock | None, out_dtype: Any, out: Any,
-    at_a: int, at_b: int, at_out: int,
-) -> Key:  # fmt: skip
-    """Return the key of a call's arguments and of the addresses of a, b and out."""
-    key: Key = (
-        type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
-        type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
-        desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
-    )  # fmt: skip
-    if out is None:
-        return key
-    return *key, type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255
-
-
-def store(
-    a: torch.Tensor, b: torch.Tensor, like: str | None, out_dtype: Any, out: torch.Tensor | None, call: CachedCall
-) -> None:
-    """Add a call that ran to the cache, by its arguments."""
+def store(key: Key, call: CachedCall) -> None:
+    """Add a call that ran to the cache."""
     if len(_calls) >= CAPACITY:
         _calls.clear()
-    desc, lock = call.given
-    at_out = 0 if out is None else out.data_ptr()
-    _calls[key_of(a, b, desc, like, lock, out_dtype, out, a.data_ptr(), b.data_ptr(), at_out)] = call
+    _calls[key] = call
 
 
 def clear() -> None:
@@ -89,48 +70,57 @@ def clear() -> None:
 
 def repeated_product(
     a: Any, b: Any, desc: Any, like: Any, lock: Any, out_dtype: Any, out: Any, warned: set[str]
-) -> torch.Tensor | None:
-    """Run a product by its cached call, and return it; None where the call is not cached or must be checked in full.
+) -> tuple[torch.Tensor | None, Key | None]:
+    """Run a product by its cached call; return it, and the key of the call.
 
-    The arguments are those of `matmul`, of any type.  `warned` holds the libraries whose dropped values of k were
-    already warned of.  Raises what the profile and the launcher raise.
+    The arguments are those of `matmul`, of any type.  The product is None where the call is not cached or must be
+    checked in full.  The key is None for arguments that are not strided tensors with memory.  `warned` holds the
+    libraries whose dropped values of k were already warned of.  Raises what the profile and the launcher raise.
     """
+    key: Key | None = None
     try:
         at_a, at_b = a.data_ptr(), b.data_ptr()
-        at_out = 0 if out is None else out.data_ptr()
-        call = _calls.get(key_of(a, b, desc, like, lock, out_dtype, out, at_a, at_b, at_out))
-    except (AttributeError, RuntimeError, TypeError):  # no strided tensor with memory, or not hashable
-        return None
+        key = (
+            type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
+            type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
+            desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
+        )  # fmt: skip
+        at_out = 0
+        if out is not None:
+            at_out = out.data_ptr()
+            key = (*key, type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255)
+        call = _calls.get(key)
+    except (AttributeError, RuntimeError, TypeError):  # not such a tensor, or an argument that is not hashable
+        return None, None
     if call is None or call.registry is not registry.default() or a.is_neg() or b.is_neg():
-        return None
+        return None, key
     if (a.requires_grad or b.requires_grad or (out is not None and out.requires_grad)) and _gradients_enabled():
-        return None
+        return None, key
     if out is None:
         out = a.new_empty(*call.shape) if call.dtype is None else a.new_empty(*call.shape, dtype=call.dtype)
         at_out = out.data_ptr()
         if at_out & -at_out & 255 != call.alignment:
-            return None
+            return None, key
     else:
         if out.is_neg():
-            return None
+            return None, key
         extent_a, extent_b, extent = call.extents
         if (at_out < at_a + extent_a and at_a < at_out + extent) or (
             at_out < at_b + extent_b and at_b < at_out + extent
         ):
-            return None
+            return None, key
     if call.profile is not None:
         if call.cache_token is not None:  # only a CacheableProfile has one; an isinstance check would cost microseconds
             unchanged = call.profile.cache_token() == call.cache_token  # type: ignore[attr-defined]
         else:
             unchanged = call.profile.product(a, b, out) is call.desc
         if not unchanged or (call.drops and call.profile.library not in warned):
-            return None
+            return None, key
     if call.launch is not None:
         call.launch(at_a, at_b, at_out)
     else:
         call.launcher.product(call.desc, a, b, out)
-    found: torch.Tensor = out
-    return found
+    return out, key
 
 
 def _gradients_enabled() -> bool:

@@ -66,9 +66,11 @@ def matmul(
     gradients.  With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a
     process.  Raises ProductError, NotCovered, LockError or DescriptorError.
     """
-    compiling = _compiling()
-    if not compiling:
-        repeated = dispatch_cache.repeated_product(a, b, desc, like, lock, out_dtype, out, _warned_libraries)
+    import torch
+
+    key = None
+    if not torch.compiler.is_compiling():
+        repeated, key = dispatch_cache.repeated_product(a, b, desc, like, lock, out_dtype, out, _warned_libraries)
         if repeated is not None:
             return repeated
     if sum(each is not None for each in (desc, like, lock)) != 1:
@@ -97,8 +99,8 @@ def matmul(
         name = _output_format(a, out.dtype if out is not None and out_dtype is None else out_dtype)
     target = _empty_output(a, b, name) if out is None else _checked_out(a, b, out, name)
     ran = run_product(a, b, target, desc, like)
-    if ran is not None and not compiling:
-        dispatch_cache.store(a, b, like, out_dtype, out, _cached_call(given, ran, a, b, target))
+    if ran is not None and key is not None:
+        dispatch_cache.store(key, _cached_call(given, ran, a, b, target))
     return target
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,13 @@ class CublasProfile:
 
     known: profile.Profile
     library = "cublas"
+    cache_token = staticmethod(settings_token)
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         """The descriptor of what `torch.mm` runs on these tensors, for any version and architecture; see
         `ProductProfile`.
         """
         return PYTORCH_LIBRARY.product(a, b, out)
-
-    def cache_token(self) -> Hashable:
-        """PyTorch's settings; see `bitwise_core.plugins.profiles.CacheableProfile`."""
-        return settings_token()
 
     def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,

@@ -57,7 +57,11 @@ def unmeasured_setting() -> str | None:
 
 
 def settings_token() -> Hashable:
-    """A token of everything that `unmeasured_setting` reads, from PyTorch's C functions: its attributes are slower."""
+    """A token of everything that `unmeasured_setting` reads; see `bitwise_core.plugins.profiles.CacheableProfile`.
+
+    It calls PyTorch's C functions, which are faster than its attributes, and looks into the dictionary behind
+    os.environ, whose own look-up raises and catches two exceptions for a variable that is not set.
+    """
     import torch
 
     known = torch._C
@@ -65,21 +69,10 @@ def settings_token() -> Hashable:
         return (
             known._get_cublas_allow_fp16_accumulation(), known._get_cublas_allow_fp16_reduced_precision_reduction(),
             known._get_cublas_allow_bf16_reduced_precision_reduction(), int(known._get_blas_preferred_backend()),
-            _workspace_is_set(),
+            _ENCODED_WORKSPACE in vars(os.environ)["_data"],
         )  # fmt: skip
-    except (AttributeError, TypeError):  # another PyTorch version
+    except (AttributeError, KeyError, TypeError):  # another version of PyTorch or Python
         return (unmeasured_setting(),)
-
-
-def _workspace_is_set() -> bool:
-    """Whether the environment variable of the workspace is set.
-
-    It is looked up in the dictionary behind os.environ, whose own look-up raises and catches two exceptions.
-    """
-    try:
-        return _ENCODED_WORKSPACE in vars(os.environ)["_data"]
-    except (KeyError, TypeError):  # another Python implementation
-        return _WORKSPACE in os.environ
 
 
 @lru_cache(maxsize=16)
