@@ -64,8 +64,8 @@ def settings_token() -> Hashable:
     """
     import torch
 
-    known = torch._C
     try:
+        known = torch._C
         return (
             known._get_cublas_allow_fp16_accumulation(), known._get_cublas_allow_fp16_reduced_precision_reduction(),
             known._get_cublas_allow_bf16_reduced_precision_reduction(), int(known._get_blas_preferred_backend()),
