@@ -53,6 +53,9 @@ TRITON = "triton==3.6.0; sys_platform == 'linux'"
 # A small wheel.  Without ROCm it can be imported, and its functions report that no library was found.
 HIP = "hip-python>=6.2; sys_platform == 'linux'"
 
+# Small wheels.  Without a GPU's driver they can be imported.
+CUDA = ("cuda-bindings>=12.8; sys_platform == 'linux'", "cuda-pathfinder>=1.3; sys_platform == 'linux'")
+
 
 def group(name: str) -> list[str]:
     """Return the requirements of a dependency group of the workspace."""
@@ -71,6 +74,11 @@ def install_triton(session: nox.Session) -> None:
     session.install("--no-deps", TRITON)
 
 
+def install_cuda_bindings(session: nox.Session) -> None:
+    """Install the bindings of the CUDA driver without dependencies, so that no toolkit is installed with them."""
+    session.install("--no-deps", *CUDA)
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Compile the configurations of sample kernels and partition them; no GPU is needed."""
@@ -84,6 +92,7 @@ def tests(session: nox.Session) -> None:
     """Run the tests of every distribution."""
     install_workspace(session, *group("test"))
     install_triton(session)
+    install_cuda_bindings(session)
     session.run("python", "-m", "pytest", "-n", "2", *session.posargs)
 
 
