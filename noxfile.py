@@ -231,9 +231,10 @@ def adversary(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.adversary", *session.posargs)
 
 
-def need_gpu_packages(session: nox.Session) -> None:
-    """Fail the session unless the interpreter that runs nox has torch and Triton."""
-    find = "import importlib.util as u; print(*[n for n in ('torch', 'triton') if u.find_spec(n) is None])"
+def need_gpu_packages(session: nox.Session, *more: str) -> None:
+    """Fail the session unless the interpreter that runs nox has torch, Triton and more packages."""
+    names = ("torch", "triton", *more)
+    find = f"import importlib.util as u; print(*[n for n in {names} if u.find_spec(n) is None])"
     missing = str(session.run("python", "-c", find, silent=True, log=False)).split()
     if missing:
         session.error(f"the interpreter that runs nox has no {' and no '.join(missing)}; install it there first")
@@ -245,9 +246,9 @@ def gpu_sm90(session: nox.Session) -> None:
 
     `-- --families gemm` selects kernels of the corpus.
 
-    Uses torch, built for the machine's driver, and Triton of the interpreter that runs nox.
+    Uses torch, built for the machine's driver, Triton and cuda-bindings of the interpreter that runs nox.
     """
-    need_gpu_packages(session)
+    need_gpu_packages(session, "cuda")
     install_workspace(session)
     # Warnings of torch and of the driver are not errors of this repository.
     suite = "plugins/nvidia_sm90/tests/test_conformance.py"

@@ -94,6 +94,10 @@ def test_maps_are_dropped_when_there_are_too_many(fake: FakeDriver, monkeypatch:
             expected.append((64 * number, 9, 64 * (number % 7), number))
         assert sum(len(each.by_address) for each in launches._tables) <= 5
     assert read(fake) == expected
+    first(0, (0, 0, 0))
+    count = len(fake.encoded)
+    first(0, (0, 1, 0))
+    assert len(fake.encoded) == count
 
 
 def test_threads_do_not_share_parameters(fake: FakeDriver) -> None:
@@ -149,6 +153,7 @@ def test_streams_have_configurations(fake: FakeDriver, monkeypatch: pytest.Monke
         launch(each, (1, 2))
     assert [each[1] for each in fake.launches] == streams
     assert fake.launches[0][2] is fake.launches[2][2]
+    assert fake.launches[0][2] is not fake.launches[5][2]
     dependent, cluster = fake.launches[-1][2].attrs
     assert fake.launches[-1][2].numAttrs == 2
     assert dependent.id == "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
