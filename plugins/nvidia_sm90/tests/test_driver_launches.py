@@ -252,6 +252,8 @@ def test_the_bindings_have_what_is_used() -> None:
     dependent, cluster = configuration.attrs
     assert dependent.value.programmaticStreamSerializationAllowed == 1
     assert (cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z) == (2, 3, 1)
+    plain = launches._configuration(IMAGE, (1, 1, 1), 0)
+    assert (plain.numAttrs, len(plain.attrs), int(plain.hStream)) == (0, 0, 0)
     launches.EncodedMaps(MAP)
     assert int(bindings.CUresult.CUDA_SUCCESS) == 0
     assert int(bindings.CUresult.CUDA_ERROR_INVALID_CONTEXT) == INVALID_CONTEXT

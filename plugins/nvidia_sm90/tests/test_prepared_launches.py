@@ -160,10 +160,19 @@ def test_a_kernel_with_too_many_threads_is_not_supported(fake: FakeDriver, monke
         prepare(monkeypatch, Function(), None, *(Matrix((2, 2), "fp16") for _ in range(3)))
 
 
-def test_a_kernel_with_scratch_memory_raises() -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("global_scratch_size", 4, "the kernel part needs scratch memory"),
+        ("profile_scratch_size", 4, "the kernel part needs scratch memory"),
+        ("num_ctas", 2, "the kernel part needs a cooperative launch or clusters"),
+        ("launch_cooperative_grid", True, "the kernel part needs a cooperative launch or clusters"),
+    ],
+)
+def test_a_kernel_with_other_needs_raises(field: str, value: int, said: str) -> None:
     function = Function()
-    function.compiled.metadata.global_scratch_size = 4
-    with pytest.raises(DriverError, match="the kernel part needs scratch memory"):
+    setattr(function.compiled.metadata, field, value)
+    with pytest.raises(DriverError, match=said):
         kernel_images.triton_image(function.compiled)
 
 

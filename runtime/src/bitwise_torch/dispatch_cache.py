@@ -94,7 +94,7 @@ def repeated_product(
         return None, None
     if call is None or call.registry is not registry.default() or a.is_neg() or b.is_neg():
         return None, key
-    if (a.requires_grad or b.requires_grad or (out is not None and out.requires_grad)) and _gradients_enabled():
+    if (a.requires_grad or b.requires_grad or (out is not None and out.requires_grad)) and gradients_enabled():
         return None, key
     if out is None:
         out = a.new_empty(*call.shape) if call.dtype is None else a.new_empty(*call.shape, dtype=call.dtype)
@@ -123,7 +123,8 @@ def repeated_product(
     return out, key
 
 
-def _gradients_enabled() -> bool:
+def gradients_enabled() -> bool:
+    """Return whether PyTorch records operations for gradients."""
     import torch
 
     return bool(torch.is_grad_enabled())

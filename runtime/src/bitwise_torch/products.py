@@ -99,9 +99,29 @@ def matmul(
         name = _output_format(a, out.dtype if out is not None and out_dtype is None else out_dtype)
     target = _empty_output(a, b, name) if out is None else _checked_out(a, b, out, name)
     ran = run_product(a, b, target, desc, like)
-    if ran is not None and key is not None:
-        dispatch_cache.store(key, _cached_call(given, ran, a, b, target))
+    _keep_call(key, given, ran, a, b, target)
     return target
+
+
+def product_into(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc) -> None:
+    """Compute out = a b for checked operands by a descriptor; what was checked once is not checked again.
+
+    Raises what `matmul` raises.
+    """
+    repeated, key = dispatch_cache.repeated_product(a, b, desc, None, None, None, out, _warned_libraries)
+    if repeated is None:
+        _keep_call(key, (desc, None), run_product(a, b, out, desc, None), a, b, out)
+
+
+def _keep_call(
+    key: dispatch_cache.Key | None, given: tuple[GEMMDesc | str | None, Lock | None], ran: RanProduct | None,
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
+) -> None:  # fmt: skip
+    """Add a call that ran on a device to the cache, for tensors of PyTorch's own types."""
+    import torch
+
+    if key is not None and ran is not None and {type(a), type(b)} <= {torch.Tensor, torch.nn.Parameter}:
+        dispatch_cache.store(key, _cached_call(given, ran, a, b, out))
 
 
 def _cached_call(
@@ -129,7 +149,9 @@ def _cached_call(
 
 def _locked_descriptor(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None) -> GEMMDesc:
     """Return the descriptor of a lock's entry for two tensors.  Raises ProductError and LockError."""
-    if _compiling():
+    import torch
+
+    if torch.compiler.is_compiling():
         raise ProductError(
             "inside torch.compile, give desc instead of lock: lock.descriptor(problem_of(a, b)).to_text()"
         )
@@ -261,7 +283,7 @@ def _checked_out(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, name: str)
         raise ProductError(f"out has the shape {tuple(out.shape)} on {out.device}; it needs {shape} on {a.device}")
     if NAMES.get(str(out.dtype)) != name:
         raise ProductError(f"out is of {out.dtype}; the product is of {DTYPES[name]}")
-    if any(each.requires_grad for each in (a, b, out)) and _gradients_enabled():
+    if any(each.requires_grad for each in (a, b, out)) and dispatch_cache.gradients_enabled():
         raise ProductError("out does not support gradients: omit it, or multiply inside torch.no_grad()")
     row_stride, column_stride = out.stride()
     if not ((column_stride >= 1 and row_stride >= (shape[1] - 1) * column_stride + 1) or (
@@ -308,18 +330,6 @@ def _evaluate_on_cpu(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torc
     size = out.element_size()
     bits = torch.from_numpy(result.view("u1" if size == 1 else f"i{size}")).view(out.dtype)
     out.detach().copy_(bits)
-
-
-def _compiling() -> bool:
-    import torch
-
-    return bool(torch.compiler.is_compiling())
-
-
-def _gradients_enabled() -> bool:
-    import torch
-
-    return bool(torch.is_grad_enabled())
 
 
 def _must_trace(a: torch.Tensor, b: torch.Tensor) -> bool:

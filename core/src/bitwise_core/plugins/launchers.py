@@ -53,7 +53,7 @@ class PreparingLauncher(ProductLauncher, Protocol):
 
         The function takes the addresses of a, b and out.  Their types, shapes, strides and device must be those of this
         call, and each address must be a multiple of the same powers of two up to 256.  It launches on the device's
-        current stream, from any thread, also from several at once.  It keeps `desc` alive and no tensor.
+        current stream, from any thread, also from several at once.  It keeps no tensor alive.
         """
 
 

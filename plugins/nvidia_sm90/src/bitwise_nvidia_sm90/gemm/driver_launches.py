@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from threading import Lock
+from threading import RLock
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
@@ -138,7 +138,7 @@ def _failure(name: str, status: Any) -> DriverError:
 
 
 _kernels: dict[tuple[Image, int], LoadedKernel] = {}
-_loading = Lock()
+_loading = RLock()  # a signal handler may load a kernel too
 
 
 def load(image: Image, device: int) -> LoadedKernel:
@@ -219,7 +219,8 @@ class EncodedMaps:
             bindings.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
         self.by_address: dict[int, bytes] = {}
-        _tables.add(self)
+        with _encoding:
+            _tables.add(self)
 
     def encode(self, address: int) -> bytes:
         """Return the map of the matrix at an address, and keep it.  Raises DriverError."""
@@ -230,7 +231,7 @@ class EncodedMaps:
 
 
 _tables: WeakSet[EncodedMaps] = WeakSet()
-_encoding = Lock()
+_encoding = RLock()
 _kept_maps = 0
 
 
@@ -281,11 +282,12 @@ def launch_function(kernels: Sequence[Kernel], matrices: int, device: int) -> La
         pack(memory, start, *encoded, *addresses)
         for (configuration, function), parameters in zip(configured, pointers):  # noqa: B905  (strict costs time)
             (status,) = launch_kernel(configuration, function, parameters, 0)
-            if status == no_context:
-                bind_context(device)
-                (status,) = launch_kernel(configuration, function, parameters, 0)
             if status:
-                raise _failure("cuLaunchKernelEx", status)
+                if status == no_context:
+                    bind_context(device)
+                    (status,) = launch_kernel(configuration, function, parameters, 0)
+                if status:
+                    raise _failure("cuLaunchKernelEx", status)
         free.append(packed)
 
     return launch

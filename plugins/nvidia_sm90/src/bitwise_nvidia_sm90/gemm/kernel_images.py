@@ -18,13 +18,18 @@ _WARP = 32
 
 
 def triton_image(compiled: Any) -> Image:
-    """Return the image of a compiled Triton function.  Raises DriverError for one that needs scratch memory."""
+    """Return the image of a compiled Triton function.
+
+    Raises DriverError for one that needs scratch memory, a cooperative launch or clusters.
+    """
     metadata = compiled.metadata
-    if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.launch_cooperative_grid:
-        raise DriverError(f"the kernel {compiled.name} needs scratch memory or a cooperative launch")
+    if metadata.global_scratch_size or metadata.profile_scratch_size:
+        raise DriverError(f"the kernel {compiled.name} needs scratch memory, which its launches do not allocate")
+    if metadata.launch_cooperative_grid or metadata.num_ctas != 1:
+        raise DriverError(f"the kernel {compiled.name} needs a cooperative launch or clusters")
     return Image(
-        compiled.asm["cubin"], compiled.name, _WARP * metadata.num_warps, metadata.shared, (metadata.num_ctas, 1, 1),
-        bool(metadata.launch_pdl),
+        compiled.asm["cubin"], compiled.name, _WARP * metadata.num_warps, metadata.shared,
+        dependent=bool(metadata.launch_pdl),
     )  # fmt: skip
 
 
