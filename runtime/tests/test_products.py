@@ -348,7 +348,7 @@ def test_tune_passes_the_product_to_the_launcher(monkeypatch: pytest.MonkeyPatch
 class CacheableToy(Toy):
     """A library whose cache tokens are those of `tokens`, one in each call."""
 
-    tokens: tuple[int, ...] = (1, 1, 2)
+    tokens: tuple[int, ...] = (1, 1, 2, 2)
 
     def __init__(self) -> None:
         self.queries = 0
@@ -494,3 +494,28 @@ def test_tuning_empties_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_library_that_is_not_a_name_raises(like: Any) -> None:
     with pytest.raises(ProductError, match="no installed plugin describes the products of the library"):
         matmul(normal(5, 40), normal(40, 7, 1), like=like)
+
+
+@pytest.mark.parametrize(("tokens", "count"), [((1, 1), 1), ((1, 2), 0)])
+def test_a_product_during_which_settings_changed_is_not_cached(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tokens: tuple[int, ...], count: int
+) -> None:
+    library = CacheableToy()
+    library._remaining = iter(tokens)
+    found = replace(registry.default(), profiles=(library,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    matmul(a, b, like="toy")
+    assert len(dispatch_cache._calls) == count
+
+
+def test_calls_of_tensor_subclasses_are_not_cached(recorder: Recorder) -> None:
+    class Named(torch.Tensor):  # type: ignore[misc, unused-ignore]
+        pass
+
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    matmul(a.as_subclass(Named), b, desc=DESC)
+    assert dispatch_cache._calls == {}
+    matmul(torch.nn.Parameter(a, requires_grad=False), b, desc=DESC)
+    assert len(dispatch_cache._calls) == 1

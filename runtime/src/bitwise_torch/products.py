@@ -9,6 +9,7 @@ c = matmul(a, b, lock=read_lock("products.json"))
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dt
     ProductError for operands that do not fit, and NotCovered, naming the key, for a product that was not measured.
     """
     _check_operands(a, b)
-    return _profile_and_descriptor(a, b, _empty_output(a, b, _output_format(a, out_dtype)), like)[1]
+    return descriptor_of(a, b, _empty_output(a, b, _output_format(a, out_dtype)), like)
 
 
 def matmul(
@@ -117,11 +118,14 @@ def _keep_call(
     key: dispatch_cache.Key | None, given: tuple[GEMMDesc | str | None, Lock | None], ran: RanProduct | None,
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
 ) -> None:  # fmt: skip
-    """Add a call that ran on a device to the cache, for tensors of PyTorch's own types."""
+    """Add a call that ran on a device to the cache, for tensors of PyTorch's own types and unchanged settings."""
     import torch
 
-    if key is not None and ran is not None and {type(a), type(b)} <= {torch.Tensor, torch.nn.Parameter}:
-        dispatch_cache.store(key, _cached_call(given, ran, a, b, out))
+    if key is None or ran is None or not {type(a), type(b)} <= {torch.Tensor, torch.nn.Parameter}:
+        return
+    if isinstance(ran.profile, CacheableProfile) and ran.profile.cache_token() != ran.cache_token:
+        return  # another thread changed a setting, and the descriptor may be of before or after
+    dispatch_cache.store(key, _cached_call(given, ran, a, b, out))
 
 
 def _cached_call(
@@ -142,7 +146,7 @@ def _cached_call(
         dtype=None if out.dtype == a.dtype else out.dtype,
         extents=(extent_a, extent_b, extent),
         alignment=at & -at & 255,
-        cache_token=ran.profile.cache_token() if isinstance(ran.profile, CacheableProfile) else None,
+        cache_token=ran.cache_token,
         drops=ran.desc.k_dropped > 0,
     )
 
@@ -167,12 +171,14 @@ class RanProduct:
     """A product that a launcher ran.
 
     `profile` is None for a product by a descriptor, `launch` for a launcher that does not prepare products.
+    `cache_token` is that of a CacheableProfile before it described the product.
     """
 
     profile: ProductProfile | None
     desc: GEMMDesc
     launcher: ProductLauncher
     launch: ProductLaunch | None
+    cache_token: Hashable
 
 
 def run_product(
@@ -182,10 +188,12 @@ def run_product(
 
     Return None for operands on the CPU.  Raises what `matmul` raises.
     """
-    profile = None
+    profile, token = None, None
     if desc is None:
         assert like is not None
-        profile, desc = _profile_and_descriptor(a, b, out, like)
+        profile = _profile_of(like)
+        token = profile.cache_token() if isinstance(profile, CacheableProfile) else None
+        desc = _described(profile, a, b, out)
         if desc.k_dropped and like not in _warned_libraries:
             _warned_libraries.add(like)
             warnings.warn(
@@ -204,27 +212,29 @@ def run_product(
     for launcher in registry.default().launchers:
         if isinstance(launcher, ProductLauncher) and launcher.serves(desc, a.device):
             if isinstance(launcher, PreparingLauncher):
-                return RanProduct(profile, desc, launcher, launcher.prepare(desc, a, b, out))
+                return RanProduct(profile, desc, launcher, launcher.prepare(desc, a, b, out), token)
             launcher.product(desc, a, b, out)
-            return RanProduct(profile, desc, launcher, None)
+            return RanProduct(profile, desc, launcher, None, token)
     raise ProductError(f"no installed plugin runs this descriptor on {a.device}: {desc.to_text()}")
 
 
 def descriptor_of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
     """Return the descriptor of what a library runs for checked operands; see `describe`."""
-    return _profile_and_descriptor(a, b, out, like)[1]
+    return _described(_profile_of(like), a, b, out)
 
 
-def _profile_and_descriptor(
-    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str
-) -> tuple[ProductProfile, GEMMDesc]:
+def _described(profile: ProductProfile, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> GEMMDesc:
+    desc = profile.product(a, b, out)
+    if not isinstance(desc, GEMMDesc):
+        raise NotCovered(f"{profile.library} computes this product as a {type(desc).__name__}; matmul runs a GEMMDesc")
+    return desc
+
+
+def _profile_of(like: str) -> ProductProfile:
     profiles = registry.default().profiles
     for each in profiles:
         if isinstance(each, ProductProfile) and each.library == like:
-            desc = each.product(a, b, out)
-            if not isinstance(desc, GEMMDesc):
-                raise NotCovered(f"{like} computes this product as a {type(desc).__name__}; matmul runs a GEMMDesc")
-            return each, desc
+            return each
     known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)}))
     raise ProductError(
         f"no installed plugin describes the products of the library {like!r}; known libraries: "
