@@ -53,6 +53,9 @@ TRITON = "triton==3.6.0; sys_platform == 'linux'"
 # A small wheel.  Without ROCm it can be imported, and its functions report that no library was found.
 HIP = "hip-python>=6.2; sys_platform == 'linux'"
 
+# Small wheels.  Without a GPU's driver they can be imported.
+CUDA = ("cuda-bindings>=12.8; sys_platform == 'linux'", "cuda-pathfinder>=1.3; sys_platform == 'linux'")
+
 
 def group(name: str) -> list[str]:
     """Return the requirements of a dependency group of the workspace."""
@@ -71,6 +74,11 @@ def install_triton(session: nox.Session) -> None:
     session.install("--no-deps", TRITON)
 
 
+def install_cuda_bindings(session: nox.Session) -> None:
+    """Install the bindings of the CUDA driver without dependencies, so that no toolkit is installed with them."""
+    session.install("--no-deps", *CUDA)
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Compile the configurations of sample kernels and partition them; no GPU is needed."""
@@ -84,6 +92,7 @@ def tests(session: nox.Session) -> None:
     """Run the tests of every distribution."""
     install_workspace(session, *group("test"))
     install_triton(session)
+    install_cuda_bindings(session)
     session.run("python", "-m", "pytest", "-n", "2", *session.posargs)
 
 
@@ -222,9 +231,10 @@ def adversary(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.adversary", *session.posargs)
 
 
-def need_gpu_packages(session: nox.Session) -> None:
-    """Fail the session unless the interpreter that runs nox has torch and Triton."""
-    find = "import importlib.util as u; print(*[n for n in ('torch', 'triton') if u.find_spec(n) is None])"
+def need_gpu_packages(session: nox.Session, *more: str) -> None:
+    """Fail the session unless the interpreter that runs nox has torch, Triton and more packages."""
+    names = ("torch", "triton", *more)
+    find = f"import importlib.util as u; print(*[n for n in {names} if u.find_spec(n) is None])"
     missing = str(session.run("python", "-c", find, silent=True, log=False)).split()
     if missing:
         session.error(f"the interpreter that runs nox has no {' and no '.join(missing)}; install it there first")
@@ -236,9 +246,9 @@ def gpu_sm90(session: nox.Session) -> None:
 
     `-- --families gemm` selects kernels of the corpus.
 
-    Uses torch, built for the machine's driver, and Triton of the interpreter that runs nox.
+    Uses torch, built for the machine's driver, Triton and cuda-bindings of the interpreter that runs nox.
     """
-    need_gpu_packages(session)
+    need_gpu_packages(session, "cuda")
     install_workspace(session)
     # Warnings of torch and of the driver are not errors of this repository.
     suite = "plugins/nvidia_sm90/tests/test_conformance.py"

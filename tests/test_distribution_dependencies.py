@@ -46,12 +46,13 @@ ALLOWED = {
     },
 }
 
-MODULES = {"yaml": "pyyaml"}
+MODULES = {"yaml": "pyyaml", "cuda": "cuda-bindings"}
 """Modules whose distributions have other names."""
 
-# No distribution requires torch: the user chooses a build for the machine. Triton and hip-python (`hip`) are extras.
+# No distribution requires torch: the user chooses a build for the machine. Triton, hip-python (`hip`) and cuda-bindings
+# are extras.
 # z3 is the second solver of `nox -s proofs`, which installs it.
-OPTIONAL = {"torch", "triton", "hip", "z3"}
+OPTIONAL = {"torch", "triton", "hip", "cuda-bindings", "z3"}
 
 ALL = pytest.mark.parametrize("name", ALLOWED)
 
@@ -149,6 +150,12 @@ def test_kernels_may_import_their_compiler() -> None:
         ),
         ("bitwise-triton", "import triton", "bitwise-triton imports triton when it loads, without declaring it"),
         ("bitwise-triton", "def f():\n    import triton", None),
+        (
+            "bitwise-nvidia-sm90",
+            "from cuda.bindings import driver",
+            "bitwise-nvidia-sm90 imports cuda-bindings when it loads, without declaring it",
+        ),
+        ("bitwise-nvidia-sm90", "def f():\n    from cuda.bindings import driver", None),
         ("bitwise-conformance", "import bitwise_triton", "bitwise-conformance may not import bitwise-triton"),
         (
             "bitwise-toy",

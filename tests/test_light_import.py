@@ -1,4 +1,4 @@
-"""Importing any module imports neither torch nor Triton, which are optional and slow to import."""
+"""Importing any module imports neither torch nor Triton nor CUDA's bindings: they are optional and slow to import."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from workspace import KERNELS, distributions
 
 PACKAGES = [found.package for found in distributions() if found.package and found.modules()]
 
-# The two are replaced by traps, so that the test can fail where they are not installed, and cannot be fooled by a
+# They are replaced by traps, so that the test can fail where they are not installed, and cannot be fooled by a
 # module that catches ImportError.
 PROBE = """
 import importlib, pkgutil, sys
 touched = []
 class Trap:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "triton"):
+        if name.split(".")[0] in ("torch", "triton", "cuda"):
             touched.append(name)
             raise ImportError(f"{name} was imported")
 sys.meta_path.insert(0, Trap())
@@ -32,7 +32,7 @@ print(touched)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_imports_torch_or_triton(package: str) -> None:
+def test_no_module_imports_an_optional_library(package: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROBE, package, *KERNELS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == ("[]\n", "")

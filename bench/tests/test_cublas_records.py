@@ -94,14 +94,21 @@ def test_the_readme_has_the_other_measurements() -> None:
     counted = [str(found.get(outcome, 0)) for outcome in ("equal", "different", "declined")]
     assert table_line('`matmul(like="cublas")` against `torch.mm`') == counted
     assert parity["different"] == []
-    times = parity["host microseconds"]
-    text = " ".join(README.read_text(encoding="utf-8").split())
-    assert f"`like` adds {times['matmul like'] - times['bare launch']:.1f} to a bare launch" in text
     for version, head in (("13.1", ""), ("12.8", ", cuBLASLt 12.8")):
         sample = record(f"cublas-sample-sm90-h100-{version}.json")
         assert {key.split()[-1] for key in sample["checked"]["outcomes"]} == {"equal"}
         line = table_line(f"small products, descriptors evaluated on a CPU{head}")
         assert line == [f"{len(sample['rows']):,}", "0", "0"]
+
+
+def test_the_readme_has_the_host_times() -> None:
+    found = record("cublas-host-time-sm90-h200.json")["host microseconds"]
+    for product, times in found.items():
+        assert table_line(product.replace("x", " x ")) == [str(each) for each in times.values()]
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    for name in ("like", "desc"):
+        added = [times[f"{name}{out}"] - times[f"torch.mm{out}"] for times in found.values() for out in ("", " out")]
+        assert f"`{name}` adds {min(added):.1f} to {max(added):.1f} microseconds" in text
 
 
 def test_the_readme_has_the_measured_times() -> None:

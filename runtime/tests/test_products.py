@@ -12,7 +12,9 @@ import pytest
 from bitwise_core.descriptors import Cut, GEMMDesc, index_bits
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
+from bitwise_core.plugins.launchers import ProductLaunch
 from bitwise_torch import DroppedWarning, NotCovered, ProductError, describe, dispatch_cache, matmul, tune
+from bitwise_torch.locks import Lock, LockError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -346,7 +348,7 @@ def test_tune_passes_the_product_to_the_launcher(monkeypatch: pytest.MonkeyPatch
 class CacheableToy(Toy):
     """A library whose cache tokens are those of `tokens`, one in each call."""
 
-    tokens: tuple[int, ...] = (1, 1, 2)
+    tokens: tuple[int, ...] = (1, 1, 2, 2)
 
     def __init__(self) -> None:
         self.queries = 0
@@ -356,8 +358,47 @@ class CacheableToy(Toy):
         self.queries += 1
         return DESC
 
-    def cache_token(self, a: Any, b: Any, out: Any) -> int:
+    def cache_token(self) -> int:
         return next(self._remaining)
+
+
+class PreparingRecorder(TunableToy):
+    """A launcher that prepares products; `launches` has the addresses of those that ran again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches: list[tuple[int, int, int]] = []
+
+    def prepare(self, desc: Any, a: Any, b: Any, out: Any) -> ProductLaunch:
+        self.requests.append(desc)
+        return lambda *addresses: self.launches.append(addresses)
+
+
+def placed(matrix: Any, offset: int = 0) -> Any:
+    """Return a copy of a matrix of 16-bit elements at an address that is `offset` elements after a multiple of 256."""
+    memory = torch.empty(matrix.numel() + 128 + offset, dtype=matrix.dtype)
+    start = -memory.data_ptr() % 256 // 2 + offset
+    return memory[start : start + matrix.numel()].view(matrix.shape).copy_(matrix)
+
+
+def cached(monkeypatch: pytest.MonkeyPatch, launcher: Any, arguments: dict[str, Any], **fields: Any) -> tuple[Any, Any]:
+    """Return two operands on the CPU for which `matmul` with these arguments has a cached call of a launcher."""
+    profile = fields.get("profile")
+    found = replace(registry.default(), profiles=(profile,) if profile else (), launchers=(launcher,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    monkeypatch.setattr(dispatch_cache, "_calls", {})
+    a, b = placed(normal(5, 40)), placed(normal(40, 7, 1))
+    names = ("desc", "like", "lock", "out_dtype", "out")
+    _, key = dispatch_cache.repeated_product(a, b, *(arguments.get(each) for each in names), set())
+    assert key is not None
+    given: dict[str, Any] = {
+        "registry": found, "given": (arguments.get("desc"), arguments.get("lock")), "profile": None, "desc": DESC,
+        "launcher": launcher, "launch": None, "shape": (5, 7), "dtype": None, "extents": (400, 560, 70),
+        "alignment": 0,
+    }  # fmt: skip
+    dispatch_cache.store(key, dispatch_cache.CachedCall(**{**given, **fields}))
+    return a, b
 
 
 class FillingLauncher(TunableToy):
@@ -372,16 +413,109 @@ def test_the_profile_is_queried_again_when_its_cache_token_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library, launcher = CacheableToy(), FillingLauncher()
-    found = replace(registry.default(), profiles=(library,), launchers=(launcher,))
-    monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
-    a, b, out = normal(5, 40), normal(40, 7, 1), torch.empty(5, 7, dtype=torch.float16)
-    key = dispatch_cache.key_of(a, b, None, "toy", None, out)
-    assert key is not None
-    call = dispatch_cache.CachedCall(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
-    monkeypatch.setattr(dispatch_cache, "_calls", {key: call})
+    out = torch.empty(5, 7, dtype=torch.float16)
+    a, b = cached(monkeypatch, launcher, {"like": "toy", "out": out}, profile=library, cache_token=1)
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5
     assert (library.queries, launcher.requests) == (0, [DESC, DESC])
     assert (patterns(matmul(a, b, like="toy", out=out)) == evaluate(DESC, patterns(a), patterns(b))).all()
     assert (library.queries, len(launcher.requests)) == (1, 2)
+
+
+def test_a_prepared_product_gets_the_addresses_of_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher, out = PreparingRecorder(), torch.empty(5, 7, dtype=torch.float16)
+    arguments: dict[str, Any] = {"desc": DESC, "out": out}
+    a, b = cached(monkeypatch, launcher, arguments, launch=launcher.prepare(DESC, None, None, None))
+    expected = []
+    for each in (a, placed(a), a):
+        assert matmul(each, b, **arguments) is out
+        expected.append((each.data_ptr(), b.data_ptr(), out.data_ptr()))
+    assert launcher.launches == expected
+    matmul(placed(a, 64), b, **arguments)
+    with pytest.raises(ProductError, match="out does not support gradients"):
+        matmul(placed(a).requires_grad_(), b, **arguments)
+    with pytest.raises(ProductError, match="a is a lazily negated view"):
+        matmul(torch._neg_view(placed(a)), b, **arguments)
+    with pytest.raises(ProductError, match="out is a lazily negated view"):
+        matmul(a, b, desc=DESC, out=torch._neg_view(out))
+    assert launcher.launches == expected
+    with torch.no_grad():
+        matmul(placed(a).requires_grad_(), b, **arguments)
+    assert len(launcher.launches) == 4
+
+
+def test_an_output_of_a_cached_call_may_touch_an_operand_and_not_overlap_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = PreparingRecorder()
+    memory = placed(torch.zeros(512, dtype=torch.float16))
+    operand, touching, overlapping = (memory[at : at + size] for at, size in ((0, 200), (200, 35), (184, 35)))
+    arguments: dict[str, Any] = {"desc": DESC, "out": touching.view(5, 7)}
+    _, b = cached(monkeypatch, launcher, arguments, launch=launcher.prepare(DESC, None, None, None))
+    matmul(operand.view(5, 40), b, **arguments)
+    assert len(launcher.launches) == 1
+    with pytest.raises(ProductError, match="out overlaps a in memory"):
+        matmul(operand.view(5, 40), b, desc=DESC, out=overlapping.view(5, 7))
+    assert len(launcher.launches) == 1
+
+
+def test_a_new_output_of_a_cached_call_has_the_alignment_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = PreparingRecorder()
+    launch = launcher.prepare(DESC, None, None, None)
+    a, b = cached(monkeypatch, launcher, {"desc": DESC}, launch=launch, alignment=1)  # no address is odd
+    expected = evaluate(DESC, patterns(a), patterns(b))
+    assert (patterns(matmul(a, b, desc=DESC)) == expected).all()
+    assert launcher.launches == []
+    cached(monkeypatch, launcher, {"desc": DESC}, launch=launch)
+    found = [matmul(a, b, desc=DESC) for _ in range(50)]
+    launched = {each[2] for each in launcher.launches}
+    assert all(each % 256 == 0 for each in launched)
+    assert all((patterns(each) == expected).all() for each in found if each.data_ptr() not in launched)
+
+
+def test_a_cached_call_of_a_lock_is_that_of_the_same_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Lock(), Lock()
+    launcher = PreparingRecorder()
+    out = torch.empty(5, 7, dtype=torch.float16)
+    arguments: dict[str, Any] = {"lock": first, "out": out}
+    a, b = cached(monkeypatch, launcher, arguments, launch=launcher.prepare(DESC, None, None, None))
+    assert matmul(a, b, **arguments) is out
+    with pytest.raises(LockError, match="is not in the lock"):
+        matmul(a, b, lock=second, out=out)
+    assert len(launcher.launches) == 1
+
+
+def test_tuning_empties_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = TunableToy()
+    a, b = cached(monkeypatch, launcher, {"like": "nothing"})
+    tune(a, b, desc=DESC)
+    assert dispatch_cache._calls == {}
+
+
+@pytest.mark.parametrize("like", [["toy"], {"toy": 1}, 5])
+def test_a_library_that_is_not_a_name_raises(like: Any) -> None:
+    with pytest.raises(ProductError, match="no installed plugin describes the products of the library"):
+        matmul(normal(5, 40), normal(40, 7, 1), like=like)
+
+
+@pytest.mark.parametrize(("tokens", "count"), [((1, 1), 1), ((1, 2), 0)])
+def test_a_product_during_which_settings_changed_is_not_cached(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tokens: tuple[int, ...], count: int
+) -> None:
+    library = CacheableToy()
+    library._remaining = iter(tokens)
+    found = replace(registry.default(), profiles=(library,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    matmul(a, b, like="toy")
+    assert len(dispatch_cache._calls) == count
+
+
+def test_calls_of_tensor_subclasses_are_not_cached(recorder: Recorder) -> None:
+    class Named(torch.Tensor):  # type: ignore[misc, unused-ignore]
+        pass
+
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    matmul(a.as_subclass(Named), b, desc=DESC)
+    assert dispatch_cache._calls == {}
+    matmul(torch.nn.Parameter(a, requires_grad=False), b, desc=DESC)
+    assert len(dispatch_cache._calls) == 1

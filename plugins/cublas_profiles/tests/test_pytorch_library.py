@@ -160,51 +160,47 @@ def test_a_missing_driver_is_unknown() -> None:
     assert driver.driver_version("libnothing-of-the-kind.so") == "unknown"
 
 
-def test_the_mark_changes_with_settings_and_alignments(settings: SimpleNamespace) -> None:
-    a, b, out = (SimpleNamespace(data_ptr=lambda at=at: at) for at in (1024, 48, 2))
+def test_the_token_changes_with_settings(settings: SimpleNamespace) -> None:
     (described, *_) = plugin.bitwise_profiles()
-    assert described.cache_token(a, b, out) == (None, 0, 16, 2)  # type: ignore[attr-defined]
+    assert described.cache_token() == (None,)  # type: ignore[attr-defined]
     settings.matmul.allow_fp16_accumulation = True
-    assert str(described.cache_token(a, b, out)[0]).startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")  # type: ignore[attr-defined]
+    (found,) = described.cache_token()  # type: ignore[attr-defined]
+    assert found.startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")
 
 
-def test_the_mark_has_the_values_of_pytorchs_functions(
+def test_the_token_has_the_values_of_pytorchs_functions(
     settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: dict[str, object] = {
         "_get_cublas_allow_fp16_accumulation": False,
         "_get_cublas_allow_fp16_reduced_precision_reduction": (True, True),
         "_get_cublas_allow_bf16_reduced_precision_reduction": (True, True),
+        "_get_blas_preferred_backend": 0,
     }
     functions = SimpleNamespace(**{name: lambda name=name: said[name] for name in said})
     monkeypatch.setattr(sys.modules["torch"], "_C", functions, raising=False)
-    operand = SimpleNamespace(data_ptr=lambda: 512)
-    marks = [pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand)]
-    assert marks == [((False, (True, True), (True, True), "_BlasBackend.Cublas", False), 0, 0, 0)]
+    tokens = [pytorch_library.settings_token()]
+    assert tokens == [(False, (True, True), (True, True), 0, False)]
     for name, other in (
         ("_get_cublas_allow_fp16_accumulation", True),
         ("_get_cublas_allow_fp16_reduced_precision_reduction", (True, False)),
         ("_get_cublas_allow_bf16_reduced_precision_reduction", (False, True)),
+        ("_get_blas_preferred_backend", 1),
     ):
         said[name] = other
-        marks.append(pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand))
-    settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
-    marks.append(pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand))
+        tokens.append(pytorch_library.settings_token())
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    marks.append(pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand))
-    assert len(set(marks)) == 6
+    tokens.append(pytorch_library.settings_token())
+    assert len(set(tokens)) == 6
     del functions._get_cublas_allow_fp16_accumulation
-    assert (
-        pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand)[0]
-        == pytorch_library.unmeasured_setting()
-    )
+    assert pytorch_library.settings_token() == (pytorch_library.unmeasured_setting(),)
 
 
 def test_pytorchs_own_functions_follow_its_settings() -> None:
     torch = pytest.importorskip("torch")
-    operand = SimpleNamespace(data_ptr=lambda: 512)
-    mark = pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand)
-    assert isinstance(mark[0], tuple)
+    token = pytorch_library.settings_token()
+    assert isinstance(token, tuple)
+    assert len(token) == 5
     matmul = torch.backends.cuda.matmul
     for name in pytorch_library.SETTINGS:
         if name.endswith("_split_k"):
@@ -212,7 +208,7 @@ def test_pytorchs_own_functions_follow_its_settings() -> None:
         default = getattr(matmul, name)
         try:
             setattr(matmul, name, not default)
-            assert pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand) != mark
+            assert pytorch_library.settings_token() != token
         finally:
             setattr(matmul, name, default)
-        assert pytorch_library.PyTorchLibrary().cache_token(operand, operand, operand) == mark
+        assert pytorch_library.settings_token() == token

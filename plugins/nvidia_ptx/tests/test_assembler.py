@@ -53,6 +53,27 @@ def test_cache_is_used_and_allows_concurrent_writers(
         assert ptxas.digest(text) == "f" * 64
 
 
+def test_object_files_are_cached_and_damaged_ones_are_made_again(
+    ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    assemble = Ptxas._assemble
+
+    def counted(self: Ptxas, text: str, flags: list[str]) -> bytes:
+        made.append(text)
+        return assemble(self, text, flags)
+
+    monkeypatch.setattr(Ptxas, "_assemble", counted)
+    text = kernel(MUL, ADD, STORE)
+    code = ptxas.cached_assembly(text)
+    assert code == ptxas.cached_assembly(text) == ptxas.cached_assembly(text.replace(MUL, f"// a note\n{MUL}"))
+    assert (code[:4], len(made)) == (b"\x7fELF", 1)
+    (entry,) = (path for path in cache.rglob("*") if path.is_file() and code in path.read_bytes())
+    entry.write_bytes(entry.read_bytes().replace(code, code[:-1] + b"?"))
+    assert ptxas.cached_assembly(text) == code
+    assert len(made) == 2
+
+
 def test_two_machine_codes_with_zeroed_entries_stay_different(ptxas: Ptxas, cache: Path) -> None:
     texts = [kernel(MUL, ADD, STORE), kernel(MUL, ADD.replace("add", "sub"), STORE)]
     first = [ptxas.digest(text) for text in texts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,6 @@ from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_nvidia_sm90.gemm import measured_schedules as measured
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
-from bitwise_nvidia_sm90.gemm.launch import KernelCall
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 from bitwise_nvidia_sm90.gemm.schedule_ranking import SHARED_BYTES, costs, expected_seconds, schedules_to_try
@@ -108,83 +106,6 @@ def test_shipped_schedules() -> None:
     ]
 
 
-class Compiled:
-    """A stand-in for a compiled kernel that records the arguments of its calls."""
-
-    def __init__(self, calls: list[Any], text: str) -> None:
-        self.calls, self.asm, self.hash = calls, {"ptx": text}, "code"
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        assert len(grid) == 3
-        return lambda *arguments: self.calls.append(arguments)
-
-
-class Kernel:
-    """A stand-in for a Triton kernel that records its calls."""
-
-    arg_names = ("A", "B", "C", "N", "BLOCK")
-
-    def __init__(self, text: str = "") -> None:
-        self.calls: list[Any] = []
-        self.text = text
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        def first(**arguments: Any) -> Compiled:
-            self.calls.append(arguments)
-            return Compiled(self.calls, self.text)
-
-        return first
-
-
-class Matrix:
-    """A stand-in for a tensor, with a name."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.device = name, "here"
-        self.shape, self.dtype = (2, 3, 4), "float32"
-
-    def detach(self) -> Matrix:
-        return Matrix(self.name)
-
-
-def prepared_product(
-    monkeypatch: pytest.MonkeyPatch, kernel: Kernel, made: Any, a: Matrix, b: Matrix, out: Matrix
-) -> Any:
-    def kernel_calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any) -> list[KernelCall]:
-        space = workspace((2, 3, 4), "fp32")
-        return [
-            KernelCall(kernel, (2,), {"A": a, "B": b, "C": space, "N": 7}, {"BLOCK": 3}, {"num_warps": 1}),
-            KernelCall(kernel, (2,), {"B": space, "A": out, "C": out, "N": 7}, {"BLOCK": 3}, {"num_warps": 1}),
-        ]
-
-    torch = SimpleNamespace(float32="float32", empty=lambda shape, dtype, device: Matrix(f"{dtype} {shape}"))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(prepared, "kernel_calls", kernel_calls)
-    return prepared.prepare(matrix(64, WGMMA), made, Schedule(64, 64), a, b, out)  # type: ignore[arg-type]
-
-
-def test_a_prepared_launch_uses_the_matrices_of_its_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernel, twice = Kernel(), Matrix("x")
-    found = prepared_product(monkeypatch, kernel, None, twice, twice, Matrix("out"))
-    found.run(Matrix("a"), Matrix("b"), Matrix("c"))
-    names = [[getattr(each, "name", each) for each in arguments] for arguments in kernel.calls[2:]]
-    assert names == [["a", "b", "float32 (2, 3, 4)", 7, 3], ["c", "float32 (2, 3, 4)", "c", 7, 3]]
-    held = [each for ready in found.launches for each in ready.arguments]
-    assert held == [None, None, None, 7, 3] * 2
-
-
-def test_fp8_by_mma_sync_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = plan(matrix(256, FP8, "e4m3", "bf16"))
-    with pytest.raises(prepared.UnsupportedGEMM, match=r"run fp8 by mma\.sync"):
-        prepared_product(monkeypatch, Kernel("mma.sync.aligned.m16n8k16"), made, *map(Matrix, "abc"))
-    assert prepared_product(monkeypatch, Kernel("wgmma.mma_async"), made, *map(Matrix, "abc")).workspace == (
-        (2, 3, 4),
-        "float32",
-    )
-
-
 def test_the_first_result_of_kernels_is_compared_with_the_fallback(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
@@ -199,7 +120,7 @@ def test_the_first_result_of_kernels_is_compared_with_the_fallback(
         code = f"{chosen.block_m} {chosen.tma}"
         if code in wrong:
             out[0, 1] += 1
-        return prepared.PreparedProduct(desc, chosen, (prepared.CompiledLaunch(code, lambda: None, (), ()),), None)
+        return prepared.PreparedProduct(desc, chosen, (code,), lambda a, b, out: None)
 
     monkeypatch.setattr(run, "prepare", prepare)
     monkeypatch.setattr(run, "_prepared", {})

@@ -39,19 +39,29 @@ def test_its_samples_are_supported_descriptors(run: dict[str, object]) -> None:
 
 def missing(monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tuple[int, int] | None) -> str | None:
     cuda = SimpleNamespace(is_available=lambda: capability is not None, get_device_capability=lambda: capability)
-    monkeypatch.setattr(launcher, "find_spec", lambda name: name in installed or None)
+
+    def find_spec(name: str) -> bool | None:
+        if name == "cuda.bindings" and name not in installed:
+            raise ModuleNotFoundError("No module named 'cuda'")
+        return name in installed or None
+
+    monkeypatch.setattr(launcher, "find_spec", find_spec)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     return launcher.GEMMLauncher().missing()
+
+
+ALL = {"torch", "triton", "cuda.bindings"}
 
 
 @pytest.mark.parametrize(
     ("installed", "capability", "said"),
     [
-        (set(), None, "torch and triton are not installed"),
-        ({"triton"}, None, "torch is not installed"),
-        ({"torch", "triton"}, None, "there is no GPU that torch can use"),
-        ({"torch", "triton"}, (10, 0), "the GPU has compute capability 10.0, not 9.0"),
-        ({"torch", "triton"}, (9, 0), None),
+        (set(), None, "torch, triton and cuda-bindings are not installed"),
+        ({"triton", "cuda.bindings"}, None, "torch is not installed"),
+        ({"torch", "triton"}, (9, 0), "cuda-bindings is not installed"),
+        (ALL, None, "there is no GPU that torch can use"),
+        (ALL, (10, 0), "the GPU has compute capability 10.0, not 9.0"),
+        (ALL, (9, 0), None),
     ],
 )
 def test_missing_requirements_are_named(
@@ -66,7 +76,8 @@ def test_it_runs_only_gemm_descriptors() -> None:
 
 
 def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.MonkeyPatch) -> None:
-    current, ran = [0], []
+    current: list[int] = [0]
+    ran: list[object] = []
 
     @contextmanager
     def device(chosen: SimpleNamespace) -> Iterator[None]:
@@ -76,9 +87,16 @@ def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.Monkey
 
     cuda = SimpleNamespace(current_device=lambda: current[0], device=device)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr("bitwise_nvidia_sm90.gemm.run.run", lambda *matrices: ran.append(current[0]))
+
+    def run_prepared(*arguments: object) -> SimpleNamespace:
+        ran.append(current[0])
+        return SimpleNamespace(launch=ran.append)
+
+    monkeypatch.setattr("bitwise_nvidia_sm90.gemm.run.run_prepared", run_prepared)
     desc = GEMMDesc(k=4, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma")
     for index in (0, 1):
         a = SimpleNamespace(device=SimpleNamespace(index=index))
         launcher.GEMMLauncher().product(desc, a, a, a)
     assert (ran, current) == ([0, 1], [0])
+    launcher.GEMMLauncher().prepare(desc, a, a, a)("again")  # type: ignore[call-arg, arg-type]
+    assert (ran, current) == ([0, 1, 1, "again"], [0])

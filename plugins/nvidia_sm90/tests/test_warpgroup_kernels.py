@@ -20,7 +20,8 @@ from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import TextKernel, warpgroup_kernel
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import TileError, WarpgroupTiles
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan

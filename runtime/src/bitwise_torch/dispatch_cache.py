@@ -1,62 +1,59 @@
 """A cache of the products that ran: the checks and look-ups of one call hold for later calls of the same key.
 
-The key holds types, shapes, strides and device.  Everything else is checked in every call: whether the output overlaps
-an operand, gradients, negated views, and whether the profile's answer is unchanged.
+The key holds types, shapes, strides, device and the alignments of the addresses.  Everything else is checked in every
+call: whether the output overlaps an operand, gradients, negated views, and whether the profile's answer is unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.launchers import ProductLauncher
+from bitwise_core.plugins.launchers import ProductLaunch, ProductLauncher
 from bitwise_core.plugins.profiles import ProductProfile
 
 if TYPE_CHECKING:
     import torch
 
+    from bitwise_torch.locks import Lock
+
 CAPACITY = 4096
 """The maximum number of calls; a full cache is emptied."""
 
-Key = tuple[Any, ...]
+
+Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CachedCall:
     """A call that ran.
 
-    `given_desc` is the `desc` argument of the call: the key holds its id, so it must stay alive.  `profile` is None for
-    a call with a descriptor.  `extents` are the distances in bytes from the first to the last byte of a, b and out.
-    `cache_token` is that of a CacheableProfile.
+    `given` are the `desc` and `lock` arguments of the call: the key holds their ids, so they must stay alive.
+    `profile` is None for a call without `like`; `cache_token` is that of a CacheableProfile.  `launch` is the prepared
+    product of a PreparingLauncher.  `extents` are the distances in bytes from the first to the last byte of a, b and
+    out.  `alignment` is the largest power of two below 256 that divides the output's address, 0 for larger ones.
+    `dtype` is the output's type, None for that of a, which is faster to allocate.  `drops` says that the descriptor
+    omits values of k.
     """
 
     registry: registry.Registry
-    given_desc: GEMMDesc | str | None
+    given: tuple[GEMMDesc | str | None, Lock | None]
     profile: ProductProfile | None
     desc: GEMMDesc
     launcher: ProductLauncher
+    launch: ProductLaunch | None
     shape: tuple[int, int]
     dtype: Any
     extents: tuple[int, int, int]
+    alignment: int
     cache_token: Hashable = None
+    drops: bool = False
 
 
 _calls: dict[Key, CachedCall] = {}
-
-
-def key_of(a: Any, b: Any, desc: GEMMDesc | str | None, like: str | None, out_dtype: Any, out: Any) -> Key | None:
-    """Return the key of a call's arguments; None where an argument is not a strided tensor."""
-    try:
-        key = (
-            type(a), a.dtype, a.device, a.shape, a.stride(), type(b), b.dtype, b.device, b.shape, b.stride(),
-            desc if isinstance(desc, str) else id(desc), like, out_dtype,
-        )  # fmt: skip
-        return key if out is None else (*key, type(out), out.dtype, out.device, out.shape, out.stride())
-    except (AttributeError, RuntimeError, TypeError):
-        return None
 
 
 def store(key: Key, call: CachedCall) -> None:
@@ -66,38 +63,68 @@ def store(key: Key, call: CachedCall) -> None:
     _calls[key] = call
 
 
-def cached_product(
-    key: Key, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, warned: set[str]
-) -> torch.Tensor | None:
-    """Run a product by its cached call, and return it; None where the call is not cached or must be checked in full.
+def clear() -> None:
+    """Empty the cache, so that the next calls ask the launchers again."""
+    _calls.clear()
 
-    `warned` holds the libraries whose dropped values of k were already warned of.  Raises what the profile and the
-    launcher raise.
+
+def repeated_product(
+    a: Any, b: Any, desc: Any, like: Any, lock: Any, out_dtype: Any, out: Any, warned: set[str]
+) -> tuple[torch.Tensor | None, Key | None]:
+    """Run a product by its cached call; return it, and the key of the call.
+
+    The arguments are those of `matmul`, of any type.  The product is None where the call is not cached or must be
+    checked in full.  The key is None for arguments that are not strided tensors with memory.  `warned` holds the
+    libraries whose dropped values of k were already warned of.  Raises what the profile and the launcher raise.
     """
-    call = _calls.get(key)
-    if call is None or call.registry is not registry.default():
-        return None
-    if a.requires_grad or b.requires_grad or a.is_neg() or b.is_neg():
-        return None
+    key: Key | None = None
+    try:
+        at_a, at_b = a.data_ptr(), b.data_ptr()
+        key = (
+            type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
+            type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
+            desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
+        )  # fmt: skip
+        at_out = 0
+        if out is not None:
+            at_out = out.data_ptr()
+            key = (*key, type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255)
+        call = _calls.get(key)
+    except (AttributeError, RuntimeError, TypeError):  # not such a tensor, or an argument that is not hashable
+        return None, None
+    if call is None or call.registry is not registry.default() or a.is_neg() or b.is_neg():
+        return None, key
+    if (a.requires_grad or b.requires_grad or (out is not None and out.requires_grad)) and gradients_enabled():
+        return None, key
     if out is None:
-        import torch
-
-        out = torch.empty(call.shape, dtype=call.dtype, device=a.device)
+        out = a.new_empty(*call.shape) if call.dtype is None else a.new_empty(*call.shape, dtype=call.dtype)
+        at_out = out.data_ptr()
+        if at_out & -at_out & 255 != call.alignment:
+            return None, key
     else:
-        if out.requires_grad or out.is_neg():
-            return None
+        if out.is_neg():
+            return None, key
         extent_a, extent_b, extent = call.extents
-        start, start_a, start_b = out.data_ptr(), a.data_ptr(), b.data_ptr()
-        if (start < start_a + extent_a and start_a < start + extent) or (
-            start < start_b + extent_b and start_b < start + extent
+        if (at_out < at_a + extent_a and at_a < at_out + extent) or (
+            at_out < at_b + extent_b and at_b < at_out + extent
         ):
-            return None
+            return None, key
     if call.profile is not None:
         if call.cache_token is not None:  # only a CacheableProfile has one; an isinstance check would cost microseconds
-            unchanged = call.profile.cache_token(a, b, out) == call.cache_token  # type: ignore[attr-defined]
+            unchanged = call.profile.cache_token() == call.cache_token  # type: ignore[attr-defined]
         else:
             unchanged = call.profile.product(a, b, out) is call.desc
-        if not unchanged or (call.desc.k_dropped and call.profile.library not in warned):
-            return None
-    call.launcher.product(call.desc, a, b, out)
-    return out
+        if not unchanged or (call.drops and call.profile.library not in warned):
+            return None, key
+    if call.launch is not None:
+        call.launch(at_a, at_b, at_out)
+    else:
+        call.launcher.product(call.desc, a, b, out)
+    return out, key
+
+
+def gradients_enabled() -> bool:
+    """Return whether PyTorch records operations for gradients."""
+    import torch
+
+    return bool(torch.is_grad_enabled())

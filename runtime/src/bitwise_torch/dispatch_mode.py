@@ -26,7 +26,7 @@ from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, GEMMP
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
-from bitwise_torch.products import ProductError, run_product
+from bitwise_torch.products import ProductError, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
 if TYPE_CHECKING:
@@ -315,10 +315,10 @@ def locked_product(product: InterceptedProduct, desc: GEMMDesc, rounded_first: b
     shape = (*a.shape[:-1], b.shape[-1])
     out = torch.empty(shape, dtype=getattr(torch, DTYPES[sum_desc.output_dtype]), device=a.device)
     if problem.batch is None:
-        run_product(a, b, out, sum_desc, None)
+        product_into(a, b, out, sum_desc)
     else:
         for left, right, target in zip(a, b, out, strict=True):
-            run_product(left, right, target, sum_desc, None)
+            product_into(left, right, target, sum_desc)
     if product.bias is None:
         return out
     if desc.accumulator_dtype != "fp32":

@@ -9,6 +9,8 @@ c = matmul(a, b, lock=read_lock("products.json"))
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from bitwise_core.descriptors.problem import DTYPES, NAMES, ProblemError
 from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
-from bitwise_core.plugins.launchers import ProductLauncher
+from bitwise_core.plugins.launchers import PreparingLauncher, ProductLaunch, ProductLauncher
 from bitwise_core.plugins.profiles import CacheableProfile, NotCovered, ProductProfile
 from bitwise_torch import dispatch_cache
 from bitwise_torch.locks import Lock
@@ -47,7 +49,7 @@ def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dt
     ProductError for operands that do not fit, and NotCovered, naming the key, for a product that was not measured.
     """
     _check_operands(a, b)
-    return _profile_and_descriptor(a, b, _empty_output(a, b, _output_format(a, out_dtype)), like)[1]
+    return descriptor_of(a, b, _empty_output(a, b, _output_format(a, out_dtype)), like)
 
 
 def matmul(
@@ -65,22 +67,24 @@ def matmul(
     gradients.  With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a
     process.  Raises ProductError, NotCovered, LockError or DescriptorError.
     """
+    import torch
+
+    key = None
+    if not torch.compiler.is_compiling():
+        repeated, key = dispatch_cache.repeated_product(a, b, desc, like, lock, out_dtype, out, _warned_libraries)
+        if repeated is not None:
+            return repeated
     if sum(each is not None for each in (desc, like, lock)) != 1:
         raise ProductError(
             "give exactly one of desc, a descriptor, like, the name of a library, and lock, the result of read_lock"
         )
+    given = (desc, lock)
     if lock is not None:
         if not isinstance(lock, Lock):
             raise ProductError(f"lock is a {type(lock).__name__}; give the result of read_lock")
         if out is not None:
             _check_tensor("out", out)
         desc = _locked_descriptor(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
-    key = None if _compiling() else dispatch_cache.key_of(a, b, desc, like, out_dtype, out)
-    if key is not None:
-        cached = dispatch_cache.cached_product(key, a, b, out, _warned_libraries)
-        if cached is not None:
-            return cached
-    given_desc = desc
     _check_operands(a, b)
     if desc is not None and not isinstance(desc, (GEMMDesc, str)):
         raise ProductError(f"desc is a {type(desc).__name__}; give a GEMMDesc or the text of one")
@@ -96,46 +100,100 @@ def matmul(
         name = _output_format(a, out.dtype if out is not None and out_dtype is None else out_dtype)
     target = _empty_output(a, b, name) if out is None else _checked_out(a, b, out, name)
     ran = run_product(a, b, target, desc, like)
-    if ran is not None and key is not None:
-        shape = (int(a.shape[0]), int(b.shape[1]))
-        extents = [last - first for first, last in map(_address_range, (a, b, target))]
-        token = ran[0].cache_token(a, b, target) if isinstance(ran[0], CacheableProfile) else None
-        call = dispatch_cache.CachedCall(
-            registry.default(), given_desc, *ran, shape, target.dtype, (extents[0], extents[1], extents[2]), token
-        )
-        dispatch_cache.store(key, call)
+    _keep_call(key, given, ran, a, b, target)
     return target
+
+
+def product_into(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc) -> None:
+    """Compute out = a b for checked operands by a descriptor; what was checked once is not checked again.
+
+    Raises what `matmul` raises.
+    """
+    repeated, key = dispatch_cache.repeated_product(a, b, desc, None, None, None, out, _warned_libraries)
+    if repeated is None:
+        _keep_call(key, (desc, None), run_product(a, b, out, desc, None), a, b, out)
+
+
+def _keep_call(
+    key: dispatch_cache.Key | None, given: tuple[GEMMDesc | str | None, Lock | None], ran: RanProduct | None,
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
+) -> None:  # fmt: skip
+    """Add a call that ran on a device to the cache, for tensors of PyTorch's own types and unchanged settings."""
+    import torch
+
+    if key is None or ran is None or not {type(a), type(b)} <= {torch.Tensor, torch.nn.Parameter}:
+        return
+    if isinstance(ran.profile, CacheableProfile) and ran.profile.cache_token() != ran.cache_token:
+        return  # another thread changed a setting, and the descriptor may be of before or after
+    dispatch_cache.store(key, _cached_call(given, ran, a, b, out))
+
+
+def _cached_call(
+    given: tuple[GEMMDesc | str | None, Lock | None], ran: RanProduct, a: torch.Tensor, b: torch.Tensor,
+    out: torch.Tensor,
+) -> dispatch_cache.CachedCall:  # fmt: skip
+    """Return the cached call of a product that ran."""
+    extent_a, extent_b, extent = (last - first for first, last in map(_address_range, (a, b, out)))
+    at = out.data_ptr()
+    return dispatch_cache.CachedCall(
+        registry=registry.default(),
+        given=given,
+        profile=ran.profile,
+        desc=ran.desc,
+        launcher=ran.launcher,
+        launch=ran.launch,
+        shape=(int(out.shape[0]), int(out.shape[1])),
+        dtype=None if out.dtype == a.dtype else out.dtype,
+        extents=(extent_a, extent_b, extent),
+        alignment=at & -at & 255,
+        cache_token=ran.cache_token,
+        drops=ran.desc.k_dropped > 0,
+    )
 
 
 def _locked_descriptor(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None) -> GEMMDesc:
     """Return the descriptor of a lock's entry for two tensors.  Raises ProductError and LockError."""
-    if _compiling():
+    import torch
+
+    if torch.compiler.is_compiling():
         raise ProductError(
             "inside torch.compile, give desc instead of lock: lock.descriptor(problem_of(a, b)).to_text()"
         )
     _check_operands(a, b)
-    key = (a.dtype, b.dtype, a.shape, b.shape, a.stride(), b.stride(), out_dtype)
-    desc = lock.tensor_descriptors.get(key)
-    if desc is None:
-        try:
-            desc = lock.tensor_descriptors[key] = lock.descriptor(problem_of(a, b, out_dtype))
-        except ProblemError as error:
-            raise ProductError(str(error)) from None
-    return desc
+    try:
+        return lock.descriptor(problem_of(a, b, out_dtype))
+    except ProblemError as error:
+        raise ProductError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class RanProduct:
+    """A product that a launcher ran.
+
+    `profile` is None for a product by a descriptor, `launch` for a launcher that does not prepare products.
+    `cache_token` is that of a CacheableProfile before it described the product.
+    """
+
+    profile: ProductProfile | None
+    desc: GEMMDesc
+    launcher: ProductLauncher
+    launch: ProductLaunch | None
+    cache_token: Hashable
 
 
 def run_product(
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | None, like: str | None
-) -> tuple[ProductProfile | None, GEMMDesc, ProductLauncher] | None:
+) -> RanProduct | None:
     """Compute out = a b for checked operands by `desc`, or by `like` where `desc` is None.
 
-    Return the profile (None with `desc`), the descriptor and the launcher; None for operands on the CPU.  Raises what
-    `matmul` raises.
+    Return None for operands on the CPU.  Raises what `matmul` raises.
     """
-    profile = None
+    profile, token = None, None
     if desc is None:
         assert like is not None
-        profile, desc = _profile_and_descriptor(a, b, out, like)
+        profile = _profile_of(like)
+        token = profile.cache_token() if isinstance(profile, CacheableProfile) else None
+        desc = _described(profile, a, b, out)
         if desc.k_dropped and like not in _warned_libraries:
             _warned_libraries.add(like)
             warnings.warn(
@@ -153,26 +211,30 @@ def run_product(
         return None
     for launcher in registry.default().launchers:
         if isinstance(launcher, ProductLauncher) and launcher.serves(desc, a.device):
+            if isinstance(launcher, PreparingLauncher):
+                return RanProduct(profile, desc, launcher, launcher.prepare(desc, a, b, out), token)
             launcher.product(desc, a, b, out)
-            return profile, desc, launcher
+            return RanProduct(profile, desc, launcher, None, token)
     raise ProductError(f"no installed plugin runs this descriptor on {a.device}: {desc.to_text()}")
 
 
 def descriptor_of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
     """Return the descriptor of what a library runs for checked operands; see `describe`."""
-    return _profile_and_descriptor(a, b, out, like)[1]
+    return _described(_profile_of(like), a, b, out)
 
 
-def _profile_and_descriptor(
-    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str
-) -> tuple[ProductProfile, GEMMDesc]:
+def _described(profile: ProductProfile, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> GEMMDesc:
+    desc = profile.product(a, b, out)
+    if not isinstance(desc, GEMMDesc):
+        raise NotCovered(f"{profile.library} computes this product as a {type(desc).__name__}; matmul runs a GEMMDesc")
+    return desc
+
+
+def _profile_of(like: str) -> ProductProfile:
     profiles = registry.default().profiles
     for each in profiles:
         if isinstance(each, ProductProfile) and each.library == like:
-            desc = each.product(a, b, out)
-            if not isinstance(desc, GEMMDesc):
-                raise NotCovered(f"{like} computes this product as a {type(desc).__name__}; matmul runs a GEMMDesc")
-            return each, desc
+            return each
     known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)}))
     raise ProductError(
         f"no installed plugin describes the products of the library {like!r}; known libraries: "
@@ -231,7 +293,7 @@ def _checked_out(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, name: str)
         raise ProductError(f"out has the shape {tuple(out.shape)} on {out.device}; it needs {shape} on {a.device}")
     if NAMES.get(str(out.dtype)) != name:
         raise ProductError(f"out is of {out.dtype}; the product is of {DTYPES[name]}")
-    if any(each.requires_grad for each in (a, b, out)) and _gradients_enabled():
+    if any(each.requires_grad for each in (a, b, out)) and dispatch_cache.gradients_enabled():
         raise ProductError("out does not support gradients: omit it, or multiply inside torch.no_grad()")
     row_stride, column_stride = out.stride()
     if not ((column_stride >= 1 and row_stride >= (shape[1] - 1) * column_stride + 1) or (
@@ -278,18 +340,6 @@ def _evaluate_on_cpu(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torc
     size = out.element_size()
     bits = torch.from_numpy(result.view("u1" if size == 1 else f"i{size}")).view(out.dtype)
     out.detach().copy_(bits)
-
-
-def _compiling() -> bool:
-    import torch
-
-    return bool(torch.compiler.is_compiling())
-
-
-def _gradients_enabled() -> bool:
-    import torch
-
-    return bool(torch.is_grad_enabled())
 
 
 def _must_trace(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import Record
 from bitwise_core.numerics import Bits
+
+ProductLaunch: TypeAlias = Callable[[int, int, int], None]
+"""A prepared product: a function of the addresses of a, b and out; see `PreparingLauncher.prepare`."""
 
 
 class Launcher(Protocol):
@@ -37,6 +41,19 @@ class ProductLauncher(Launcher, Protocol):
         """Compute out = a b with the bits of the descriptor, on the device's current stream.
 
         Raises DescriptorError for a descriptor that it does not support.
+        """
+
+
+@runtime_checkable
+class PreparingLauncher(ProductLauncher, Protocol):
+    """A launcher that prepares a product once and repeats it at little cost."""
+
+    def prepare(self, desc: Record, a: Any, b: Any, out: Any) -> ProductLaunch:
+        """Compute out = a b as `product` does, and return a function that computes it for other tensors.
+
+        The function takes the addresses of a, b and out.  Their types, shapes, strides and device must be those of this
+        call, and each address must be a multiple of the same powers of two up to 256.  It launches on the device's
+        current stream, from any thread, also from several at once.  It keeps no tensor alive.
         """
 
 

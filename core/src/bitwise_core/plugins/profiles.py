@@ -50,10 +50,11 @@ class ProductProfile(Profile, Protocol):
 class CacheableProfile(ProductProfile, Protocol):
     """A profile whose descriptors may be cached."""
 
-    def cache_token(self, a: Any, b: Any, out: Any) -> Hashable:
-        """Return a token of everything except types, shapes, strides and device that determines `product`.
+    def cache_token(self) -> Hashable:
+        """Return a token of everything except the tensors that determines `product`, such as a library's settings.
 
-        Two calls with the same types, shapes, strides, device and token have the same descriptor.
+        Two calls have the same descriptor if the token and, of each tensor, the type, shape, strides, device and the
+        largest power of two up to 256 that divides the address are the same.
         """
 
 

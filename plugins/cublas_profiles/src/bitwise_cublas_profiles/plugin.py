@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from bitwise_core.plugins.profiles import Explanation, Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.explanation import explain
-from bitwise_cublas_profiles.pytorch_library import PyTorchLibrary
+from bitwise_cublas_profiles.pytorch_library import PyTorchLibrary, settings_token
 from bitwise_cublas_profiles.query import Configuration, CublasError, gemm_query
 
 STRING_KEYS = ("version", "capability", "dtype", "output", "transposes")
@@ -32,16 +32,13 @@ class CublasProfile:
 
     known: profile.Profile
     library = "cublas"
+    cache_token = staticmethod(settings_token)
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         """The descriptor of what `torch.mm` runs on these tensors, for any version and architecture; see
         `ProductProfile`.
         """
         return PYTORCH_LIBRARY.product(a, b, out)
-
-    def cache_token(self, a: Any, b: Any, out: Any) -> Hashable:
-        """See `bitwise_core.plugins.profiles.MarkedProfile`."""
-        return PYTORCH_LIBRARY.cache_token(a, b, out)
 
     def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,

@@ -26,6 +26,7 @@ SETTINGS = {
 }  # fmt: skip
 """PyTorch's defaults of the settings of torch.backends.cuda.matmul that select kernels. Only these were measured."""
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_ENCODED_WORKSPACE = os.environ.encodekey(_WORKSPACE)
 
 
 _BIAS_VARIABLES = ("CUBLASLT_WORKSPACE_SIZE", "DISABLE_ADDMM_CUDA_LT", "TORCH_CUBLASLT_UNIFIED_WORKSPACE")
@@ -55,19 +56,23 @@ def unmeasured_setting() -> str | None:
     return None
 
 
-def _settings() -> Hashable:
-    """Cache key of the inputs of `unmeasured_setting`. PyTorch's C functions are faster than its attributes."""
+def settings_token() -> Hashable:
+    """A token of everything that `unmeasured_setting` reads; see `bitwise_core.plugins.profiles.CacheableProfile`.
+
+    It calls PyTorch's C functions, which are faster than its attributes, and looks into the dictionary behind
+    os.environ, whose own look-up raises and catches two exceptions for a variable that is not set.
+    """
     import torch
 
     try:
         known = torch._C
         return (
             known._get_cublas_allow_fp16_accumulation(), known._get_cublas_allow_fp16_reduced_precision_reduction(),
-            known._get_cublas_allow_bf16_reduced_precision_reduction(), torch.backends.cuda.preferred_blas_library(),
-            _WORKSPACE in os.environ,
+            known._get_cublas_allow_bf16_reduced_precision_reduction(), int(known._get_blas_preferred_backend()),
+            _ENCODED_WORKSPACE in vars(os.environ)["_data"],
         )  # fmt: skip
-    except AttributeError:  # another PyTorch version
-        return unmeasured_setting()
+    except (AttributeError, KeyError, TypeError):  # another version of PyTorch or Python
+        return (unmeasured_setting(),)
 
 
 @lru_cache(maxsize=16)
@@ -102,11 +107,6 @@ class PyTorchLibrary:
         if isinstance(found, NotCovered):
             raise NotCovered(*found.args)
         return found
-
-    def cache_token(self, a: Any, b: Any, out: Any) -> tuple[Hashable, int, int, int]:
-        """Settings and alignments; see `bitwise_core.plugins.profiles.MarkedProfile`."""
-        at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), out.data_ptr()
-        return _settings(), at_a & -at_a & 255, at_b & -at_b & 255, at_out & -at_out & 255
 
     def _described(self, a: Any, b: Any, out: Any) -> GEMMDesc | NotCovered:
         from bitwise_cublas_profiles.tensors import query_of_tensors

@@ -30,7 +30,7 @@ from typing import TypeAlias
 
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
 from bitwise_nvidia_ptx import machine_code, machine_dataflow, object_file
-from bitwise_nvidia_ptx.digest_cache import cached_digest, cached_text
+from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text
 from bitwise_nvidia_ptx.machine_code import (
     ArithmeticLines,
     MachineFunction,
@@ -49,6 +49,7 @@ _FADD = 0x21
 _FFMA_BY_LITERAL = 0x823
 _UNITS = frozenset({0x3F800000, 0xBF800000})
 _HEADER_SIZE = 1 << 16
+_OBJECT_FILE_START = b"\x7fELF"
 _LINES = re.compile(r"[\d ]*/[\d ]*")
 _DEBUG_LINE = re.compile(r"^[ \t]*\.(?:loc|file)\b[^\n]*", re.M)
 _DEBUG_SECTION = re.compile(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", re.M)
@@ -263,6 +264,16 @@ class Ptxas:
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
         """Return the object file of a text, not cached.  Raises AssemblyFailed."""
         return self._assemble(without_debug(text), self._flags(fuse))
+
+    def cached_assembly(self, text: str) -> bytes:
+        """Return the object file of a text, cached on disk.  Raises AssemblyFailed."""
+        text, flags = without_debug(text), self._flags(True)
+        key = ["object file", *self._identity(), text, *flags]
+
+        def is_object_file(stored: bytes) -> bool:
+            return stored.startswith(_OBJECT_FILE_START)
+
+        return cached_bytes("ptxas", key, is_object_file, lambda: self._assemble(text, flags))
 
     def _flags(self, fuse: bool) -> list[str]:
         options = [*self.options] if fuse or NO_FUSION in self.options else [*self.options, NO_FUSION]

@@ -22,14 +22,25 @@ def cached_digest(folder: str, key: Sequence[str], find: Callable[[], str]) -> s
 
 def cached_text(folder: str, key: Sequence[str], form: re.Pattern[str], find: Callable[[], str]) -> str:
     """Return a text of ASCII of a form from a folder of the cache directory, as `cached_digest` does."""
+
+    def has_form(stored: bytes) -> bool:
+        return form.fullmatch(stored.decode("ascii", "replace")) is not None
+
+    return cached_bytes(folder, key, has_form, lambda: find().encode("ascii")).decode("ascii")
+
+
+def cached_bytes(
+    folder: str, key: Sequence[str], has_form: Callable[[bytes], bool], find: Callable[[], bytes]
+) -> bytes:
+    """Return bytes of a form from a folder of the cache directory, as `cached_digest` does."""
     directory = cache_directory()
     if directory is None:
         return find()
     entries, name = EntryFolder(directory / folder), key_digest(*key)
-    stored = (entries.read(name) or b"").decode("ascii", "replace")
-    if form.fullmatch(stored):
+    stored = entries.read(name)
+    if stored is not None and has_form(stored):
         return stored
     found = find()
     with contextlib.suppress(OSError):
-        entries.write(name, found.encode("ascii"))
+        entries.write(name, found)
     return found

@@ -10,10 +10,14 @@ import numpy as np
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
+from bitwise_core.plugins.launchers import ProductLaunch
 
 _TORCH_NAMES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
+
+_REQUIRED = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda.bindings"}
+"""The distributions that a launch needs, each with a module of it."""
 
 
 class GEMMLauncher:
@@ -23,9 +27,10 @@ class GEMMLauncher:
 
     def missing(self) -> str | None:
         """See `bitwise_core.plugins.launchers.Launcher`."""
-        absent = [name for name in ("torch", "triton") if find_spec(name) is None]
+        absent = [name for name, module in _REQUIRED.items() if not _installed(module)]
         if absent:
-            return f"{' and '.join(absent)} {'are' if len(absent) > 1 else 'is'} not installed"
+            *most, last = absent
+            return f"{', '.join(most)} and {last} are not installed" if most else f"{last} is not installed"
         import torch
 
         if not torch.cuda.is_available():
@@ -52,17 +57,21 @@ class GEMMLauncher:
 
         Raises DescriptorError for a descriptor that the kernels do not implement.
         """
+        self.prepare(desc, a, b, out)
+
+    def prepare(self, desc: Record, a: Any, b: Any, out: Any) -> ProductLaunch:
+        """See `bitwise_core.plugins.launchers.PreparingLauncher`.
+
+        Raises DescriptorError for a descriptor that the kernels do not implement.
+        """
         if not isinstance(desc, GEMMDesc):
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
         import torch
 
-        from bitwise_nvidia_sm90.gemm.run import run
+        from bitwise_nvidia_sm90.gemm.run import run_prepared
 
-        if torch.cuda.current_device() == a.device.index:
-            run(desc, a, b, out)
-            return
-        with torch.cuda.device(a.device):  # Triton launches on the current device
-            run(desc, a, b, out)
+        with torch.cuda.device(a.device):  # kernels are compiled and loaded for the current device
+            return run_prepared(desc, a, b, out).launch
 
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
         """See `bitwise_core.plugins.launchers.TunableLauncher`."""
@@ -94,6 +103,13 @@ class GEMMLauncher:
         run(desc, a, b, out)
         bits = FLOAT_FORMATS[desc.output_dtype].bits
         return np.asarray(out.view(getattr(torch, f"int{bits}")).cpu().numpy()).view(storage(bits))
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above the module is not installed
+        return False
 
 
 def _on_device(patterns: Bits, dtype: str) -> Any:

@@ -89,11 +89,6 @@ class Lock(BaseModel):
         """The entries by their problems."""
         return {each.problem: each for each in self.entries}
 
-    @cached_property
-    def tensor_descriptors(self) -> dict[Any, GEMMDesc]:
-        """A cache of descriptors by the types, shapes and strides of tensors; `matmul` fills it."""
-        return {}
-
     def entry(self, problem: GEMMProblem) -> Entry:
         """Return the entry of a problem.  Raises LockError where there is none."""
         entry = self.by_problem.get(problem)

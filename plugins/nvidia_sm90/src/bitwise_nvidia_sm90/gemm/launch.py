@@ -31,9 +31,10 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One launch: a kernel of this package, its grid, its arguments and constexprs by name, and its compile options.
+    """One launch: a kernel, its grid, its arguments and constexprs by name, and its compile options.
 
-    The kernel is a Triton kernel, or a TextKernel, whose arguments are in the order of its parameters.
+    The kernel is a Triton function of this package, or a TextKernel, which takes the arguments in the order of its
+    parameters and has no constexprs and options.
     """
 
     kernel: Any
@@ -47,14 +48,14 @@ class KernelCall:
 class MatrixMap:
     """A tensor map over a matrix with dense rows: `shape`, `strides` and the `block` of one copy, in elements.
 
-    `swizzle` is the width in bytes of the swizzle in shared memory, None where Triton chooses it.
+    `swizzle` is the width of the swizzle in bytes, 0 for none; for a Triton function its compiler chooses it.
     """
 
     matrix: Any
     shape: tuple[int, int]
     strides: tuple[int, int]
     block: tuple[int, int]
-    swizzle: int | None = None
+    swizzle: int = 0
 
 
 def kernel_calls(
@@ -168,7 +169,7 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -
     given = {**common, "A": a, "B": b, "C": target, "slices": number}
     kernel = kernel_of(tiles)
     arguments = {name: given[name] for name in kernel.parameters}
-    return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, _DEPENDENT_LAUNCH)
+    return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, {})
 
 
 def _type_of(matrix: Any) -> str:
@@ -191,7 +192,7 @@ def _matrix_map(
     strides: tuple[int, int],
     block: tuple[int, int],
     size: int,
-    swizzle: int | None = None,
+    swizzle: int = 0,
 ) -> tuple[MatrixMap, bool]:
     """Return the map of a matrix, and whether it maps the transposed matrix.
 
@@ -199,7 +200,7 @@ def _matrix_map(
     """
     transposed = _is_transposed(shape, strides, size)
     i, j = (1, 0) if transposed else (0, 1)
-    box = block if swizzle is not None else (block[i], block[j])
+    box = block if swizzle else (block[i], block[j])
     return MatrixMap(matrix, (shape[i], shape[j]), (strides[i], 1), box, swizzle), transposed
 
 

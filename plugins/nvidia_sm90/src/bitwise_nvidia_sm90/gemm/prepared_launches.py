@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.plugins.launchers import ProductLaunch
+from bitwise_nvidia_sm90.gemm.driver_launches import Image, Kernel, TooFewResources, launch_function
+from bitwise_nvidia_sm90.gemm.kernel_images import (
+    check_alignment,
+    object_file,
+    text_parameters,
+    triton_image,
+    triton_parameters,
+)
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
@@ -14,70 +25,21 @@ from bitwise_nvidia_sm90.gemm.schedule import Schedule
 if TYPE_CHECKING:
     import torch
 
-ALIGNMENT = 16
-"""Bytes.  Triton specialises a kernel on whether an address is a multiple of this."""
 _TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """An argument that changes between calls: a matrix, by its index in (a, b, out, workspace), or a tensor map of it.
-
-    `position` is the index of the argument; `map` is the tensor descriptor of the first call, None for a matrix itself.
-    """
-
-    position: int
-    matrix: int
-    map: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledLaunch:
-    """A compiled kernel with its arguments in order.
-
-    `code` is the hash of the compiled kernel; `slots` are the arguments that each call fills in.
-    """
-
-    code: str
-    runner: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    slots: tuple[Slot, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedProduct:
-    """All launches of a product.  It holds `desc`, so that the id of `desc`, by which it is cached, stays unique."""
+    """All launches of a product.  It holds `desc`, so that the id of `desc`, by which it is cached, stays unique.
+
+    `code` has the hash of each kernel.  `launch` computes out = a b on the current stream for the addresses of a, b and
+    out, which have the layout and the alignment of the first call.
+    """
 
     desc: GEMMDesc
     chosen: Schedule
-    launches: tuple[CompiledLaunch, ...]
-    workspace: tuple[tuple[int, ...], Any] | None
-
-    def run(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-        """Compute out = a b on the current stream, for operands of the layout of the first call."""
-        matrices: tuple[Any, ...] = (a, b, out)
-        if self.workspace is not None:
-            matrices = (a, b, out, _allocated(*self.workspace, out))
-        for each in self.launches:
-            arguments = list(each.arguments)
-            for slot in each.slots:
-                matrix = matrices[slot.matrix]
-                arguments[slot.position] = matrix if slot.map is None else _rebased(slot.map, matrix)
-            each.runner(*arguments)
-
-
-def _rebased(descriptor: Any, matrix: Any) -> Any:
-    """Return the tensor descriptor for another matrix of the same shape, strides and alignment."""
-    found = object.__new__(type(descriptor))
-    found.__dict__.update(descriptor.__dict__)
-    found.base = matrix
-    return found
-
-
-def _allocated(shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
-    import torch
-
-    return torch.empty(shape, dtype=dtype, device=out.device)
+    code: tuple[str, ...]
+    launch: ProductLaunch
 
 
 def prepare(
@@ -91,13 +53,55 @@ def prepare(
     a, b, out = a.detach(), b.detach(), out.detach()
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        space.append(_allocated(shape, getattr(torch, _TORCH_NAMES[dtype]), out))
+        space.append(torch.empty(shape, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=out.device))
         return space[0]
 
-    calls = kernel_calls(plan, chosen, a, b, out, workspace)
-    launches = [_compiled(each, (a, b, out, *space), plan) for each in calls]
-    reserved = (tuple(space[0].shape), space[0].dtype) if space else None
-    return PreparedProduct(desc, chosen, tuple(launches), reserved)
+    made = [_kernel(each, (a, b, out, *space), plan) for each in kernel_calls(plan, chosen, a, b, out, workspace)]
+    size = space[0].numel() * space[0].element_size() if space else 0
+    try:
+        launch = product_launch([kernel for kernel, _ in made], size, int(out.device.index))
+    except TooFewResources as error:
+        raise UnsupportedGEMM(f"{chosen}: {error}") from None
+    launch(a.data_ptr(), b.data_ptr(), out.data_ptr())
+    return PreparedProduct(desc, chosen, tuple(code for _, code in made), launch)
+
+
+def product_launch(kernels: Sequence[Kernel], workspace: int, device: int) -> ProductLaunch:
+    """Return a function of the addresses of a, b and out that launches kernels on the current stream of a device.
+
+    `workspace` is the size in bytes of memory that each call allocates on that stream, 0 for none; its address follows
+    those of the matrices.  Raises TooFewResources and DriverError.
+    """
+    import torch
+
+    # The functions that PyTorch's public ones call, at a fifth of their cost.
+    current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
+    allocate = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", _allocate)
+    release = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", torch.cuda.caching_allocator_delete)
+    launch_kernels = launch_function(kernels, 4 if workspace else 3, device)
+
+    def launch(a: int, b: int, out: int) -> None:
+        if current_device() != device:
+            with torch.cuda.device(device):
+                launch(a, b, out)
+        elif workspace:
+            stream = current_stream(device)
+            space = allocate(workspace, stream)
+            try:
+                launch_kernels(stream, (a, b, out, space))
+            finally:
+                release(space)  # later allocations on this stream may use it, which follow these kernels
+        else:
+            launch_kernels(current_stream(device), (a, b, out))
+
+    return launch
+
+
+def _current_stream(device: int) -> int:
+    import torch
+
+    return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def triton_dispatch(
@@ -110,11 +114,14 @@ def triton_dispatch(
     import torch
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        return _allocated(shape, getattr(torch, _TORCH_NAMES[dtype]), out)
+        return torch.empty(shape, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=out.device)
 
+    calls = kernel_calls(plan, chosen, a, b, out, workspace)
+    if any(isinstance(each.kernel, TextKernel) for each in calls):
+        raise UnsupportedGEMM(f"{chosen} runs a PTX text, which Triton does not dispatch")
     made = [
         (each.kernel[each.grid], {**each.arguments, **_maps(each.arguments), **each.constants, **each.options})
-        for each in kernel_calls(plan, chosen, a, b, out, workspace)
+        for each in calls
     ]
 
     def launch() -> None:
@@ -124,26 +131,33 @@ def triton_dispatch(
     return launch
 
 
-def _compiled(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> CompiledLaunch:
+def _allocate(size: int, stream: int) -> int:
+    import torch
+
+    return int(torch.cuda.caching_allocator_alloc(size, stream=stream))
+
+
+def _kernel(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Kernel, str]:
+    """Return the launch of a call, whose matrices have the indices of these, and the hash of its code.
+
+    Raises UnsupportedGEMM and DriverError.
+    """
+    if isinstance(call.kernel, TextKernel):
+        kernel = call.kernel
+        code = object_file(kernel.text)
+        image = Image(code, kernel.name, kernel.threads, kernel.shared_bytes, kernel.cluster, kernel.dependent)
+        return Kernel(image, _grid(call.grid), text_parameters(call, matrices)), hashlib.sha256(code).hexdigest()
     given = {**call.arguments, **call.constants}
-    maps = _maps(call.arguments)
-    kernel = call.kernel[call.grid](**{**given, **maps}, **call.options)
-    if isinstance(plan, MatrixPlan) and plan.accumulator_k and "mma.sync" in kernel.asm.get("ptx", ""):
+    compiled = call.kernel.warmup(grid=call.grid, **{**given, **_maps(call.arguments)}, **call.options)
+    if isinstance(plan, MatrixPlan) and plan.accumulator_k and "mma.sync" in compiled.asm.get("ptx", ""):
         raise UnsupportedGEMM("these tiles run fp8 by mma.sync, whose sums differ from wgmma's; choose larger tiles")
-    for each in maps.values():
-        each.base = None  # the cached launch must not hold the memory of the first operands
-    slots = []
-    for position, name in enumerate(call.kernel.arg_names):
-        value = given[name]
-        owner = value.matrix if isinstance(value, MatrixMap) else value
-        for number, matrix in enumerate(matrices):
-            if owner is matrix:
-                slots.append(Slot(position, number, maps.get(name)))
-                break
-    changing = {each.position for each in slots}
-    arguments = (None if position in changing else given[name] for position, name in enumerate(call.kernel.arg_names))
-    grid = (*call.grid, 1, 1)[:3]
-    return CompiledLaunch(str(kernel.hash), kernel[grid], tuple(arguments), tuple(slots))
+    parameters = triton_parameters(compiled, {name: given[name] for name in call.kernel.arg_names}, matrices)
+    return Kernel(triton_image(compiled), _grid(call.grid), parameters), str(compiled.hash)
+
+
+def _grid(given: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*given, 1, 1)[:3]
+    return x, y, z
 
 
 def _maps(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +170,6 @@ def _maps(arguments: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, each in arguments.items():
         if isinstance(each, MatrixMap):
-            if each.matrix.data_ptr() % ALIGNMENT:
-                raise UnsupportedGEMM(f"{name} is not aligned to {ALIGNMENT} bytes: tensor maps need that")
+            check_alignment(each)
             found[name] = TensorDescriptor(each.matrix, list(each.shape), list(each.strides), list(each.block))
     return found

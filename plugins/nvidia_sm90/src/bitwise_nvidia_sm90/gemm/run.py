@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.kernel_images import ALIGNMENT
 from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, candidates
 from bitwise_nvidia_sm90.gemm.plan import Plan, UnsupportedGEMM, plan
-from bitwise_nvidia_sm90.gemm.prepared_launches import ALIGNMENT, PreparedProduct, prepare, triton_dispatch
+from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct, prepare, triton_dispatch
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 
 if TYPE_CHECKING:
@@ -33,11 +34,20 @@ def planned(desc: GEMMDesc) -> Plan:
 def run(
     desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, chosen: Schedule | None = None
 ) -> torch.Tensor:
-    """Compute out = a b with the bits of the descriptor, on the current stream of the current device; return out.
+    """Compute out = a b as `run_prepared` does; return out."""
+    run_prepared(desc, a, b, out, chosen)
+    return out
 
-    The matrices have two axes, any strides, and the descriptor's types and k.  Without `chosen`, the first supported
-    schedule of `measured_schedules.candidates` runs, and the first result of its kernels is compared with that of the
-    fallback schedule.  Raises UnsupportedGEMM, and ScheduleMismatch if the bytes differ.
+
+def run_prepared(
+    desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, chosen: Schedule | None = None
+) -> PreparedProduct:
+    """Compute out = a b with the bits of the descriptor, on the current stream of the current device.
+
+    Return the prepared product, which computes it again.  The matrices have two axes, any strides, and the descriptor's
+    types and k.  Without `chosen`, the first supported schedule of `measured_schedules.candidates` runs, and the first
+    result of its kernels is compared with that of the fallback schedule.  Raises UnsupportedGEMM, and ScheduleMismatch
+    if the bytes differ.
     """
     key = (
         id(desc), chosen, a.data_ptr() % ALIGNMENT == 0, b.data_ptr() % ALIGNMENT == 0, out.data_ptr() % ALIGNMENT == 0,
@@ -46,13 +56,13 @@ def run(
     )  # fmt: skip
     found = _prepared.get(key)
     if found is not None:
-        found.run(a, b, out)
-        return out
+        found.launch(a.data_ptr(), b.data_ptr(), out.data_ptr())
+        return found
     prepared = prepare(desc, planned(desc), chosen, a, b, out) if chosen else _run_first_supported(desc, a, b, out)
     if len(_prepared) >= CACHE_SIZE:
         _prepared.clear()
     _prepared[key] = prepared
-    return out
+    return prepared
 
 
 def triton_launch(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
@@ -67,16 +77,12 @@ def clear_cache() -> None:
 
 def _run_first_supported(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> PreparedProduct:
     """Run the first schedule that these operands allow.  Raises UnsupportedGEMM and ScheduleMismatch."""
-    from triton.runtime.errors import OutOfResources
-
     plan, failure = planned(desc), UnsupportedGEMM("no schedule runs this descriptor")
     for chosen in candidates(desc, plan, a, b, out, most=4):
         try:
             found = prepare(desc, plan, chosen, a, b, out)
         except UnsupportedGEMM as error:
             failure = error
-        except OutOfResources as error:
-            failure = UnsupportedGEMM(f"{chosen}: {error}")
         else:
             _compare_with_fallback(plan, found, a, b, out)
             return found
@@ -93,9 +99,8 @@ def _compare_with_fallback(
     """
     import torch
 
-    code = tuple(each.code for each in found.launches)
     reference = fallback(plan, *(int(each) for each in out.shape))
-    if found.chosen == reference or code in _compared or out.numel() > LARGEST_COMPARED:
+    if found.chosen == reference or found.code in _compared or out.numel() > LARGEST_COMPARED:
         return
     if torch.cuda.is_current_stream_capturing():
         return
@@ -112,4 +117,4 @@ def _compare_with_fallback(
             "assembler of this machine miscompiled one of the kernels; which one is unknown"
         )
     if bool((result != result[0, 0]).any()):  # an output of one repeated value would hide most errors
-        _compared.add(code)
+        _compared.add(found.code)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import TextKernel, warpgroup_kernel
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import TileError, WarpgroupTiles
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule

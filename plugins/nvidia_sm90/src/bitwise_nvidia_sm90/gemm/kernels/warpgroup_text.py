@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     OUTPUT_BYTES,
     ROWS,
@@ -37,21 +37,6 @@ _ADDRESS_BITS = 14
 Lines = Iterator[str]
 
 
-@dataclass(frozen=True, slots=True)
-class TextKernel:
-    """A kernel as PTX: its entry `name`, its `text`, and what a launch needs.
-
-    `parameters` are the names of its parameters in order; `cluster` is the number of blocks of a cluster along x.
-    """
-
-    name: str
-    text: str
-    threads: int
-    shared_bytes: int
-    cluster: int
-    parameters: tuple[str, ...] = PARAMETERS
-
-
 def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
     """Return the kernel C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n] of a configuration.
 
@@ -62,7 +47,8 @@ def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
     tiles.check()
     name = _name(tiles)
     body = "\n".join((*_start(tiles), *_producer(tiles), *_consumer(tiles), *_end(tiles)))
-    return TextKernel(name, _module(tiles, name, body), tiles.threads, tiles.shared_bytes, tiles.blocks)
+    text = _module(tiles, name, body)
+    return TextKernel(name, text, tiles.threads, tiles.shared_bytes, PARAMETERS, (tiles.blocks, 1, 1))
 
 
 def _name(tiles: WarpgroupTiles) -> str:
