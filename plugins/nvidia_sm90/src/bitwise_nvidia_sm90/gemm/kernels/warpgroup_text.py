@@ -119,10 +119,11 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     for consumer in range(2 if tiles.ping_pong else 0):
         place = tiles.turn_place - tiles.full_place + 8 * consumer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {WARPGROUP // 32};"
+    for each in PARAMETERS[: _MAPS + (tiles.store == "map")]:
+        yield f"@%p_first prefetch.tensormap [%d_{each}];"
     yield "fence.mbarrier_init.release.cluster;"
     if tiles.blocks > 1:
-        yield "barrier.cluster.arrive.release.aligned;"
-        yield "barrier.cluster.wait.acquire.aligned;"
+        yield from _cluster_barrier(".aligned")
     else:
         yield "bar.sync 0;"
     yield "griddepcontrol.wait;"
@@ -490,20 +491,20 @@ def _store_through_map(tiles: WarpgroupTiles) -> Lines:
 
     The copies of the last parts read shared memory while the next job is multiplied.
     """
-    across, down = tiles.block_n // tiles.store_columns, tiles.consumer_rows // ROWS
-    parts, buffers = across * down, tiles.store_buffers
+    places = [(row, column) for row in range(0, tiles.consumer_rows, ROWS) for column in tiles.store_offsets]
+    buffers = tiles.store_buffers
     if not tiles.ping_pong:
         yield f"mad.lo.u32 %r_row, %r_group, {tiles.consumer_rows}, %r_row;"
-    for part in range(parts):
-        pending = buffers - 1 if parts % buffers == 0 else min(part, buffers - 1)
+    for part, (row, column) in enumerate(places):
+        pending = buffers - 1 if len(places) % buffers == 0 else min(part, buffers - 1)
         yield f"@%p_issues cp.async.bulk.wait_group.read {pending};"
         yield from _group_barrier(tiles)
         buffer = part % buffers * tiles.store_bytes
-        yield from _write_part(tiles, part // across, part % across, buffer)
+        yield from _write_part(tiles, row // ROWS, column // 8, buffer)
         yield "fence.proxy.async.shared::cta;"
         yield from _group_barrier(tiles)
-        yield f"add.u32 %r_part_row, %r_row, {part // across * ROWS};"
-        yield f"add.u32 %r_part_column, %r_column, {part % across * tiles.store_columns};"
+        yield f"add.u32 %r_part_row, %r_row, {row};"
+        yield f"add.u32 %r_part_column, %r_column, {column};"
         yield (
             "@%p_issues cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d_C, {%r_part_column, %r_part_row}], "
             f"[%r_store+{buffer}];"
@@ -511,10 +512,9 @@ def _store_through_map(tiles: WarpgroupTiles) -> Lines:
         yield "@%p_issues cp.async.bulk.commit_group;"
 
 
-def _write_part(tiles: WarpgroupTiles, part: int, across: int, buffer: int) -> Lines:
-    """Write 64 rows of `store_columns` columns of the output to a buffer."""
+def _write_part(tiles: WarpgroupTiles, part: int, first: int, buffer: int) -> Lines:
+    """Write 64 rows of `store_columns` columns of the output, from the block `first` of 8 columns, to a buffer."""
     blocks = tiles.store_columns // 8
-    first = across * blocks
     if OUTPUT_BYTES[tiles.output] == 4:
         for block in range(blocks):
             values = _results(tiles, part, first + block)
@@ -604,6 +604,12 @@ def _end(tiles: WarpgroupTiles) -> Lines:
     """No block ends while another one of its cluster can copy to it or arrive at its barriers."""
     yield "END:"
     if tiles.blocks > 1:
-        yield "barrier.cluster.arrive.release;"
-        yield "barrier.cluster.wait.acquire;"
+        yield from _cluster_barrier("")
     yield "ret;"
+
+
+def _cluster_barrier(aligned: str) -> Lines:
+    """Wait for all threads of the cluster; publish the accesses to the shared memory of the own block."""
+    yield "fence.release.sync_restrict::shared::cta.cluster;"
+    yield f"barrier.cluster.arrive.relaxed{aligned};"
+    yield f"barrier.cluster.wait.acquire{aligned};"

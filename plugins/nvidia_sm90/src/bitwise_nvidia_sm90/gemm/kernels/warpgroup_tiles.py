@@ -133,8 +133,18 @@ class WarpgroupTiles:
 
     @property
     def store_columns(self) -> int:
-        """The columns of the output that are stored at once."""
-        return _widest(self.block_n, OUTPUT_BYTES[self.output])
+        """The columns of the output that are stored at once: 128 bytes if the tile has as many."""
+        size = OUTPUT_BYTES[self.output]
+        return STAGE_BYTES // size if self.block_n * size >= STAGE_BYTES else _widest(self.block_n, size)
+
+    @property
+    def store_offsets(self) -> tuple[int, ...]:
+        """The first columns of the parts of a tile that are stored.
+
+        The last part ends with the tile; it may store columns of the part before once more.
+        """
+        whole = range(0, self.block_n - self.store_columns, self.store_columns)
+        return (*whole, self.block_n - self.store_columns)
 
     @property
     def store_swizzle(self) -> int:
