@@ -137,6 +137,11 @@ PRODUCTS = {
     "cluster along m": (matrix(264, WGMMA), 200, 72, consumers(64, 48, 3, 1, cluster_m=2, programs=4), "tn", None),
     "cluster along n": (matrix(264, MMA), 136, 136, consumers(128, 32, 3, 2, cluster_n=2, programs=2), "nt", None),
     "cluster of four": (matrix(136, WGMMA), 72, 136, consumers(64, 32, 3, 1, cluster_n=4), "nn", None),
+    "cluster of two by two": (
+        matrix(200, WGMMA), 200, 136, consumers(64, 32, 3, 1, cluster_m=2, cluster_n=2, programs=4), "tt", None
+    ),
+    "cluster of four by two": (matrix(136, WGMMA), 72, 136, consumers(64, 32, 3, 1, cluster_m=4, cluster_n=2), "nn",
+                               None),
     "cluster of a split operand": (
         matrix(200, WGMMA), 200, 72, consumers(64, 48, 3, 1, cluster_m=2, programs=2), "tt", None
     ),
@@ -338,7 +343,7 @@ def test_a_dependent_launch_waits_before_it_accesses_memory(tiles: WarpgroupTile
     ("changed", "why"),
     [
         ({"consumers": 4}, "4 consumers"), ({"block_m": 96}, "multiple of 64 rows"), ({"block_n": 264}, "block_n 264"),
-        ({"cluster": (2, 2)}, "cluster"), ({"cluster": (3, 1)}, "cluster"), ({"stages": 9}, "bytes of shared memory"),
+        ({"cluster": (4, 4)}, "cluster"), ({"cluster": (3, 1)}, "cluster"), ({"stages": 9}, "bytes of shared memory"),
         ({"stages": 1}, "stages"), ({"block_m": 256, "block_n": 256, "stages": 2}, "256 accumulators"),
         ({"ping_pong": True, "consumers": 1}, "ping_pong"), ({"operands": ("fp16", "e4m3")}, "one width"),
         ({"operands": ("e4m3", "e4m3"), "b_k_major": False}, "contiguous"), ({"store": "rows"}, "store"),

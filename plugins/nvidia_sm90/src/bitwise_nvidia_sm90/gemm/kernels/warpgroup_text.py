@@ -148,6 +148,8 @@ def _places(tiles: WarpgroupTiles) -> Lines:
     yield "mul.lo.u32 %r_jobs, %r_tiles, %r_slices;"
     if tiles.blocks > 1:
         yield "mov.u32 %r_rank, %cluster_ctarank;"
+        yield f"rem.u32 %r_rank_m, %r_rank, {tiles.cluster[0]};"
+        yield f"div.u32 %r_rank_n, %r_rank, {tiles.cluster[0]};"
         yield "mov.u32 %r_job, %clusterid.x;"
         yield "mov.u32 %r_clusters, %nclusterid.x;"
     else:
@@ -183,7 +185,7 @@ def _decode(tiles: WarpgroupTiles) -> Lines:
         (("%r_row", tiles.cluster[0], tiles.block_m), ("%r_column", tiles.cluster[1], tiles.block_n))
     ):
         if count > 1:
-            yield f"mad.lo.u32 {place}, {place}, {count}, %r_rank;  // rank along {'mn'[axis]}"
+            yield f"mad.lo.u32 {place}, {place}, {count}, %r_rank_{'mn'[axis]};"
         yield f"mul.lo.u32 {place}, {place}, {length};"
     yield from _stages_of_slice(tiles, "%r_remaining")
 
@@ -225,10 +227,10 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;"
     yield f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r_at], {tiles.a.bytes + tiles.b.bytes};"
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.a.bytes}, %r_shared;"
-    yield from _copies(tiles.a, "A", "%r_row")
+    yield from _copies(tiles, tiles.a, "A", "%r_row")
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.b.bytes}, %r_shared;"
     yield f"add.u32 %r_target, %r_target, {tiles.b_place};"
-    yield from _copies(tiles.b, "B", "%r_column")
+    yield from _copies(tiles, tiles.b, "B", "%r_column")
     yield from _next_stage(tiles)
     yield f"add.u32 %r_k, %r_k, {tiles.block_k};"
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
@@ -238,17 +240,28 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield "bra PRODUCER_JOB;"
 
 
-def _copies(tile: OperandTile, name: str, place: str) -> Lines:
-    """Copy a tile to the stage at %r_target; `place` is the register of its first row or column of the output."""
+def _copies(tiles: WarpgroupTiles, tile: OperandTile, name: str, place: str) -> Lines:
+    """Copy a tile to the stage at %r_target; `place` is the register of its first row or column of the output.
+
+    The blocks of a cluster that share the tile copy a part of it each, to all of them.
+    """
     lines = tile.box[0]
     first = "%r_first_line"
     yield f"mov.u32 {first}, {place if tile.k_major else '%r_k'};"
     form = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
     mask = ""
     if tile.sharers > 1:
-        yield f"mad.lo.u32 {first}, %r_rank, {lines}, {first};"
-        yield f"mad.lo.u32 %r_target, %r_rank, {lines * tile.swizzle}, %r_target;"
-        yield f"mov.b16 %h_all, {(1 << tile.sharers) - 1};"
+        along_m = tiles.cluster[0]
+        part, masks, shift = (
+            ("%r_rank_n", sum(1 << along_m * each for each in range(tile.sharers)), "%r_rank_m")
+            if name == "A"
+            else ("%r_rank_m", (1 << along_m) - 1, "%r_first_rank")
+        )
+        if name == "B":
+            yield f"mul.lo.u32 {shift}, %r_rank_n, {along_m};"
+        yield f"mad.lo.u32 {first}, {part}, {lines}, {first};"
+        yield f"mad.lo.u32 %r_target, {part}, {lines * tile.swizzle}, %r_target;"
+        yield f"mov.b16 %h_all, {masks};\nshl.b16 %h_all, %h_all, {shift};"
         form, mask = f"{form}.multicast::cluster", ", %h_all"
     for chunk in range(tile.chunks):
         offset = f"+{chunk * tile.lines * tile.swizzle}" if chunk else ""
