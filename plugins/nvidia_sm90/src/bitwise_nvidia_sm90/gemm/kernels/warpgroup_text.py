@@ -83,7 +83,8 @@ def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
         if index < _MAPS or (each == "C" and tiles.store == "map"):
             parameters.append(f".param .align 64 .b8 {each}[128]")
         elif each == "C":
-            parameters.append(f".param .u64 .ptr .global .align 16 {each}")
+            alignment = OUTPUT_BYTES[tiles.output] * (2 if tiles.store == "pairs" else 1)
+            parameters.append(f".param .u64 .ptr .global .align {alignment} {each}")
         else:
             parameters.append(f".param .{'u32' if index <= _MAPS + _INTEGERS else 'u64'} {each}")
     registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
