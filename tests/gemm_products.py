@@ -68,8 +68,8 @@ def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any
     found = []
     for call in kernel_calls(plan(desc), chosen, left, right_matrix, out, workspace):
         arguments = {name: described(each) for name, each in call.arguments.items()}
-        constants = dict(call.constants)
-        found.append((call, compile_configuration(call.kernel, arguments, constants, grid=call.grid, **call.options)))
+        constants, options = dict(call.constants), dict[str, Any](call.options)
+        found.append((call, compile_configuration(call.kernel, arguments, constants, grid=call.grid, **options)))
     return found
 
 

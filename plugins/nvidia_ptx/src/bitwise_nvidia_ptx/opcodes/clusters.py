@@ -25,6 +25,7 @@ from bitwise_core.execution.memory.cluster_memory import (
 )
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.opcodes.cluster_fences import is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 
 TABLE = OpcodeTable()
@@ -112,7 +113,7 @@ def _bits(instruction: Instruction, kind: str) -> int:
     return int(kind[1:])
 
 
-def cluster_barrier(instruction: Instruction) -> Step:
+def cluster_barrier(instruction: Instruction, context: Context) -> Step:
     """barrier.cluster.arrive and barrier.cluster.wait, with their modifiers."""
     _, _, verb, *modifiers = instruction.opcode.split(".")
     if verb not in ("arrive", "wait") or instruction.operands:
@@ -120,7 +121,8 @@ def cluster_barrier(instruction: Instruction) -> Step:
     check_modifiers(
         instruction, modifiers, {"aligned", *(("release", "relaxed") if verb == "arrive" else ("acquire",))}
     )
-    aligned, publishes = "aligned" in modifiers, "relaxed" not in modifiers
+    aligned = "aligned" in modifiers
+    publishes = "relaxed" not in modifiers or is_released_by_a_fence(instruction, context)
 
     def step(machine: Machine) -> Control | None:
         if aligned:

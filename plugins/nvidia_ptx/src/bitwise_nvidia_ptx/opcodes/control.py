@@ -102,7 +102,7 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     """bar.sync, barrier.sync, bar.warp.sync and barrier.cluster; bar.arrive and bar.red are not modelled."""
     parts = instruction.opcode.split(".")
     if parts[:2] == ["barrier", "cluster"]:
-        return cluster_barrier(instruction)
+        return cluster_barrier(instruction, context)
     if "warp" in parts:
 
         def warp(machine: Machine) -> None:

@@ -16,6 +16,7 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
 from bitwise_core.execution.memory.cluster_memory import arrive_from_cluster, cluster_state, use_in_cluster
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.clusters import place_of
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
@@ -130,7 +131,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
         return invalidate
     if verb in ("arrive", "expect_tx"):
         if "shared::cluster" in parts:
-            publishes = "relaxed" not in parts or _is_released_by_a_fence(instruction, context)
+            publishes = "relaxed" not in parts or ("cluster" in parts and is_released_by_a_fence(instruction, context))
             return _arrive_in_cluster(instruction, verb == "arrive", "expect_tx" in parts, publishes)
         return _arrive(instruction, verb == "arrive", "expect_tx" in parts)
     if verb in ("try_wait", "test_wait"):
@@ -141,8 +142,8 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             raise UnknownInstruction(instruction, why)
         destination, target, parity = instruction.operands[:3]
         of_cluster = "cluster" in parts
-        if "relaxed" in parts and not (of_cluster and _next_is(instruction, context, _ACQUIRE_FENCE, 2)):
-            why = f"needs .cluster, and {_ACQUIRE_FENCE} after the branch that repeats it"
+        if "relaxed" in parts and not (of_cluster and is_followed_by_a_fence(instruction, context)):
+            why = f"needs .cluster, and {ACQUIRE_FENCE} after the branch that repeats it"
             raise UnknownInstruction(instruction, why)
 
         def wait(machine: Machine) -> Control | None:
@@ -159,43 +160,6 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
 
         return wait
     raise UnknownInstruction(instruction)
-
-
-_RELEASE_FENCE = "fence.release.sync_restrict::shared::cta.cluster"
-"""Orders accesses to the shared memory of the own block before a relaxed arrival of the scope of the cluster."""
-_ACQUIRE_FENCE = "fence.acquire.sync_restrict::shared::cluster.cluster"
-"""Orders a relaxed wait of the scope of the cluster before accesses to the shared memory of its blocks."""
-
-
-def _next_is(instruction: Instruction, context: Context, opcode: str, distance: int) -> bool:
-    """Return whether an unguarded instruction of this opcode is `distance` places after (negative: before) this one."""
-    instructions = context.kernel.instructions
-    index = next((index for index, each in enumerate(instructions) if each is instruction), None)
-    if index is None or not 0 <= index + distance < len(instructions):
-        return False
-    found = instructions[index + distance]
-    return found.opcode == opcode and found.guard is None
-
-
-def _is_released_by_a_fence(instruction: Instruction, context: Context) -> bool:
-    """Return whether a relaxed arrival publishes all accesses of its thread to the cluster.
-
-    The fence before it, which no branch may skip, covers the shared memory of the own block: the kernel must not
-    access that of other blocks, except by copies, for which threads wait at mbarriers.
-    """
-    instructions = context.kernel.instructions
-    if "cluster" not in instruction.opcode.split(".") or not _next_is(instruction, context, _RELEASE_FENCE, -1):
-        return False
-    if any(instructions[index] is instruction for index in context.kernel.labels.values() if index < len(instructions)):
-        return False
-    return not any(_accesses_other_blocks(each) for each in instructions)
-
-
-def _accesses_other_blocks(instruction: Instruction) -> bool:
-    root, *parts = instruction.opcode.split(".")
-    if root in ("mapa", "call"):
-        return "shared::cluster" not in parts  # a generic address, or another function
-    return root not in ("mbarrier", "fence", "getctarank") and "tensor" not in parts and "shared::cluster" in parts
 
 
 def _is_retried(instruction: Instruction, context: Context) -> bool:

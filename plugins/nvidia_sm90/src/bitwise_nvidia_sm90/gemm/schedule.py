@@ -18,7 +18,7 @@ class Schedule:
 
     `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
-    `cluster_m` and `cluster_n` are the blocks along m and n that share the copies of operands; one of them is 1.
+    `cluster_m` and `cluster_n` are the blocks along m and n that share the copies of operands.
     """
 
     block_m: int

@@ -69,7 +69,8 @@ def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
         if index < _MAPS or (each == "C" and tiles.store == "map"):
             parameters.append(f".param .align 64 .b8 {each}[128]")
         elif each == "C":
-            parameters.append(f".param .u64 .ptr .global .align 16 {each}")
+            alignment = OUTPUT_BYTES[tiles.output] * (2 if tiles.store == "pairs" else 1)
+            parameters.append(f".param .u64 .ptr .global .align {alignment} {each}")
         else:
             parameters.append(f".param .{'u32' if index <= _MAPS + _INTEGERS else 'u64'} {each}")
     registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
@@ -105,10 +106,11 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     for consumer in range(2 if tiles.ping_pong else 0):
         place = tiles.turn_place - tiles.full_place + 8 * consumer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {WARPGROUP // 32};"
+    for each in PARAMETERS[: _MAPS + (tiles.store == "map")]:
+        yield f"@%p_first prefetch.tensormap [%d_{each}];"
     yield "fence.mbarrier_init.release.cluster;"
     if tiles.blocks > 1:
-        yield "barrier.cluster.arrive.release.aligned;"
-        yield "barrier.cluster.wait.acquire.aligned;"
+        yield from _cluster_barrier(".aligned")
     else:
         yield "bar.sync 0;"
     yield "griddepcontrol.wait;"
@@ -133,6 +135,8 @@ def _places(tiles: WarpgroupTiles) -> Lines:
     yield "mul.lo.u32 %r_jobs, %r_tiles, %r_slices;"
     if tiles.blocks > 1:
         yield "mov.u32 %r_rank, %cluster_ctarank;"
+        yield f"rem.u32 %r_rank_m, %r_rank, {tiles.cluster[0]};"
+        yield f"div.u32 %r_rank_n, %r_rank, {tiles.cluster[0]};"
         yield "mov.u32 %r_job, %clusterid.x;"
         yield "mov.u32 %r_clusters, %nclusterid.x;"
     else:
@@ -168,7 +172,7 @@ def _decode(tiles: WarpgroupTiles) -> Lines:
         (("%r_row", tiles.cluster[0], tiles.block_m), ("%r_column", tiles.cluster[1], tiles.block_n))
     ):
         if count > 1:
-            yield f"mad.lo.u32 {place}, {place}, {count}, %r_rank;  // rank along {'mn'[axis]}"
+            yield f"mad.lo.u32 {place}, {place}, {count}, %r_rank_{'mn'[axis]};"
         yield f"mul.lo.u32 {place}, {place}, {length};"
     yield from _stages_of_slice(tiles, "%r_remaining")
 
@@ -210,10 +214,10 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;"
     yield f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r_at], {tiles.a.bytes + tiles.b.bytes};"
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.a.bytes}, %r_shared;"
-    yield from _copies(tiles.a, "A", "%r_row")
+    yield from _copies(tiles, tiles.a, "A", "%r_row")
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.b.bytes}, %r_shared;"
     yield f"add.u32 %r_target, %r_target, {tiles.b_place};"
-    yield from _copies(tiles.b, "B", "%r_column")
+    yield from _copies(tiles, tiles.b, "B", "%r_column")
     yield from _next_stage(tiles)
     yield f"add.u32 %r_k, %r_k, {tiles.block_k};"
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
@@ -223,17 +227,28 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield "bra PRODUCER_JOB;"
 
 
-def _copies(tile: OperandTile, name: str, place: str) -> Lines:
-    """Copy a tile to the stage at %r_target; `place` is the register of its first row or column of the output."""
+def _copies(tiles: WarpgroupTiles, tile: OperandTile, name: str, place: str) -> Lines:
+    """Copy a tile to the stage at %r_target; `place` is the register of its first row or column of the output.
+
+    The blocks of a cluster that share the tile copy a part of it each, to all of them.
+    """
     lines = tile.box[0]
     first = "%r_first_line"
     yield f"mov.u32 {first}, {place if tile.k_major else '%r_k'};"
     form = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
     mask = ""
     if tile.sharers > 1:
-        yield f"mad.lo.u32 {first}, %r_rank, {lines}, {first};"
-        yield f"mad.lo.u32 %r_target, %r_rank, {lines * tile.swizzle}, %r_target;"
-        yield f"mov.b16 %h_all, {(1 << tile.sharers) - 1};"
+        along_m = tiles.cluster[0]
+        part, masks, shift = (
+            ("%r_rank_n", sum(1 << along_m * each for each in range(tile.sharers)), "%r_rank_m")
+            if name == "A"
+            else ("%r_rank_m", (1 << along_m) - 1, "%r_first_rank")
+        )
+        if name == "B":
+            yield f"mul.lo.u32 {shift}, %r_rank_n, {along_m};"
+        yield f"mad.lo.u32 {first}, {part}, {lines}, {first};"
+        yield f"mad.lo.u32 %r_target, {part}, {lines * tile.swizzle}, %r_target;"
+        yield f"mov.b16 %h_all, {masks};\nshl.b16 %h_all, %h_all, {shift};"
         form, mask = f"{form}.multicast::cluster", ", %h_all"
     for chunk in range(tile.chunks):
         offset = f"+{chunk * tile.lines * tile.swizzle}" if chunk else ""
@@ -476,20 +491,20 @@ def _store_through_map(tiles: WarpgroupTiles) -> Lines:
 
     The copies of the last parts read shared memory while the next job is multiplied.
     """
-    across, down = tiles.block_n // tiles.store_columns, tiles.consumer_rows // ROWS
-    parts, buffers = across * down, tiles.store_buffers
+    places = [(row, column) for row in range(0, tiles.consumer_rows, ROWS) for column in tiles.store_offsets]
+    buffers = tiles.store_buffers
     if not tiles.ping_pong:
         yield f"mad.lo.u32 %r_row, %r_group, {tiles.consumer_rows}, %r_row;"
-    for part in range(parts):
-        pending = buffers - 1 if parts % buffers == 0 else min(part, buffers - 1)
+    for part, (row, column) in enumerate(places):
+        pending = buffers - 1 if len(places) % buffers == 0 else min(part, buffers - 1)
         yield f"@%p_issues cp.async.bulk.wait_group.read {pending};"
         yield from _group_barrier(tiles)
         buffer = part % buffers * tiles.store_bytes
-        yield from _write_part(tiles, part // across, part % across, buffer)
+        yield from _write_part(tiles, row // ROWS, column // 8, buffer)
         yield "fence.proxy.async.shared::cta;"
         yield from _group_barrier(tiles)
-        yield f"add.u32 %r_part_row, %r_row, {part // across * ROWS};"
-        yield f"add.u32 %r_part_column, %r_column, {part % across * tiles.store_columns};"
+        yield f"add.u32 %r_part_row, %r_row, {row};"
+        yield f"add.u32 %r_part_column, %r_column, {column};"
         yield (
             "@%p_issues cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d_C, {%r_part_column, %r_part_row}], "
             f"[%r_store+{buffer}];"
@@ -497,10 +512,9 @@ def _store_through_map(tiles: WarpgroupTiles) -> Lines:
         yield "@%p_issues cp.async.bulk.commit_group;"
 
 
-def _write_part(tiles: WarpgroupTiles, part: int, across: int, buffer: int) -> Lines:
-    """Write 64 rows of `store_columns` columns of the output to a buffer."""
+def _write_part(tiles: WarpgroupTiles, part: int, first: int, buffer: int) -> Lines:
+    """Write 64 rows of `store_columns` columns of the output, from the block `first` of 8 columns, to a buffer."""
     blocks = tiles.store_columns // 8
-    first = across * blocks
     if OUTPUT_BYTES[tiles.output] == 4:
         for block in range(blocks):
             values = _results(tiles, part, first + block)
@@ -590,6 +604,12 @@ def _end(tiles: WarpgroupTiles) -> Lines:
     """No block ends while another one of its cluster can copy to it or arrive at its barriers."""
     yield "END:"
     if tiles.blocks > 1:
-        yield "barrier.cluster.arrive.release;"
-        yield "barrier.cluster.wait.acquire;"
+        yield from _cluster_barrier("")
     yield "ret;"
+
+
+def _cluster_barrier(aligned: str) -> Lines:
+    """Wait for all threads of the cluster; publish the accesses to the shared memory of the own block."""
+    yield "fence.release.sync_restrict::shared::cta.cluster;"
+    yield f"barrier.cluster.arrive.relaxed{aligned};"
+    yield f"barrier.cluster.wait.acquire{aligned};"

@@ -18,6 +18,8 @@ ROWS = 64
 """The rows of the output of one instruction of a warpgroup."""
 OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
 OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+_LARGEST_CLUSTER = 8
+"""Blocks."""
 _BARRIER_BYTES = 8
 _ACCUMULATORS = 128
 """The accumulator registers of a thread that leave enough registers for addresses."""
@@ -78,7 +80,7 @@ class WarpgroupTiles:
     """A tile of `block_m` rows and `block_n` columns for each block, in `stages` stages of 128 bytes of k.
 
     `consumers` warpgroups multiply: each a part of the rows of every tile, or with `ping_pong` every second tile alone.
-    `cluster` is the number of blocks along m and n that share operands, one of them 1.  `group` is the number of rows
+    `cluster` is the number of blocks along m and n that share operands.  `group` is the number of rows
     of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
     tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
@@ -133,8 +135,18 @@ class WarpgroupTiles:
 
     @property
     def store_columns(self) -> int:
-        """The columns of the output that are stored at once."""
-        return _widest(self.block_n, OUTPUT_BYTES[self.output])
+        """The columns of the output that are stored at once: 128 bytes if the tile has as many."""
+        size = OUTPUT_BYTES[self.output]
+        return STAGE_BYTES // size if self.block_n * size >= STAGE_BYTES else _widest(self.block_n, size)
+
+    @property
+    def store_offsets(self) -> tuple[int, ...]:
+        """The first columns of the parts of a tile that are stored.
+
+        The last part ends with the tile; it may store columns of the part before once more.
+        """
+        whole = range(0, self.block_n - self.store_columns, self.store_columns)
+        return (*whole, self.block_n - self.store_columns)
 
     @property
     def store_swizzle(self) -> int:
@@ -200,8 +212,8 @@ class WarpgroupTiles:
         )
         _require(self.block_m <= 256, f"block_m {self.block_m}: at most 256")
         _require(
-            self.cluster[0] in (1, 2, 4) and self.cluster[1] in (1, 2, 4) and 1 in self.cluster,
-            f"cluster {self.cluster}: 1, 2 or 4 blocks along m or along n",
+            {*self.cluster} <= {1, 2, 4} and self.blocks <= _LARGEST_CLUSTER,
+            f"cluster {self.cluster}: 1, 2 or 4 blocks along m and n, at most {_LARGEST_CLUSTER}",
         )
         _require(
             not self.a.lines % (8 * self.a.sharers) and not self.b.lines % (8 * self.b.sharers),
