@@ -28,6 +28,8 @@ from typing import Any
 from bitwise_bench.cublas.problem_sets import SETS, Problem
 
 _ROUNDS = 5
+_KEPT = 10
+"""Problems after which the record is written again."""
 _EVERY = 1 << 20
 """More candidates than a product has."""
 
@@ -286,6 +288,15 @@ def _by(named: Iterable[tuple[str, float]]) -> dict[str, float | None]:
     return {name: _mean(each) for name, each in groups.items()}
 
 
+def _write(path: Path, head: dict[str, Any], rows: Sequence[dict[str, Any]], count: int) -> dict[str, Any]:
+    """Write the record of the rows so far, of `count` problems, and return their summary."""
+    result = {**summary(rows), "problems that were not reached": count - len(rows)}
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    text = json.dumps({**head, "summary": result}, indent=1)
+    path.write_text(f'{text[:-2]},\n "rows": [\n{lines}\n]\n}}\n', encoding="utf-8")
+    return result
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the problems of a set.  The exit status is 1 if a schedule's bytes differ or a problem failed."""
     parser = argparse.ArgumentParser(
@@ -333,7 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         },
         "set": given.set,
     }  # fmt: skip
-    for problem in problems:
+    for number, problem in enumerate(problems):
         if time.time() > deadline:
             break
         try:
@@ -343,10 +354,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append({**asdict(problem), "failed": f"{type(error).__name__}: {error}"[:300]})
             if "CUDA" in str(error):
                 break
-    result = {**summary(rows), "problems that were not reached": len(problems) - len(rows)}
-    lines = ",\n".join(json.dumps(row) for row in rows)
-    head = json.dumps({**found, "summary": result}, indent=1)
-    given.out.write_text(f'{head[:-2]},\n "rows": [\n{lines}\n]\n}}\n', encoding="utf-8")
+        if number % _KEPT == 0:
+            _write(given.out, found, rows, len(problems))
+    result = _write(given.out, found, rows, len(problems))
     print(json.dumps(result, indent=1))
     return 1 if result["schedules whose bytes differ"] or result["failed"] else 0
 
