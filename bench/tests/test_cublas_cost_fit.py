@@ -36,7 +36,7 @@ def timed(problem: Problem, true: Costs, dice: random.Random) -> Measured | None
     ]
     if len(tried) < 2:
         return None
-    return Measured(problem.group, problem.m, problem.n, planned, tuple(tried), tuple(seconds))
+    return Measured(problem.group, problem.m, problem.n, planned, (True, True), tuple(tried), tuple(seconds))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_the_command_reports_models_that_the_fit_left_out(
     _, timed = problems
     rows = [
         {
-            "group": each.group, "m": each.m, "n": each.n, "descriptor": descriptor(each.plan.k).to_text(),
+            "group": each.group, "m": each.m, "n": each.n, "layout": "nt", "descriptor": descriptor(each.plan.k).to_text(),
             "times": [[asdict(one), 1e6 * time] for one, time in zip(each.schedules, each.seconds, strict=True)],
         }
         for each in timed

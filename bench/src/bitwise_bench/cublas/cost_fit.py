@@ -41,12 +41,16 @@ class Measured:
     m: int
     n: int
     plan: MatrixPlan
+    k_contiguous: tuple[bool, bool]
     schedules: tuple[Schedule, ...]
     seconds: tuple[float, ...]
 
     def expected(self, given: Mapping[str, float]) -> list[float]:
         """Return the expected seconds of the schedules."""
-        return [expected_seconds(self.plan, each, self.m, self.n, given=given) for each in self.schedules]
+        return [
+            expected_seconds(self.plan, each, self.m, self.n, k_contiguous=self.k_contiguous, given=given)
+            for each in self.schedules
+        ]
 
     def regret(self, given: Mapping[str, float]) -> float:
         """Return the time of the schedule that the costs put first over that of the fastest one."""
@@ -65,7 +69,8 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
         modelled = [(schedule, time) for schedule, time in timed if schedule.tma]
         if isinstance(planned, MatrixPlan) and len(modelled) > 1:
             schedules, seconds = zip(*modelled, strict=True)
-            found.append(Measured(row["group"], row["m"], row["n"], planned, schedules, seconds))
+            k_contiguous = (row["layout"][0] == "n", row["layout"][1] == "t")
+            found.append(Measured(row["group"], row["m"], row["n"], planned, k_contiguous, schedules, seconds))
     return found
 
 

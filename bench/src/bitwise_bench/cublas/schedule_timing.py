@@ -28,6 +28,7 @@ from typing import Any
 from bitwise_bench.cublas.problem_sets import SETS, Problem
 
 _ROUNDS = 5
+_QUICK_ROUNDS = 3
 _KEPT = 10
 """Problems after which the record is written again."""
 _EVERY = 1 << 20
@@ -164,8 +165,8 @@ class Bench:
         return {name: sorted(each)[rounds // 2] for name, each in times.items()}
 
     def best(self, launches: Sequence[tuple[Any, Callable[[], Any]]], check: Callable[[], bool]) -> Best:
-        """Time every launch quickly, and the three fastest in turn; those that fail the check do not count."""
-        times: list[tuple[float, int, Any, Callable[[], Any]]] = []
+        """Time every launch quickly in turn, and the three fastest longer; those that fail the check do not count."""
+        graphs: list[tuple[Any, Callable[[], Any], Any, int]] = []
         wrong, ran = [], 0
         for name, launch in launches:
             try:
@@ -177,16 +178,19 @@ class Bench:
                 continue
             ran += 1
             if check():
-                times.append((self.clock(*self.graph(launch, 10), 3), len(times), name, launch))
+                graphs.append((name, launch, *self.graph(launch, 10)))
             else:
                 wrong.append(str(name))
-        quick = [(_fields(name), round(each, 2)) for each, _, name, _ in times]
-        if not times:
-            return Best(None, None, wrong, ran, quick)
-        _, _, names, found = zip(*sorted(times, key=lambda each: each[:2])[:3], strict=True)
-        again = self.in_turn({str(place): each for place, each in enumerate(found)}, 3)
-        place = min(range(len(found)), key=lambda each: again[str(each)])
-        return Best(found[place], names[place], wrong, ran, quick)
+        if not graphs:
+            return Best(None, None, wrong, ran, [])
+        # A clock that drops for a while slows one round of each.
+        rounds = [[self.clock(graph, count, 2) for _, _, graph, count in graphs] for _ in range(_QUICK_ROUNDS)]
+        times = [min(each) for each in zip(*rounds, strict=True)]
+        quick = [(_fields(name), round(each, 2)) for (name, *_), each in zip(graphs, times, strict=True)]
+        order = sorted(range(len(graphs)), key=lambda place: times[place])[:3]
+        again = self.in_turn({str(place): graphs[place][1] for place in order}, 3)
+        place = min(order, key=lambda each: again[str(each)])
+        return Best(graphs[place][1], graphs[place][0], wrong, ran, quick)
 
     def row(self, given: Problem, *, times: bool, plain: bool) -> dict[str, Any]:
         """Return the record of one problem; with `times`, the time of every schedule that ran."""

@@ -59,7 +59,8 @@ def candidates(
     for found in (_tuned.get(schedule_key(desc, a, b, out)) if _tuned else None, shipped(plan, m, n)):
         if found is not None:
             yield found
-    yield from schedules_to_try(plan, m, n, most=most)
+    k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
+    yield from schedules_to_try(plan, m, n, most=most, k_contiguous=k_contiguous)
 
 
 def shipped(plan: Plan, m: int, n: int) -> Schedule | None:

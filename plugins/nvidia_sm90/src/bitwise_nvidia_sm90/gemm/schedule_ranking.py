@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import WARPGROUP
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import STAGE_BYTES, WARPGROUP, widest_line
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 
@@ -66,10 +66,17 @@ def costs() -> Mapping[str, float]:
     return found
 
 
-def schedules_to_try(plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS, most: int = 32) -> list[Schedule]:
+def schedules_to_try(
+    plan: Plan,
+    m: int,
+    n: int,
+    programs: int = MULTIPROCESSORS,
+    most: int = 32,
+    k_contiguous: tuple[bool, bool] = (True, True),
+) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors.  A schedule with TMA raises UnsupportedGEMM at launch for operands
+    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`.  A schedule with TMA raises UnsupportedGEMM at launch for operands
     whose strides TMA does not support.
     """
     last = fallback(plan, m, n)
@@ -78,7 +85,7 @@ def schedules_to_try(plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS
     found = [each for each in _pointer_schedules(plan, m, n) if each != last]
     if not plan.short_first and not plan.instruction_k8:
         every = [*_tma_schedules(plan, m, n, programs), *_warpgroup_schedules(plan, m, n, programs)]
-        ranked = sorted(every, key=lambda each: expected_seconds(plan, each, m, n, programs))
+        ranked = sorted(every, key=lambda each: expected_seconds(plan, each, m, n, programs, k_contiguous))
         found = _few_per_tile(ranked) + [each for each in found if not ranked]
     return [*found[: most - 1], last]
 
@@ -211,16 +218,19 @@ def expected_seconds(
     m: int,
     n: int,
     programs: int = MULTIPROCESSORS,
+    k_contiguous: tuple[bool, bool] = (True, True),
     given: Mapping[str, float] | None = None,
 ) -> float:
     """Return the expected seconds of a product under a TMA schedule, by the `given` costs or those of the package.
+
+    `k_contiguous` says for A and B whether their values of k are contiguous.
 
     Each multiprocessor runs its tiles in waves of as many programs as fit.  An iteration of a wave takes the longest of
     three times: the matrix unit's, the copies', and the wait for a stage.
     """
     cost = costs() if given is None else given
     if chosen.consumers:
-        return _seconds_of_warpgroups(plan, chosen, m, n, programs, cost)
+        return _seconds_of_warpgroups(plan, chosen, m, n, k_contiguous, cost)
     size = 1 if plan.accumulator_k else 2
     rows, columns, number = chosen.block_m, chosen.block_n, plan.slices.number
     jobs = chosen.tiles(m, n) * number
@@ -251,32 +261,43 @@ def expected_seconds(
 
 
 def _seconds_of_warpgroups(
-    plan: MatrixPlan, chosen: Schedule, m: int, n: int, programs: int, cost: Mapping[str, float]
+    plan: MatrixPlan,
+    chosen: Schedule,
+    m: int,
+    n: int,
+    k_contiguous: tuple[bool, bool],
+    cost: Mapping[str, float],
 ) -> float:
     """Return the expected seconds of a product under a schedule with consumers.
 
     A multiprocessor computes tiles one after the other; with ping_pong, it stores one while it multiplies the next.  A
-    stage takes the longest of four times: that of the
-    instructions, of their reads of shared memory, of the copies, and of the wait for a stage.
+    stage takes the longest of four times: that of the instructions, of their reads of shared memory, of the copies, and
+    of the wait for a stage.  The blocks of a cluster wait for each other.
     """
     size, number = (1 if plan.accumulator_k else 2), plan.slices.number
     rows, columns, blocks = chosen.block_m, chosen.block_n, chosen.cluster_m * chosen.cluster_n
-    clusters = -(-chosen.tiles(m, n) // blocks) * number
-    if blocks > 1:
-        down, across = (n, m) if chosen.transposed else (m, n)
-        clusters = -(-down // (rows * chosen.cluster_m)) * -(-across // (columns * chosen.cluster_n)) * number
+    down, across = (n, m) if chosen.transposed else (m, n)
+    clusters = -(-down // (rows * chosen.cluster_m)) * -(-across // (columns * chosen.cluster_n)) * number
     stages = -(-plan.slices.span // chosen.block_k)
     stage = (rows + columns) * chosen.block_k * size
-    copied = (rows / chosen.cluster_n + columns / chosen.cluster_m) * chosen.block_k * size
+    of_rows, of_columns = k_contiguous[::-1] if chosen.transposed else k_contiguous
+    copied = 0.0
+    for length, sharers, contiguous in (
+        (rows, chosen.cluster_n, of_rows),
+        (columns, chosen.cluster_m, of_columns),
+    ):
+        width = STAGE_BYTES if contiguous else widest_line(length, size) * size
+        copied += length / sharers * chosen.block_k * size * (1 + cost["short lines"] * (STAGE_BYTES / width - 1))
     matrix = rows * columns * chosen.block_k * 2 / cost["consumed"] * size / 2
     shared = rows // 64 * (64 + columns) * chosen.block_k * size / cost["read"]
     waiting = (cost["wait"] + stage / cost["arriving"]) / max(1, chosen.stages - 1)
     body = _overlapped(cost, matrix, shared, copied / cost["copied by a producer"], waiting)
+    body *= 1 + cost["cluster"] * (blocks - 1)
     stored = "stored by consumers" if number == 1 and not chosen.transposed else "stored by elements"
     store = rows * columns * (2 if number == 1 else 4) / cost[stored]
     jobs = -(-clusters // max(1, chosen.programs // blocks))
     seconds = cost["launch"] + cost["first tile"] + jobs * (stages * body + cost["next tile"])
-    seconds += store * (1 if chosen.ping_pong else jobs)
+    seconds += store * (1 if chosen.ping_pong else jobs) + (cost["first of a cluster"] if blocks > 1 else 0)
     seconds += cost["merge"] if number > 1 else 0
     read = cost["launch"] + clusters * blocks * stages * copied / cost["cached"]
     moved = size * (m * plan.k + plan.k * n) + 2 * m * n

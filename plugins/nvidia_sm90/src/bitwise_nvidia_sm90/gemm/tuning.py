@@ -33,7 +33,8 @@ def tune(
     m, n = (int(each) for each in out.shape)
     fastest, best, wanted = math.inf, None, None
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[out.element_size()]
-    for chosen in reversed(schedules_to_try(plan, m, n, most=most)):
+    k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
+    for chosen in reversed(schedules_to_try(plan, m, n, most=most, k_contiguous=k_contiguous)):
         try:
             run(desc, a, b, out, chosen)
         except UnsupportedGEMM:

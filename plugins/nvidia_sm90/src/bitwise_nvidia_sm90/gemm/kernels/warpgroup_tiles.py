@@ -47,7 +47,7 @@ class OperandTile:
     @property
     def width(self) -> int:
         """The number of elements of a line: of k, or of rows."""
-        return self.k if self.k_major else _widest(self.rows, self.size)
+        return self.k if self.k_major else widest_line(self.rows, self.size)
 
     @property
     def swizzle(self) -> int:
@@ -137,7 +137,7 @@ class WarpgroupTiles:
     def store_columns(self) -> int:
         """The columns of the output that are stored at once: 128 bytes if the tile has as many."""
         size = OUTPUT_BYTES[self.output]
-        return STAGE_BYTES // size if self.block_n * size >= STAGE_BYTES else _widest(self.block_n, size)
+        return STAGE_BYTES // size if self.block_n * size >= STAGE_BYTES else widest_line(self.block_n, size)
 
     @property
     def store_offsets(self) -> tuple[int, ...]:
@@ -236,7 +236,7 @@ class WarpgroupTiles:
         return 1 if self.ping_pong else self.consumers
 
 
-def _widest(elements: int, size: int) -> int:
+def widest_line(elements: int, size: int) -> int:
     """Return the widest line of 128, 64 or 32 bytes, in elements, that divides a number of elements."""
     return next(width // size for width in (128, 64, 32) if elements * size % width == 0)
 
