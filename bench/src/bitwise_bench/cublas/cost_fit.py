@@ -45,6 +45,11 @@ class Measured:
     schedules: tuple[Schedule, ...]
     seconds: tuple[float, ...]
 
+    @property
+    def model(self) -> str:
+        """The model of which the product is a layer or a gradient, or another group."""
+        return self.group.split(" ")[0]
+
     def expected(self, given: Mapping[str, float]) -> list[float]:
         """Return the expected seconds of the schedules."""
         return [
@@ -129,15 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("no problem in these files has two schedules with times: measure with --most and --times")
     start = dict(costs())
     found = fit(problems, start)
-    models = sorted({each.group.rpartition(" ")[0] for each in problems})
+    models = sorted({each.model for each in problems})
     print(f"{len(problems)} problems, {sum(len(each.seconds) for each in problems)} times")
     print(f"regret before: {mean_regret(problems, start):.4f}, fitted to all: {mean_regret(problems, found):.4f}")
     left_out = {}
     for model in models:
-        own = [each for each in problems if each.group.rpartition(" ")[0] == model]
-        others = [each for each in problems if each.group.rpartition(" ")[0] != model]
+        own = [each for each in problems if each.model == model]
+        others = [each for each in problems if each.model != model]
         if others:
-            left_out[model or "other"] = round(mean_regret(own, fit(others, found)), 4)
+            left_out[model] = round(mean_regret(own, fit(others, found)), 4)
     print(json.dumps({"regret of each model under costs fitted to the others": left_out}, indent=1))
     if chosen.out is not None:
         content = {

@@ -76,8 +76,8 @@ def schedules_to_try(
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`.  A schedule with TMA raises UnsupportedGEMM at launch for operands
-    whose strides TMA does not support.
+    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`.  A schedule with TMA raises
+    UnsupportedGEMM at launch for operands whose strides TMA does not support.
     """
     last = fallback(plan, m, n)
     if not isinstance(plan, MatrixPlan):
