@@ -22,8 +22,9 @@ the number of ordered accesses before it.  This assumes that memory is free of r
 code of ptxas waits for its own asynchronous results.
 
 Interpreted are only: copies, constants, and, in fp32 and 16 bits, addends and factors that commute, and the sign of a
-product, which is that of the exact result; in fp32 also a fused product by 1 or -1, which is exact; and the opcodes of
-32-bit integer sums and shifts to the left.  Results of this floating-point arithmetic do not carry the sign or the
+product, which is that of the exact result; in fp32 also a fused product by 1 or -1, which is exact, and a product by 1
+of a value that is no NaN but the canonical one; and the opcodes of 32-bit integer sums and shifts to the left, and of
+sums with a multiple.  Results of this floating-point arithmetic do not carry the sign or the
 payload of a NaN; those of fp64 may.
 
 What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
@@ -109,8 +110,18 @@ _FUSED = frozenset({"FFMA", "HFMA2"})
 _INTEGER_SUMS = {"IADD3": 4, "UIADD3": 4, "VIADD": 3, "IMAD.IADD": 4}
 """The forms of 32-bit integer sums, and how many operands each has if it reads and writes no carry."""
 _SHIFTS = frozenset({"IMAD.SHL.U32", "SHF.L.U32", "USHF.L.U32"})
+_SCALED_SUMS = frozenset({"IMAD", "UIMAD", "LEA", "ULEA"})
+"""The forms that add a 32-bit number to a multiple of another, if they have three operands and read no carry."""
+_CARRY_SUMS = frozenset({"IADD3.X", "UIADD3.X", "IMAD.X"})
+"""The forms that add 32-bit numbers and carries."""
 _SIGN = 1 << 31
 _ONE = 0x3F800000
+_INFINITY = 0x7F800000
+_CANONICAL_NAN = 0x7FFFFFFF
+_SUMS_AND_PRODUCTS = frozenset({"FADD", "FMUL", "FFMA"})
+_CANONICAL_NANS = frozenset({"FMNMX", "FMNMX.FTZ", "MUFU.RCP", "MUFU.EX2", "MUFU.SQRT", "MUFU.RSQ"})
+"""Instructions whose results are NaN only with the bits of the canonical NaN, as those of `_SUMS_AND_PRODUCTS`."""
+
 _COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
 """Opcodes whose result is not an unchanged operand."""
 
@@ -150,6 +161,21 @@ class _Terms:
     def bank(self, bank: int, offset: int) -> Term:
         """Return the term of four bytes of a constant bank."""
         return self.make("bank", bank, offset)
+
+    def has_canonical_nan(self, term: Term) -> bool:
+        """Return whether a value, read as an fp32 number, is no NaN but the canonical one."""
+        head, *parts = self.parts(term)
+        if head == "constant":
+            bits = self.constants[term]
+            return (bits & ~_SIGN) <= _INFINITY or bits == _CANONICAL_NAN
+        if head == "entry":
+            return parts[-1] is True
+        if head == "if":
+            return all(self.has_canonical_nan(each) for each in parts[1:] if isinstance(each, Term))
+        if head != "result" or not isinstance(parts[0], Term):
+            return False
+        mnemonic = str(self.parts(parts[0])[0])
+        return mnemonic.partition(".")[0] in _SUMS_AND_PRODUCTS or mnemonic in _CANONICAL_NANS
 
     def may_be_exponential(self, term: Term) -> bool:
         """Return whether a value may be an exponential."""
@@ -285,8 +311,12 @@ class _Proof:
         for place in places:
             given = tuple([each[place] for each in known])
             if (term := classes.get(given)) is None:
-                alike = all(each == given[0] for each in given)
-                term = classes[given] = given[0] if alike else self.terms.make("entry", index, place)
+                if all(each == given[0] for each in given):
+                    term = given[0]
+                else:
+                    canonical = all(map(self.terms.has_canonical_nan, given))
+                    term = self.terms.make("entry", index, place, canonical)
+                classes[given] = term
             held[place] = term
         return held
 
@@ -476,10 +506,22 @@ class _Steps:
             return {_later(name, i): self.terms.bank(place[0], place[1] + 4 * i) for i in range(count)}
         elif line.mnemonic in ("CS2R", "CS2R.32") and operands[1] == "SRZ":
             return {_later(name, i): self.terms.constant(0) for i in range(1 + (line.mnemonic == "CS2R"))}
+        elif line.mnemonic == "FMUL" and len(operands) == 3:
+            found = self._unchanged_factor(line)
         elif line.opcode == "HFMA2" and operands[1:3] == ("-RZ", "RZ") and len(operands) == 5:
             found = _packed_literal(line)
             return None if found is None else {name: self.terms.constant(found)}
         return None if found is None else {name: found}
+
+    def _unchanged_factor(self, line: MachineInstruction) -> Term | None:
+        """Return the factor of a product by 1 that has the same bits as the product, None if there is none."""
+        addends = [self._addend(line, each) for each in line.operands[1:]]
+        one = (False, "", self.terms.constant(_ONE), "")
+        if one not in addends:
+            return None
+        negative, absolute, value, suffix = addends[1 - addends.index(one)]
+        simple = not negative and not absolute and not suffix and isinstance(value, Term)
+        return value if simple and self.terms.has_canonical_nan(value) else None
 
     def _place_in_bank(self, line: MachineInstruction, text: str) -> tuple[int, int] | None:
         """Return the constant bank and the offset in bytes that an operand names, None if they are not known."""
@@ -530,7 +572,7 @@ class _Steps:
         return "product", negative, left, right
 
     def _integers(self, line: MachineInstruction) -> tuple[object, ...] | None:
-        """Return what an integer sum, or a shift to the left by a constant, computes, whichever opcode it has."""
+        """Return what an integer sum, a shift to the left by a constant, or the sum of both computes."""
         operands, mnemonic = line.operands[1:], line.mnemonic
         if not line.reads.issuperset(each for text in operands for each in _names(text)):
             return None
@@ -555,7 +597,52 @@ class _Steps:
             amount = int(literal[2], 16)
             factor = amount if mnemonic == "IMAD.SHL.U32" else 1 << amount if amount < 32 else 0
             return ("integer shift", found[0][1], factor) if factor else None
+        if mnemonic in _SCALED_SUMS and len(operands) == 3:
+            return self._scaled_sum(line, found)
+        if mnemonic in _CARRY_SUMS:
+            return self._carry_sum(line)
         return None
+
+    def _carry_sum(self, line: MachineInstruction) -> tuple[object, ...] | None:
+        """Return what the sum of registers and one carry computes."""
+        operands = line.operands[1:]
+        if line.opcode == "IMAD" and len(operands) == 4:
+            if operands[1] not in ("0x1", "RZ"):
+                return None
+            operands = (*(operands[:1] if operands[1] == "0x1" else ()), *operands[2:])
+        elif line.opcode != "IMAD" and len(operands) == 5 and operands[4] in ("!PT", "!UPT"):
+            operands = operands[:4]
+        else:
+            return None
+        addends = [self._signed_integer(text) for text in operands[:-1] if text not in ("RZ", "URZ")]
+        if any(each is None or each[0] for each in addends) or not re.fullmatch(r"U?P\d+", operands[-1]):
+            return None
+        values = sorted(each[1] for each in addends if each is not None)
+        return ("carry sum", self._value(operands[-1]), *values)
+
+    def _scaled_sum(
+        self, line: MachineInstruction, operands: Sequence[tuple[bool, Term] | None]
+    ) -> tuple[object, ...] | None:
+        """Return what the sum of a multiple and another operand computes: that of a shift and a sum."""
+        if line.opcode in ("LEA", "ULEA"):
+            scaled, addend, amount = operands
+            shift = None if amount is None or amount[0] else self.terms.constants.get(amount[1])
+            factor = 1 << shift if shift is not None and 0 < shift < 32 else None
+        else:
+            scaled, other, addend = operands
+            if scaled is not None and not scaled[0] and scaled[1] in self.terms.constants:
+                scaled, other = other, scaled
+            factor = None if other is None or other[0] else self.terms.constants.get(other[1])
+            factor = factor if factor is not None and factor > 1 else None
+        if factor is None or addend is None or scaled is None or scaled[0] or scaled[1] in self.terms.constants:
+            return None
+        multiple = self.terms.make("result", self.terms.make("integer shift", scaled[1], factor), 0, 0)
+        negative, value = addend
+        if (number := self.terms.constants.get(value)) is None:
+            return ("integer sum", 0, *sorted([(False, multiple), addend]))
+        if number == 0:
+            return ("integer shift", scaled[1], factor)
+        return ("integer sum", (-number if negative else number) & 0xFFFFFFFF, (False, multiple))
 
     def _signed_integer(self, text: str) -> tuple[bool, Term] | None:
         """Return whether an operand of an integer sum is negated, and its value, None for another form of operand."""

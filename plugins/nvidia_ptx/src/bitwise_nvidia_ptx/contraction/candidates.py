@@ -9,7 +9,7 @@ and of `ex2.approx` (a squaring); the last four only without `.ftz`.
 
 The analysis is an over-approximation: it is flow-insensitive, merges scopes, and counts every definition of a register.
 It rests on three assumptions about ptxas, each observed in 12.8 and 13.4: a product is scaled only by a constant that
-ptxas can derive; the range scalings inside approximate instructions are fused only if ptxas can derive that they always
+ptxas can derive, and the maximum (minimum) of a constant and of a value without an upper (a lower) bound is none; the range scalings inside approximate instructions are fused only if ptxas can derive that they always
 apply; its value ranges are sound and not relational, so that a loaded value has no range. ptxas does not forward stores
 to loads from global and shared memory.
 """
@@ -23,9 +23,12 @@ from dataclasses import dataclass
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
 from bitwise_core.execution.time_limit import check_time
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
+from bitwise_nvidia_ptx.inner_blocks import spelling
 from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
 
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
+_INFINITE = {"f32": (0x7F800000, 0xFF800000), "f64": (0x7FF << 52, 0xFFF << 52)}
+_NARROW_TYPES = frozenset({"b8", "u8", "s8", "b16", "u16", "s16", "f16", "bf16"})
 _FLOAT_SOURCE = re.compile(r"\.(?:b?f16|f32|f64)$")
 
 # The result of these is never an unchanged operand, so a product does not flow through them.
@@ -73,8 +76,9 @@ def _constant_levels(program: Program) -> dict[str, int]:
             return 1 if _is_zero(operand) else 2
         return max(0 if "." in name and name in SPECIAL_REGISTERS else level.get(name, 0) for name in names)
 
-    work = [i for i in range(len(program.statements)) if not _is_masked_load_default(program, i)]
+    work = [i for i in range(len(program.statements)) if not _is_load_default(program, i)]
     kept = set(work)
+    above, below = _unbounded_by_all(program)
     for statement in program.statements:
         if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
             for names in statement.sources:
@@ -96,6 +100,11 @@ def _constant_levels(program: Program) -> dict[str, int]:
                 value = levels[0]
             elif strict:
                 value = max(levels, default=2) if all(levels) else 0
+            elif statement.base in ("max", "min") and statement.kind in _SIGN and not all(levels):
+                # The extremum of a constant and of a value without a bound on its side is no constant.
+                unbounded = above if statement.base == "max" else below
+                free = any(not each and unbounded.issuperset(names) for each, names in zip(levels, statement.sources))
+                value = 0 if free else max(levels)
             else:
                 value = max(levels, default=2)
                 named = [names for names in statement.sources if names]
@@ -131,10 +140,10 @@ def _may_forward_store(program: Program, statement: Statement) -> bool:
     return not (function.entry and "param" in statement.parts and symbols_of(statement.read[0]) & own)
 
 
-def _is_masked_load_default(program: Program, index: int) -> bool:
-    """Return whether a statement sets the default of a masked load: `mov r, 0; @p ld r`.
+def _is_load_default(program: Program, index: int) -> bool:
+    """Return whether a statement sets the default of a load: `mov r, 0; @p ld r`.
 
-    Later instructions read the merge of both, which is not a constant.
+    Later instructions read the merge of both, which is not a constant, or only the load if it has no guard.
     """
     statement = program.statements[index]
     if statement.base != "mov" or statement.guard or len(statement.results) != 1:
@@ -144,7 +153,7 @@ def _is_masked_load_default(program: Program, index: int) -> bool:
     if len(definitions) != 2 or definitions[0] != index:
         return False
     load = program.statements[definitions[1]]
-    if load.base != "ld" or not load.guard or load.block != statement.block or "const" in load.parts:
+    if load.base != "ld" or load.block != statement.block or "const" in load.parts:
         return False
     return all(not index < use <= definitions[1] for use, _ in program.uses.get(name, ()))
 
@@ -173,6 +182,58 @@ def _unbounded_registers(program: Program) -> tuple[frozenset[str], frozenset[st
                     below.add(name)
         work = {use for name in changed for use, _ in program.uses.get(name, ())}
     return frozenset(above), frozenset(below)
+
+
+def _unbounded_by_all(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the registers of which no definition has an upper bound, and those of which none has a lower bound.
+
+    A register that is defined by itself, as in a loop, is in neither.
+    """
+    above: set[str] = set()
+    below: set[str] = set()
+    kept = {
+        name: [i for i in written if not _is_load_default(program, i)] for name, written in program.definitions.items()
+    }
+    work = set(kept)
+    while work:
+        check_time()
+        changed: set[str] = set()
+        for name in sorted(work):
+            results = [
+                _unbounded_result(program.statements[i], above, below) if _may_be_unbounded(program, i) else (False,) * 2
+                for i in kept[name]
+            ]
+            for found, side in ((above, 0), (below, 1)):
+                if name not in found and all(each[side] for each in results):
+                    found.add(name)
+                    changed.add(name)
+        uses = {use for name in changed for use, _ in program.uses.get(name, ())}
+        work = {result for use in uses for result in program.statements[use].results if result in kept}
+    return frozenset(above), frozenset(below)
+
+
+def _may_be_unbounded(program: Program, index: int) -> bool:
+    """Return whether a result has no bound if the operands have none.
+
+    That excludes narrow loads, infinite literals, selections of one value, and statements that are never executed.
+    """
+    statement = program.statements[index]
+    if _may_forward_store(program, statement) or _is_never_executed(program, index):
+        return False
+    if statement.base == "ld":
+        return not _NARROW_TYPES.intersection(statement.parts)
+    literals = [each for each in statement.read if isinstance(each, Immediate)]
+    return statement.base != "selp" and not any(each.value in _INFINITE.get(each.kind, ()) for each in literals)
+
+
+def _is_never_executed(program: Program, index: int) -> bool:
+    """Return whether the guard of a statement is a literal that disables it."""
+    guard = program.statements[index].guard
+    if guard is None:
+        return False
+    written = [program.statements[i] for i in program.definitions.get(spelling(guard.register), ())]
+    literals = [each.read[0] for each in written if each.base == "mov"]
+    return any(isinstance(each, Immediate) and (each.value != 0) == guard.negated for each in literals)
 
 
 def _unbounded_result(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
