@@ -1,4 +1,4 @@
-"""Tickets, turns and barriers between blocks: programs and their mutants against all interleavings, and larger kernels."""
+"""Tickets, turns and barriers of blocks: programs and their mutants against all interleavings, and larger kernels."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ exchanges between lanes with whatever changes which lanes execute together.  A l
 the number of ordered accesses before it.  This assumes that memory is free of races, as the analysis does, and that
 code of ptxas waits for its own asynchronous results.
 
-Interpreted are only: copies, constants, and, in fp32 and 16 bits, addends and factors that commute, and the sign of a
-product, which is that of the exact result; in fp32 also a fused product by 1 or -1, which is exact, and a product by 1
-of a value that is no NaN but the canonical one; and the opcodes of 32-bit integer sums and shifts to the left, and of
-sums with a multiple.  Results of this floating-point arithmetic do not carry the sign or the
-payload of a NaN; those of fp64 may.
+Interpreted are only: copies; constants; the guard of an instruction for what it reads; in fp32 and 16 bits, addends and
+factors that commute, and the sign of a product, which is that of the exact result; in fp32 also a fused product by 1 or
+-1, which is exact, a product by 1 of a value that is no NaN but the canonical one, and whether a sum is positive; and
+the opcodes of 32-bit integer sums, of shifts to the left, and of sums with a multiple or with a carry.  Results of this
+floating-point arithmetic do not carry the sign or the payload of a NaN; those of fp64 may.
 
 What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
 register that an operand names must be one that nvdisasm counts as read or written.
@@ -86,6 +86,7 @@ _SIMPLE = re.compile(
 )
 _BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]$")
 _INDEXED_BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[(U?R(?:\d+|Z))(?:\+0x([0-9a-f]+))?\]$")
+_CONVERGENCE = re.compile(r"B\d+")
 _BANK_SIZE = 1 << 16
 _IMPORTS_BANK = 4
 """The constant bank that holds the addresses of functions outside of the object file."""
@@ -369,7 +370,9 @@ class _Steps:
         if opcode == "LEPC":
             self._write(line, self.terms.make("address", self.side, line.address))
             return
-        term = self._term(line)
+        before = self._assume_guard(line)
+        term, copies = self._term(line), {} if line.moved else self._copies(line) or {}
+        self.state.update(before)
         if opcode in _ARITHMETIC:
             if opcode in ("S2R", "S2UR", "CS2R") and line.operands[-1] not in _SPECIAL_REGISTERS:
                 self.memory.append(term)
@@ -390,13 +393,33 @@ class _Steps:
             self.exchanges.append(term)
         else:
             raise _NotUnderstood(line.text)
-        self._write(line, term)
+        self._write(line, term, copies)
 
-    def _write(self, line: MachineInstruction, term: Term) -> None:
+    def _assume_guard(self, line: MachineInstruction) -> dict[_Place, Term]:
+        """Let the registers that a guarded instruction reads have their values where the guard holds.
+
+        Return what they had before.
+        """
+        if line.guard is None:
+            return {}
+        negated, value = line.guard.startswith("!"), self._value(line.guard.removeprefix("!"))
+        holds, fails = (self.terms.make(sign, "", value, "", "") for sign in (("!", "") if negated else ("", "!")))
+        before = {}
+        for name in line.reads.difference(_names(line.guard)):
+            place = (self.side, name)
+            term = self.state[place]
+            while (parts := self.terms.parts(term))[0] == "if" and parts[1] in (holds, fails):
+                chosen = parts[2 if parts[1] == holds else 3]
+                assert isinstance(chosen, Term)
+                term = chosen
+            if term != self.state[place]:
+                before[place], self.state[place] = self.state[place], term
+        return before
+
+    def _write(self, line: MachineInstruction, term: Term, copies: Mapping[str, Term] | None = None) -> None:
         guard = self._guard(line)
-        copies = {} if line.moved else self._copies(line) or {}
         for name in sorted(line.writes):
-            new = copies.get(name)
+            new = (copies or {}).get(name)
             if new is None:
                 new = self.terms.make("result", term, *_slot(line, name))
             place = (self.side, name)
@@ -422,7 +445,7 @@ class _Steps:
     def _term(self, line: MachineInstruction) -> Term:
         """Return the term of an instruction: its text without registers, and what it reads."""
         guard = self._guard(line) if line.opcode not in _ARITHMETIC else None
-        arithmetic = None if line.moved else self._signed(line) or self._integers(line)
+        arithmetic = None if line.moved else self._signed(line) or self._comparison(line) or self._integers(line)
         if arithmetic is not None:
             return self.terms.make(*arithmetic)
         covered: set[str] = set()
@@ -520,8 +543,9 @@ class _Steps:
         if one not in addends:
             return None
         negative, absolute, value, suffix = addends[1 - addends.index(one)]
-        simple = not negative and not absolute and not suffix and isinstance(value, Term)
-        return value if simple and self.terms.has_canonical_nan(value) else None
+        if negative or absolute or suffix or not isinstance(value, Term):
+            return None
+        return value if self.terms.has_canonical_nan(value) else None
 
     def _place_in_bank(self, line: MachineInstruction, text: str) -> tuple[int, int] | None:
         """Return the constant bank and the offset in bytes that an operand names, None if they are not known."""
@@ -558,6 +582,47 @@ class _Steps:
                 return self._sum(line.mnemonic.replace("FFMA", "FADD"), (product[1], *other), addend)
             return (line.mnemonic, *product, addend)
         return None
+
+    def _comparison(self, line: MachineInstruction) -> tuple[object, ...] | None:
+        """Return what a comparison of fp32 numbers computes if it is a test whether a difference is positive.
+
+        The sign of a rounded sum is that of the exact one, and an infinity is not greater than itself.  So a sum is
+        positive if, and only if, one addend is greater than the other one negated.
+        """
+        operands = line.operands
+        if line.mnemonic in ("FSETP.GT.AND", "FSETP.LT.AND"):
+            plain, compared = len(operands) == 5 and operands[1] == operands[4] == "PT", operands[2:4]
+        elif line.mnemonic in ("FSET.BF.GT.AND", "FSET.BF.LT.AND"):
+            plain, compared = len(operands) == 4 and operands[3] == "PT", operands[1:3]
+        else:
+            return None
+        if not plain:
+            return None
+        greater, less = (self._addend(line, each) for each in compared)
+        if ".LT." in line.mnemonic:
+            greater, less = less, greater
+        zero = (self.terms.constant(0), "")
+        addends: list[_Addend] | None = None
+        if less[1:] == ("", *zero):
+            addends = self._addends(greater)
+        elif greater[1:] == ("", *zero) and (found := self._addends(less)) is not None:
+            addends = [_negated(each) for each in found]
+        if addends is None:
+            addends = [greater, _negated(less)]
+        signless = [(False, *each[1:]) if each[1:] == ("", *zero) else each for each in addends]
+        return (line.mnemonic.replace(".LT.", ".GT."), "positive", *sorted(signless, key=repr))
+
+    def _addends(self, value: _Addend) -> list[_Addend] | None:
+        """Return the addends of a value that is an fp32 sum, up to its sign, None for any other value."""
+        negative, absolute, term, suffix = value
+        head, *parts = self.terms.parts(term) if isinstance(term, Term) else ("",)
+        if absolute or suffix or head != "result" or parts[1:] != [0, 0] or not isinstance(parts[0], Term):
+            return None
+        made_by, *addends = self.terms.parts(parts[0])
+        if made_by != "FADD" or len(addends) != 3:
+            return None
+        found = [each for each in addends[1:] if isinstance(each, tuple)]
+        return [_negated(each) for each in found] if negative else found
 
     @staticmethod
     def _sum(mnemonic: str, *addends: _Addend) -> tuple[object, ...]:
@@ -677,6 +742,10 @@ class _Steps:
         return bits >= _SIGN, "", self.terms.constant(bits & 0x7FFFFFFF), ""
 
 
+def _negated(addend: _Addend) -> _Addend:
+    return (not addend[0], *addend[1:])
+
+
 def _names(text: str) -> list[str]:
     return [file + number for file, number in _REGISTER.findall(text)]
 
@@ -755,35 +824,69 @@ def _target(line: MachineInstruction, function: MachineFunction) -> int | None:
 def _blocks(function: MachineFunction, starts: Mapping[int, int]) -> list[_Block]:
     lines, addresses = function.instructions, [*starts, 16 * len(function.instructions)]
     calls = [address for address, _ in _return_sites(function, starts)]
-    joins = [_target(line, function) for line in lines if line.opcode == "BSSY"]
-    found = []
-    for begin, end in pairwise(addresses):
-        block = lines[begin // 16 : end // 16]
-        last = block[-1]
-        following: list[int | None] = [end]
-        if last.opcode == "BRA":
-            following.append(_target(last, function))
-            if last.guard is None and last.mnemonic == "BRA" and len(last.operands) == 1:
-                following = following[1:]
+    blocks = [lines[begin // 16 : end // 16] for begin, end in pairwise(addresses)]
+    following = [
+        {_index(starts, each) for each in _places_after(block[-1], end, function, calls)}
+        for block, end in zip(blocks, addresses[1:], strict=True)
+    ]
+    _add_joins(blocks, following, function, starts)
+    return [_Block(block, tuple(sorted(after))) for block, after in zip(blocks, following, strict=True)]
+
+
+def _index(starts: Mapping[int, int], address: int | None) -> int:
+    """Return the block at an address; -1 for an unknown place, which matters only if the block is reached."""
+    return -1 if address is None else starts.get(address, -1)
+
+
+def _places_after(
+    last: MachineInstruction, end: int, function: MachineFunction, calls: Sequence[int]
+) -> Sequence[int | None]:
+    """Return the addresses that may follow a block, without those where BSYNC joins; `end` is that after it."""
+    if last.opcode == "BRA":
+        always = last.guard is None and last.mnemonic == "BRA" and len(last.operands) == 1
+        return [_target(last, function)] if always else [end, _target(last, function)]
+    if _calls_import(last) or (last.opcode == "EXIT" and last.guard is None and not last.operands):
+        return []
+    if last.opcode == "CALL":
+        return [_target(last, function)] + ([end] if last.guard is not None else [])
+    if last.opcode == "RET":
+        returns: Sequence[int | None] = calls or [None]
+        return [*returns, *([end] if last.guard is not None else [])]
+    return [end]
+
+
+def _add_joins(
+    blocks: Sequence[Sequence[MachineInstruction]],
+    following: Sequence[set[int]],
+    function: MachineFunction,
+    starts: Mapping[int, int],
+) -> None:
+    """Add the blocks at which threads join after BSYNC: the targets of each BSSY of its barrier that may reach it."""
+    everywhere = {_index(starts, _target(each[-1], function)) for each in blocks if each[-1].opcode == "BSSY"}
+    reaching: list[dict[str, set[int]] | None] = [{}, *[None] * (len(blocks) - 1)]
+    work = [0] if blocks else []
+    while work:
+        index = work.pop()
+        last, known = blocks[index][-1], reaching[index] or {}
+        after = {name: set(targets) for name, targets in known.items()}
+        barrier = last.operands[0] if last.operands and _CONVERGENCE.fullmatch(last.operands[0]) else None
+        if last.opcode == "BSSY" and barrier is None:
+            after = dict.fromkeys(after, everywhere)
+        elif last.opcode == "BSSY" and barrier is not None:
+            kept = after.get(barrier, set()) if last.guard is not None else set()
+            after[barrier] = {_index(starts, _target(last, function)), *kept}
         elif last.opcode == "BSYNC":
-            following += joins
-        elif _calls_import(last):
-            following = []
-        elif last.opcode == "CALL":
-            following = [_target(last, function)] + ([end] if last.guard is not None else [])
-        elif last.opcode == "RET":
-            following = [*calls] if calls else [None]
-            following += [end] if last.guard is not None else []
-        elif last.opcode == "EXIT" and last.guard is None and not last.operands:
-            following = []
-        indices = []
-        for each in following:
-            if each is None or each not in starts:
-                indices.append(-1)  # an unknown place; it matters only if the block is reached
-            else:
-                indices.append(starts[each])
-        found.append(_Block(block, tuple(sorted(set(indices)))))
-    return found
+            following[index] |= everywhere if barrier is None else known.get(barrier, everywhere)
+        for each in following[index]:
+            if each < 0:
+                continue
+            before = reaching[each]
+            merged = {name: set(targets) for name, targets in (before or {}).items()}
+            for name, targets in after.items():
+                merged.setdefault(name, set()).update(targets)
+            if merged != before:
+                reaching[each] = merged
+                work.append(each)
 
 
 def _reachable(blocks: Sequence[_Block]) -> list[int]:

@@ -345,8 +345,8 @@ def attempts(
     """Yield rewritings that leave ptxas no choice, the most likely to match first.
 
     `seen` returns the fusions that the machine code shows, and is called if the likely ones do not match.  `divisions`
-    are the expansions of a division to try, in this order, or of each division by its index.  The machine code is known to round the products of
-    instructions in `rounded`, so that those may be left open.
+    are the expansions of a division to try, in this order, or of each division by its index.  The machine code is known
+    to round the products of instructions in `rounded`, so that those may be left open.
     """
     yield Attempt(stated, False, stated)
     if has_reserved_names(stated.program):

@@ -9,9 +9,10 @@ and of `ex2.approx` (a squaring); the last four only without `.ftz`.
 
 The analysis is an over-approximation: it is flow-insensitive, merges scopes, and counts every definition of a register.
 It rests on three assumptions about ptxas, each observed in 12.8 and 13.4: a product is scaled only by a constant that
-ptxas can derive, and the maximum (minimum) of a constant and of a value without an upper (a lower) bound is none; the range scalings inside approximate instructions are fused only if ptxas can derive that they always
-apply; its value ranges are sound and not relational, so that a loaded value has no range. ptxas does not forward stores
-to loads from global and shared memory.
+ptxas can derive, and the maximum (minimum) of a constant and of a value without an upper (a lower) bound is none; the
+range scalings inside approximate instructions are fused only if ptxas can derive that they always apply; its value
+ranges are sound and not relational, so that a loaded value has no range.  ptxas does not forward stores to loads from
+global and shared memory.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def _constant_levels(program: Program) -> dict[str, int]:
             elif statement.base in ("max", "min") and statement.kind in _SIGN and not all(levels):
                 # The extremum of a constant and of a value without a bound on its side is no constant.
                 unbounded = above if statement.base == "max" else below
-                free = any(not each and unbounded.issuperset(names) for each, names in zip(levels, statement.sources))
-                value = 0 if free else max(levels)
+                sources = zip(levels, statement.sources, strict=True)
+                value = 0 if any(not each and unbounded.issuperset(names) for each, names in sources) else max(levels)
             else:
                 value = max(levels, default=2)
                 named = [names for names in statement.sources if names]
@@ -151,7 +152,9 @@ def _load_defaults(program: Program) -> frozenset[int]:
     """
     literals = _literal_predicates(program)
     return frozenset(
-        index for index, each in enumerate(program.statements) if each.base == "mov" and _is_default(program, index, literals)
+        index
+        for index, each in enumerate(program.statements)
+        if each.base == "mov" and _is_default(program, index, literals)
     )
 
 
@@ -259,9 +262,7 @@ def _unbounded_by_all(program: Program, defaults: frozenset[int]) -> tuple[froze
     return frozenset(above), frozenset(below)
 
 
-def _may_be_unbounded(
-    program: Program, statement: Statement, literals: tuple[frozenset[str], frozenset[str]]
-) -> bool:
+def _may_be_unbounded(program: Program, statement: Statement, literals: tuple[frozenset[str], frozenset[str]]) -> bool:
     """Return whether a result has no bound if the operands have none.
 
     That excludes narrow loads, infinite literals, selections of one value, and statements that may never be executed.
@@ -270,7 +271,9 @@ def _may_be_unbounded(
         return False
     if statement.base == "ld":
         return not _NARROW_TYPES.intersection(statement.parts)
-    infinite = any(isinstance(each, Immediate) and each.value in _INFINITE.get(each.kind, ()) for each in statement.read)
+    infinite = any(
+        isinstance(each, Immediate) and each.value in _INFINITE.get(each.kind, ()) for each in statement.read
+    )
     return statement.base != "selp" and not infinite
 
 

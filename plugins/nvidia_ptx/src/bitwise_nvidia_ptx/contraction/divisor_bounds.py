@@ -1,8 +1,9 @@
 """Guesses of the range checks that ptxas keeps in the expansion of each approximate division.
 
 ptxas bounds the values of registers, and omits a check of a divisor that its bounds make unnecessary.  The bounds here
-follow what was observed: sums and products have bounds only without a rounding modifier, and loaded values, results of
-other lanes and of fused operations have none.  A wrong guess costs only an assembly.
+follow what was observed of ptxas 12.8: sums have bounds only without a rounding modifier, products only if they are
+squares, extrema have those of both operands together, and loaded values, roots, reciprocals, converted integers, and
+results of other lanes and of fused operations have none.  A wrong guess costs only an assembly.
 """
 
 from __future__ import annotations
@@ -24,17 +25,6 @@ _LARGE = 2.0**126
 _TINY = 2.0**-126
 _PASSES = 4
 """How often bounds are passed on.  They are valid after each pass, and tighter after more of them."""
-
-_INTEGER_SOURCES = {
-    "s8": (-(2.0**7), 2.0**7),
-    "u8": (0.0, 2.0**8),
-    "s16": (-(2.0**15), 2.0**15),
-    "u16": (0.0, 2.0**16),
-    "s32": (-(2.0**31), 2.0**31),
-    "u32": (0.0, 2.0**32),
-    "s64": (-(2.0**63), 2.0**63),
-    "u64": (0.0, 2.0**64),
-}
 
 
 def likely_divisions(program: Program) -> Mapping[int, Division]:
@@ -89,13 +79,14 @@ def _of_result(known: Mapping[str, _Bounds], statement: Statement) -> _Bounds:
     if statement.vector or len(statement.results) != 1:
         return _UNBOUNDED
     base = statement.base
-    if base == "cvt":
-        return _INTEGER_SOURCES.get(statement.parts[-1], _UNBOUNDED) if statement.kind == "f32" else _UNBOUNDED
     if base != "mov" and statement.kind != "f32":
         return _UNBOUNDED
-    if base in ("ex2", "sqrt", "rsqrt"):
-        return 0.0, math.inf
-    if (compute := _INTERVALS.get(base)) is None or (base in _ROUNDED and not statement.contractible):
+    if base in _RESULTS:
+        return _RESULTS[base]
+    if base == "mul":
+        same = statement.contractible and len(set(statement.sources)) == 1 and statement.sources[0]
+        return (0.0, math.inf) if same else _UNBOUNDED
+    if (compute := _INTERVALS.get(base)) is None or (base in ("add", "sub") and not statement.contractible):
         return _UNBOUNDED
     operands = [_of_operand(known, statement, position) for position in range(len(statement.read))]
     if base == "selp":
@@ -112,15 +103,18 @@ def _absolute(operands: list[_Bounds]) -> _Bounds:
     return 0.0 if low < 0 < high else min(abs(low), abs(high)), max(abs(low), abs(high))
 
 
+def _of_any(operands: list[_Bounds]) -> _Bounds:
+    return min(low for low, _ in operands), max(high for _, high in operands)
+
+
+_RESULTS: Mapping[str, _Bounds] = {"ex2": (0.0, math.inf), "tanh": (-1.0, 1.0), "sin": (-1.0, 1.0), "cos": (-1.0, 1.0)}
 _INTERVALS: Mapping[str, Callable[[list[_Bounds]], _Bounds]] = {
-    "mov": lambda each: each[0],
+    "mov": _of_any,
+    "selp": _of_any,
+    "max": _of_any,
+    "min": _of_any,
     "neg": lambda each: (-each[0][1], -each[0][0]),
     "abs": _absolute,
-    "max": lambda each: (max(low for low, _ in each), max(high for _, high in each)),
-    "min": lambda each: (min(low for low, _ in each), min(high for _, high in each)),
-    "selp": lambda each: (min(low for low, _ in each), max(high for _, high in each)),
     "add": lambda each: _hull([each[0][0] + each[1][0], each[0][1] + each[1][1]]),
     "sub": lambda each: _hull([each[0][0] - each[1][1], each[0][1] - each[1][0]]),
-    "mul": lambda each: _hull([left * right for left in each[0] for right in each[1]]),
 }
-_ROUNDED = frozenset({"add", "sub", "mul"})
