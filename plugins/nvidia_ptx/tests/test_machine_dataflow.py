@@ -14,7 +14,7 @@ from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponent
 
 _REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)(\d+)(?:\.(64))?(?!\w)")
 _TWO_RESULTS = ("FSETP", "ISETP", "PLOP3", "SHFL")
-_NO_RESULT = ("STG", "STS", "BRA", "EXIT", "BSSY", "BSYNC", "BAR", "RET", "CALL", "BRX", "NOP", "WARPSYNC", "R2P")
+_NO_RESULT = ("ST", "BRA", "EXIT", "BSSY", "BSYNC", "BAR", "RET", "CALL", "BRX", "NOP", "WARPSYNC", "R2P")
 
 
 def code(*lines: str) -> MachineFunction:
@@ -338,6 +338,57 @@ def test_pairs_of_registers() -> None:
 
 
 LOADS = ("LDG.E R5, desc[UR4.64][R2.64]", "STG.E desc[UR4.64][R8.64], R6", "STG.E desc[UR4.64][R10.64], R5", "EXIT")
+
+
+STACK = (
+    "LDC R1, c[0x0][0x28]", "IADD3 R1, R1, -0x10, RZ", "STL [R1+0x4], R5", "@P0 STL [R1], R6", "FADD R5, R6, R7",
+    "STG.E desc[UR4.64][R2.64], R5", "LDL.LU R5, [R1+0x4]", "STG.E desc[UR4.64][R2.64], R5", "@P0 LDL R5, [R1]",
+    "STG.E desc[UR4.64][R2.64], R5", "EXIT",
+)  # fmt: skip
+IN_REGISTERS = (
+    "LDC R1, c[0x0][0x28]", "MOV R9, R5", "FADD R5, R6, R7", "STG.E desc[UR4.64][R2.64], R5",
+    "STG.E desc[UR4.64][R2.64], R9", "@P0 MOV R9, R6", "STG.E desc[UR4.64][R2.64], R9", "EXIT",
+)  # fmt: skip
+
+
+def test_registers_may_be_kept_on_the_stack() -> None:
+    assert equal(STACK, IN_REGISTERS)
+    elsewhere = [each.replace("R1+0x4", "R1+0xc").replace("-0x10", "-0x20") for each in STACK]
+    assert equal(STACK, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (2, "STL [R1], R5"),
+        (2, "STL [R1+0x4], R6"),
+        (2, "@P1 STL [R1+0x4], R5"),
+        (2, "NOP"),
+        (3, "STL [R1+0x4], R6"),
+        (3, "@!P0 STL [R1], R6"),
+        (6, "LDL.LU R5, [R1]"),
+        (6, "LDL.LU R5, [R1+0x8]"),
+        (6, "LDL.LU.64 R5, [R1+0x4]"),
+        (6, "LDL.U16 R5, [R1+0x4]"),
+        (6, "LDL R5, [R1+0x2]"),
+        (6, "LDL R5, [R8+0x4]"),
+        (8, "@P1 LDL R5, [R1]"),
+        # the address of the stack may be known elsewhere
+        (4, "IADD3 R5, R1, R7, RZ"),
+        (4, "STL [R8], R7"),
+        (4, "IADD3 R1, R1, 0x8, RZ"),
+        (1, "@P0 IADD3 R1, R1, -0x10, RZ"),
+        (1, "IADD3 R1, R1, R8, RZ"),
+    ],
+)
+def test_another_use_of_the_stack_is_another_program(place: int, line: str) -> None:
+    assert not equal([*STACK[:place], line, *STACK[place + 1 :]], IN_REGISTERS)
+
+
+def test_a_word_of_the_stack_that_nothing_stored_is_not_that_of_another_function() -> None:
+    text = ("LDC R1, c[0x0][0x28]", "LDL R5, [R1]", "STG.E desc[UR4.64][R2.64], R5", "EXIT")
+    assert not equal(text, ("LDC R1, c[0x0][0x28]", "LDL R5, [R1+0x4]", *text[2:]))
+    assert not equal(text, text)
 
 
 def test_a_load_stays_between_its_stores() -> None:

@@ -27,6 +27,8 @@ factors that commute, and the sign of a product, which is that of the exact resu
 the opcodes of 32-bit integer sums, of shifts to the left, and of sums with a multiple or with a carry.  Results of this
 floating-point arithmetic do not carry the sign or the payload of a NaN; those of fp64 may.
 
+Words of the stack are like registers if no instruction computes the address of one (`_stack_words`).
+
 What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
 register that an operand names must be one that nvdisasm counts as read or written.
 """
@@ -86,6 +88,18 @@ _SIMPLE = re.compile(
 )
 _BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]$")
 _INDEXED_BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[(U?R(?:\d+|Z))(?:\+0x([0-9a-f]+))?\]$")
+_STACK = "R1"
+_STACK_PLACE = re.compile(r"\[R1(?:\+0x([0-9a-f]+))?\]")
+_STACK_ACCESSES = {
+    f"{opcode}{modifier}{width}": words
+    for opcode, modifier in (("STL", ""), ("LDL", ""), ("LDL", ".LU"))
+    for width, words in (("", 1), (".64", 2), (".128", 4))
+}
+"""How many words the instructions that access the stack store or load."""
+_STACK_STARTS = frozenset({
+    "LDC R1, c[0x0][0x28]", "MOV R1, c[0x0][0x28]", "IMAD.MOV.U32 R1, RZ, RZ, c[0x0][0x28]"
+})  # fmt: skip
+"""The instructions that load the stack pointer."""
 _CONVERGENCE = re.compile(r"B\d+")
 _BANK_SIZE = 1 << 16
 _IMPORTS_BANK = 4
@@ -241,8 +255,10 @@ class _Proof:
         self.terms = _Terms()
         self.starts = [_block_starts(each) for each in self.functions]
         self.blocks = [_blocks(each, starts) for each, starts in zip(self.functions, self.starts, strict=True)]
+        self.stack = [_stack_words(each, starts) for each, starts in zip(self.functions, self.starts, strict=True)]
         self.registers = [
-            sorted({name for line in each.instructions for name in line.reads | line.writes}) for each in self.functions
+            sorted({name for line in each.instructions for name in line.reads | line.writes}.union(*words.values()))
+            for each, words in zip(self.functions, self.stack, strict=True)
         ]
 
     def holds(self) -> bool:
@@ -282,7 +298,8 @@ class _Proof:
             for each in left[index].following:
                 entering[each].append(index)
         places = [(side, name) for side in (0, 1) for name in self.registers[side]]
-        first = {place: self.terms.make("first", place[1]) for place in places}
+        # The stacks of both functions may begin at other addresses.
+        first = {place: self.terms.make("first", place if _is_on_stack(place[1]) else place[1]) for place in places}
         for _ in range(2 * len(order) + 8):
             changed = False
             for index in order:
@@ -329,7 +346,8 @@ class _Proof:
         effects = []
         squares: list[tuple[MachineInstruction, Term]] = []
         for side in (0, 1):
-            step = _Steps(self.terms, state, side, index, self.functions[side], self.starts[side])
+            function, words = self.functions[side], self.stack[side]
+            step = _Steps(self.terms, state, side, index, function, self.starts[side], words)
             for line in self.blocks[side][index].instructions:
                 step.execute(line)
             effects.append([*step.memory, self.terms.make("end of memory"), *step.exchanges])
@@ -352,8 +370,9 @@ class _Steps:
         block: int,
         function: MachineFunction,
         starts: Mapping[int, int],
+        stack: Mapping[int, tuple[str, ...]],
     ) -> None:
-        self.terms, self.state, self.side, self.block = terms, state, side, block
+        self.terms, self.state, self.side, self.block, self.stack = terms, state, side, block, stack
         self.labels, self.imports, self.starts = function.labels, function.imports, starts
         self.memory: list[Term] = []
         self.exchanges: list[Term] = []
@@ -366,6 +385,9 @@ class _Steps:
             return
         if _calls_import(line):
             self.memory.append(self._import(line))
+            return
+        if line.address in self.stack:
+            self._move_to_or_from_stack(line)
             return
         if opcode == "LEPC":
             self._write(line, self.terms.make("address", self.side, line.address))
@@ -395,8 +417,23 @@ class _Steps:
             raise _NotUnderstood(line.text)
         self._write(line, term, copies)
 
+    def _move_to_or_from_stack(self, line: MachineInstruction) -> None:
+        """Copy registers to words of the stack, or words of the stack to registers."""
+        words, stores = self.stack[line.address], line.opcode == "STL"
+        register = line.operands[1 if stores else 0]
+        names = [register if register == "RZ" else _later(register, i) for i in range(len(words))]
+        if set(names) - {"RZ"} != (line.reads - {_STACK, *_names(line.guard or "")} if stores else line.writes):
+            raise _NotUnderstood(line.text)
+        guard = self._guard(line)
+        before = self._assume_guard(line)
+        values = [self._value(each) for each in names] if stores else [self.state[self.side, word] for word in words]
+        self.state.update(before)
+        for name, word, value in zip(names, words, values, strict=True):
+            place = (self.side, word if stores else name)
+            self.state[place] = value if guard is None else self.terms.make("if", guard, value, self.state[place])
+
     def _assume_guard(self, line: MachineInstruction) -> dict[_Place, Term]:
-        """Let the registers that a guarded instruction reads have their values where the guard holds.
+        """Let what a guarded instruction reads have its values where the guard holds.
 
         Return what they had before.
         """
@@ -405,7 +442,7 @@ class _Steps:
         negated, value = line.guard.startswith("!"), self._value(line.guard.removeprefix("!"))
         holds, fails = (self.terms.make(sign, "", value, "", "") for sign in (("!", "") if negated else ("", "!")))
         before = {}
-        for name in line.reads.difference(_names(line.guard)):
+        for name in line.reads.difference(_names(line.guard)).union(self.stack.get(line.address, ())):
             place = (self.side, name)
             term = self.state[place]
             while (parts := self.terms.parts(term))[0] == "if" and parts[1] in (holds, fails):
@@ -789,6 +826,39 @@ def _packed_literal(line: MachineInstruction) -> int | None:
     if flushed or "RELU" in line.mnemonic or any((half & 0x7FFF) > largest for half in (bits & 0xFFFF, bits >> 16)):
         return None
     return bits
+
+
+def _is_on_stack(name: str) -> bool:
+    return name.startswith("stack")
+
+
+def _stack_words(function: MachineFunction, starts: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
+    """Return the words of the stack that each instruction stores or loads, by its address.
+
+    Nothing, unless the stack pointer is set once, at the start of the function, is read only by loads and stores of
+    whole words at constant offsets from it, and there are no other accesses to local memory.  Then no other instruction
+    has the address of a word, and the words are like registers.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    first_block = min((address for address in starts if address), default=16 * len(function.instructions))
+    for line in function.instructions:
+        if line.opcode in ("STL", "LDL"):
+            place = next((each for each in line.operands if each.startswith("[")), "")
+            match, size = _STACK_PLACE.fullmatch(place), _STACK_ACCESSES.get(line.mnemonic)
+            if match is None or size is None or int(match[1] or "0", 16) % 4 or _STACK in line.writes:
+                return {}
+            if line.opcode == "STL" and _STACK in line.operands[1:]:
+                return {}
+            offset = int(match[1] or "0", 16)
+            found[line.address] = tuple(f"stack{offset + 4 * i}" for i in range(size))
+        elif _STACK in line.reads | line.writes:
+            if found or line.guard is not None or line.address >= first_block or line.operands[0] != _STACK:
+                return {}
+            moves = _STACK in line.reads and re.fullmatch(r"(IADD3|VIADD) R1, R1, -?0x[0-9a-f]+(, RZ)?", line.text)
+            sets = _STACK not in line.reads and line.text in _STACK_STARTS
+            if not moves and not sets:
+                return {}
+    return found
 
 
 def _block_starts(function: MachineFunction) -> dict[int, int]:
