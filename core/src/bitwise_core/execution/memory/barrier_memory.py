@@ -121,8 +121,8 @@ class BarrierMemory(SynchronisedMemory):
         self._counters: dict[int, _Counter] = {}
         self._knowledge = BlockKnowledge(blocks)
         self._waiting: _Waiting | None = None
-        self._passed: MachineState | None = None
-        """The state in which the blocks last stopped to wait, until their next access."""
+        self._passed: tuple[MachineState, int] | None = None
+        """The state and the epoch in which the blocks last stopped to wait, until their next access."""
         self._last_read: tuple[int, list[int], list[int], list[int]] | None = None
         self.block_order = self._knowledge.ordered
 
@@ -307,7 +307,7 @@ class BarrierMemory(SynchronisedMemory):
             self._waiting = None
         for block, who, counter in zip(lanes.blocks, lanes.threads, counters, strict=True):
             self._pass(counter, block, who, epoch, line)
-        self._passed = MachineState.of(machine)
+        self._passed = MachineState.of(machine), epoch
         self._last_read = (machine.pc, lanes.places, lanes.threads, present)
         return present
 
@@ -349,12 +349,18 @@ class BarrierMemory(SynchronisedMemory):
             self._settle(self.machine, line)
 
     def _settle(self, machine: Machine, line: int) -> None:
-        """Note the state of the batch at the first access after a wait."""
+        """Note the state of the batch at the first access after a wait.
+
+        A barrier must come before it, so that nothing that follows can race with what a block does while it waits.
+        """
         if self._passed is None:
             return
+        state, epoch = self._passed
+        if machine.epoch <= epoch:
+            raise Unsupported("no barrier of the block follows a wait", line)
         if machine.group is not None or machine.condition is not None or machine.path is not None:
             raise Unsupported("after a wait only some of the threads go on", line)
-        if self._passed.changes_elsewhere(machine):
+        if state.changes_elsewhere(machine):
             raise Unsupported("after a wait a block changes more than registers and shared memory", line)
         self.states.append(digest_of(machine, self.live_at(machine.pc)))
         self._passed = None
