@@ -96,6 +96,31 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         ),
         # a masked load is not constant
         (("mov.u32 %r9, 0f40000000;", "@%p1 ld.global.b32 %r9, [%rd1+16];", MUL, "mul.f32 %r10, %r4, %r9;"), ()),
+        # it is, if it is never executed
+        (("mov.pred %p1, 0;", "mov.u32 %r9, 0f40000000;", "@%p1 ld.global.b32 %r9, [%rd1+16];", MUL,
+          "mul.f32 %r10, %r4, %r9;"), rows((3, 4))),
+        (("mov.pred %p1, -1;", "mov.u32 %r9, 0f40000000;", "@!%p1 ld.global.b32 %r9, [%rd1+16];", MUL,
+          "mul.f32 %r10, %r4, %r9;"), rows((3, 4))),
+        (("mov.pred %p1, -1;", "mov.u32 %r9, 0f40000000;", "@%p1 ld.global.b32 %r9, [%rd1+16];", MUL,
+          "mul.f32 %r10, %r4, %r9;"), ()),
+        (("mov.pred %p2, 0;", "and.pred %p1, %p1, %p2;", "mov.u32 %r9, 0f40000000;",
+          "@%p1 ld.global.b32 %r9, [%rd1+16];", MUL, "mul.f32 %r10, %r4, %r9;"), rows((4, 5))),
+        # a value that is overwritten before it is read
+        (("mov.u32 %r9, 0f40000000;", "ld.global.b32 %r9, [%rd1+16];", MUL, "mul.f32 %r10, %r4, %r9;"), ()),
+        # the maximum of a constant and a value without a bound is no constant, that of a bounded value may be
+        (("max.f32 %r5, %r0, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r5;"), ()),
+        (("min.f32 %r5, %r0, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r5;"), ()),
+        (("abs.f32 %r6, %r0;", "min.f32 %r5, %r6, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r5;"), rows((2, 3))),
+        (("min.f32 %r6, %r0, 0f00000000;", "max.f32 %r5, %r6, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r5;"),
+         rows((2, 3))),
+        (("mov.b32 %r6, 0f3F800000;", "@%p1 mov.b32 %r6, %r0;", "max.f32 %r5, %r6, 0f40000000;", MUL,
+          "mul.f32 %r10, %r4, %r5;"), rows((3, 4))),
+        (("min.f32 %r6, %r0, 0f00000000;", "@%p1 mov.b32 %r6, %r1;", "max.f32 %r5, %r6, 0f40000000;", MUL,
+          "mul.f32 %r10, %r4, %r5;"), rows((3, 4))),
+        (("ld.global.u16 %r6, [%rd1];", "max.f32 %r5, %r6, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r5;"),
+         rows((2, 3))),
+        (("add.f32 %r6, %r0, 0fFF800000;", "max.f32 %r5, %r6, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r5;"),
+         rows((2, 3))),
         # ptxas fuses the square inside ex2 if it derives that the argument is low; of loaded values it derives nothing
         (("ex2.approx.f32 %r4, %r0;", ADD), ()),
         (("abs.f32 %r5, %r0;", "sub.f32 %r5, 0fC3020000, %r5;", "ex2.approx.f32 %r4, %r5;", ADD), rows((2, 3))),
@@ -319,6 +344,21 @@ SAME, SAME_FUSED = (
     "machine code with the same dataflow, none contracted",
     "machine code with the same dataflow, pairs contracted",
 )
+
+
+@pytest.mark.parametrize("divisor", ["%r1", "%r6", "%r7"])
+def test_quotients_with_other_range_checks(ptxas: Ptxas, divisor: str) -> None:
+    """Two divisors have bounds of their own, and one of them divides a second number that is not fused."""
+    text = kernel(
+        "ex2.approx.ftz.f32 %r16, %r1;", "add.f32 %r6, %r16, 0f3F800000;", "max.f32 %r7, %r2, 0f2B8CBCCC;",
+        "div.full.f32 %r4, %r0, %r3;", "div.full.f32 %r5, %r0, %r6;", f"div.full.f32 %r8, %r2, {divisor};",
+        "div.full.f32 %r9, %r1, %r3;", "sub.f32 %r10, 0f3F800000, %r4;", "sub.f32 %r11, 0f3F800000, %r5;",
+        "sub.f32 %r12, 0f3F800000, %r8;", STORE, "st.global.b32 [%rd2+4], %r11;", "st.global.b32 [%rd2+8], %r12;",
+        "st.global.b32 [%rd2+12], %r9;",
+    )  # fmt: skip
+    found = audited(text, ptxas)
+    assert found.method in (FUSED, SAME_FUSED), found.reason
+    assert found.pairs == rows((3, 7), (4, 8), (5, 9))
 
 
 def _layer_norm(elements: int, scale: str) -> list[str]:

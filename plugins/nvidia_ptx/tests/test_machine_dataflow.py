@@ -14,7 +14,7 @@ from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponent
 
 _REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)(\d+)(?:\.(64))?(?!\w)")
 _TWO_RESULTS = ("FSETP", "ISETP", "PLOP3", "SHFL")
-_NO_RESULT = ("STG", "STS", "BRA", "EXIT", "BSSY", "BSYNC", "BAR", "RET", "CALL", "BRX", "NOP", "WARPSYNC", "R2P")
+_NO_RESULT = ("ST", "BRA", "EXIT", "BSSY", "BSYNC", "BAR", "RET", "CALL", "BRX", "NOP", "WARPSYNC", "R2P")
 
 
 def code(*lines: str) -> MachineFunction:
@@ -147,6 +147,8 @@ FUSED = ("FFMA R6, R4, R5, R7", "STG.E desc[UR4.64][R2.64], R6", "EXIT")
         ("FFMA.RM R6, R4, 1#3f800000, R7", "FADD.RM R6, R4, R7", "FADD.RP R6, R4, R7"),
         ("FFMA R6, R4, R7, 1#3f800000", "FFMA R6, R7, R4, 1#3f800000", "FADD R6, R4, R7"),
         ("FMUL R6, R4, 1#3f800000", "FMUL R6, R4, 1#3f800000", "MOV R6, R4"),
+        ("FSET.BF.GT.AND R6, R4, R5, PT", "FSET.BF.LT.AND R6, R5, R4, PT", "FSET.BF.GT.AND R6, R5, R4, PT"),
+        ("FSET.BF.GT.AND R6, R4, -R5, PT", "FSET.BF.GT.AND R6, R5, -R4, PT", "FSET.BF.GE.AND R6, R5, -R4, PT"),
         ("HFMA2 R6, -R4, R5.H0_H0, R7", "HFMA2 R6, -R5.H0_H0, R4, R7", "HFMA2 R6, -R4.H0_H0, R5, R7"),
         ("FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, PT", "FMNMX R6, R4, R5, !PT"),
         ("LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT", "LOP3.LUT R6, R4, R5, RZ, 0xc0, !PT",
@@ -175,6 +177,17 @@ def test_signs_and_order_of_factors_and_addends(first: str, same: str, different
         ("SHF.L.U32 R6, R4, 0x20, RZ", "SHF.L.U32 R6, R4, 0x20, RZ", "SHF.L.U32 R6, R4, 0x0, RZ"),
         ("IADD3.X R6, R4, R5, RZ, P0, !PT", "IADD3.X R6, R4, R5, RZ, P0, !PT", "IADD3 R6, R4, R5, RZ"),
         ("IADD3 R6, ~R4, R5, RZ", "IADD3 R6, ~R4, R5, RZ", "IADD3 R6, R4, R5, RZ"),
+        ("IADD3.X R6, R4, R5, RZ, P0, !PT", "IMAD.X R6, R5, 0x1, R4, P0", "IMAD.X R6, R5, 0x1, R4, P1"),
+        ("IADD3.X R6, RZ, R5, RZ, P0, !PT", "IMAD.X R6, RZ, RZ, R5, P0", "IMAD.X R6, R4, 0x2, R5, P0"),
+        ("IADD3.X R6, R4, R5, RZ, P0, !PT", "IMAD.X R6, R4, 0x1, R5, P0", "IADD3.X R6, R4, R5, RZ, P0, P1"),
+        ("IADD3.X R6, R4, ~R5, RZ, P0, !PT", "IADD3.X R6, R4, ~R5, RZ, P0, !PT", "IADD3.X R6, R4, R5, RZ, P0, !PT"),
+        ("IMAD R6, R4, 0x10, R5", "LEA R6, R4, R5, 0x4", "LEA R6, R5, R4, 0x4"),
+        ("IMAD R6, R4, 0x10, R5", "LEA R6, R4, R5, 0x4", "LEA R6, R4, R5, 0x10"),
+        ("IMAD R6, R4, 0x10, R5", "IMAD R6, R4, 0x10, R5", "IMAD R6, R4, R5, 0x10"),
+        ("IMAD R6, R4, 0x10, RZ", "IMAD.SHL.U32 R6, R4, 0x10, RZ", "IMAD.SHL.U32 R6, R4, 0x4, RZ"),
+        ("IMAD R6, R4, 0x10, -R5", "LEA R6, R4, -R5, 0x4", "LEA R6, R4, R5, 0x4"),
+        ("LEA R6, -R4, R5, 0x4", "LEA R6, -R4, R5, 0x4", "LEA R6, R4, R5, 0x4"),
+        ("LEA.HI R6, R4, R5, RZ, 0x4", "LEA.HI R6, R4, R5, RZ, 0x4", "LEA R6, R4, R5, 0x4"),
     ],
 )
 def test_integer_sums_and_shifts(first: str, same: str, different: str | None) -> None:
@@ -185,6 +198,92 @@ def test_integer_sums_and_shifts(first: str, same: str, different: str | None) -
     assert equal((first, *store), (same, *store))
     assert not equal((first, *store), (different, *store))
     assert not equal((same, *store), (different, *store))
+
+
+def test_a_shift_and_a_sum_are_one_instruction() -> None:
+    apart = ("IMAD.SHL.U32 R6, R4, 0x10, RZ", "IADD3 R6, R6, R5, RZ", *FUSED[1:])
+    assert equal(apart, ("LEA R6, R4, R5, 0x4", *FUSED[1:]))
+    assert not equal(apart, ("LEA R6, R4, R5, 0x3", *FUSED[1:]))
+
+
+@pytest.mark.parametrize(
+    ("made_by", "same"),
+    [
+        (("FADD R4, R4, R5",), True),
+        (("FMUL.FTZ R4, R4, R5",), True),
+        (("FMNMX R4, R4, R5, PT",), True),
+        (("MUFU.RCP R4, R5",), True),
+        (("FADD R4, R4, R5", "@P0 MOV R4, 0x3f800000"), True),
+        (("FADD R4, R4, R5", "@P0 MOV R4, 0x7fc00000"), False),
+        (("FADD R4, R4, R5", "@P0 MOV R4, R9"), False),
+        (("MOV R4, R5",), False),
+        (("FSEL R4, R4, R5, P0",), False),
+        (("FADD R4, R4, R5", "LOP3.LUT R4, R4, 0x80000000, RZ, 0xfc, !PT"), False),
+        (("DADD R4, R8, R10",), False),
+    ],
+)
+def test_a_product_by_one_is_its_factor_where_that_has_the_canonical_nan(made_by: tuple[str, ...], same: bool) -> None:
+    product = (*made_by, "FMUL R6, R4, 1#3f800000", *FUSED[1:])
+    assert equal(product, (*made_by, "MOV R6, R4", *FUSED[1:])) is same
+    for operands in ("R4, 1#3f800001", "R4, -1#bf800000", "-R4, 1#3f800000", "|R4|, 1#3f800000"):
+        assert not equal((*made_by, f"FMUL R6, {operands}", *FUSED[1:]), (*made_by, "MOV R6, R4", *FUSED[1:]))
+    for other in ("FMUL.FTZ R6, R4, 1#3f800000", "FMUL.SAT R6, R4, 1#3f800000"):
+        assert not equal((*made_by, other, *FUSED[1:]), (*made_by, "MOV R6, R4", *FUSED[1:]))
+
+
+@pytest.mark.parametrize("carried", ["FADD R4, R4, R6", "MOV R4, R9"])
+def test_a_product_by_one_in_a_loop(carried: str) -> None:
+    """The factor of a loop has the canonical NaN if all values that it takes have it."""
+
+    def loop(line: str) -> tuple[str, ...]:
+        return ("FADD R4, R4, R5", "loop:", line, "STG.E desc[UR4.64][R2.64], R6", carried, "@P0 BRA `(loop)", "EXIT")
+
+    assert equal(loop("FMUL R6, R4, 1#3f800000"), loop("MOV R6, R4")) is carried.startswith("FADD")
+
+
+@pytest.mark.parametrize(
+    ("total", "compared", "same"),
+    [
+        ("FADD R7, R4, R5", "FSETP.GT.AND P0, PT, R4, -R5, PT", True),
+        ("FADD R7, R4, -R5", "FSETP.GT.AND P0, PT, R4, R5, PT", True),
+        ("FADD R7, R4, -R5", "FSETP.LT.AND P0, PT, R5, R4, PT", True),
+        ("FADD R7, -R4, -R5", "FSETP.GT.AND P0, PT, -R4, R5, PT", True),
+        ("FADD R7, R4, |R5|", "FSETP.GT.AND P0, PT, R4, -|R5|, PT", True),
+        ("FADD R7, R4, R5", "FSETP.GT.AND P0, PT, R4, R5, PT", False),
+        ("FADD R7, R4, R5", "FSETP.GE.AND P0, PT, R4, -R5, PT", False),
+        ("FADD R7, R4, R5", "FSETP.GTU.AND P0, PT, R4, -R5, PT", False),
+        ("FADD R7, R4, R5", "FSETP.GT.FTZ.AND P0, PT, R4, -R5, PT", False),
+        ("FADD R7, R4, R5", "FSETP.GT.AND P0, PT, R4, -R5, P3", False),
+        ("FADD R7, R4, R5", "FSETP.GT.OR P0, PT, R4, -R5, PT", False),
+        ("FADD.FTZ R7, R4, R5", "FSETP.GT.AND P0, PT, R4, -R5, PT", False),
+        ("FADD.SAT R7, R4, R5", "FSETP.GT.AND P0, PT, R4, -R5, PT", False),
+        ("FMUL R7, R4, R5", "FSETP.GT.AND P0, PT, R4, -R5, PT", False),
+    ],
+)
+def test_whether_a_sum_is_positive(total: str, compared: str, same: bool) -> None:
+    store = ("FSEL R6, R4, R5, P0", *FUSED[1:])
+    assert equal((total, "FSETP.GT.AND P0, PT, R7, RZ, PT", *store), (total, compared, *store)) is same
+    assert equal((total, "FSETP.LT.AND P0, PT, RZ, R7, PT", *store), (total, compared, *store)) is same
+    assert not equal((total, "FSETP.GT.AND P0, PT, RZ, R7, PT", *store), (total, compared, *store))
+    assert not equal((total, "FSETP.GT.AND P0, PT, |R7|, RZ, PT", *store), (total, compared, *store))
+    assert not equal((total, "FSETP.GT.AND P0, PT, R7, 1#3f800000, PT", *store), (total, compared, *store))
+
+
+def test_a_guarded_instruction_reads_what_holds_under_its_guard() -> None:
+    """What R7 holds where P0 is false has no effect."""
+    head = ("ISETP.GE.AND P0, PT, R1, R2, PT", "MOV R6, R4", "{}", "{} MOV R7, R5", "{} FADD R6, R7, R4", *FUSED[1:])
+
+    def lines(stale: str, copied: str = "@P0", used: str = "@P0") -> list[str]:
+        return [*head[:2], stale, head[3].format(copied), head[4].format(used), *head[5:]]
+
+    assert equal(lines("MOV R7, R8"), lines("MOV R7, R9"))
+    assert equal(lines("MOV R7, R8", "@!P0", "@!P0"), lines("MOV R7, R9", "@!P0", "@!P0"))
+    assert not equal(lines("MOV R7, R8", "@!P0"), lines("MOV R7, R9", "@!P0"))
+    assert not equal(lines("MOV R7, R8", "@P1"), lines("MOV R7, R9", "@P1"))
+    assert not equal(lines("MOV R7, R8", used="@!P0"), lines("MOV R7, R9", used="@!P0"))
+    changed = "ISETP.GE.AND P0, PT, R1, R3, PT"
+    one, other = lines("MOV R7, R8"), lines("MOV R7, R9")
+    assert not equal([*one[:4], changed, *one[4:]], [*other[:4], changed, *other[4:]])
 
 
 def test_a_stored_value_is_one_register_in_shared_memory() -> None:
@@ -239,6 +338,57 @@ def test_pairs_of_registers() -> None:
 
 
 LOADS = ("LDG.E R5, desc[UR4.64][R2.64]", "STG.E desc[UR4.64][R8.64], R6", "STG.E desc[UR4.64][R10.64], R5", "EXIT")
+
+
+STACK = (
+    "LDC R1, c[0x0][0x28]", "IADD3 R1, R1, -0x10, RZ", "STL [R1+0x4], R5", "@P0 STL [R1], R6", "FADD R5, R6, R7",
+    "STG.E desc[UR4.64][R2.64], R5", "LDL.LU R5, [R1+0x4]", "STG.E desc[UR4.64][R2.64], R5", "@P0 LDL R5, [R1]",
+    "STG.E desc[UR4.64][R2.64], R5", "EXIT",
+)  # fmt: skip
+IN_REGISTERS = (
+    "LDC R1, c[0x0][0x28]", "MOV R9, R5", "FADD R5, R6, R7", "STG.E desc[UR4.64][R2.64], R5",
+    "STG.E desc[UR4.64][R2.64], R9", "@P0 MOV R9, R6", "STG.E desc[UR4.64][R2.64], R9", "EXIT",
+)  # fmt: skip
+
+
+def test_registers_may_be_kept_on_the_stack() -> None:
+    assert equal(STACK, IN_REGISTERS)
+    elsewhere = [each.replace("R1+0x4", "R1+0xc").replace("-0x10", "-0x20") for each in STACK]
+    assert equal(STACK, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (2, "STL [R1], R5"),
+        (2, "STL [R1+0x4], R6"),
+        (2, "@P1 STL [R1+0x4], R5"),
+        (2, "NOP"),
+        (3, "STL [R1+0x4], R6"),
+        (3, "@!P0 STL [R1], R6"),
+        (6, "LDL.LU R5, [R1]"),
+        (6, "LDL.LU R5, [R1+0x8]"),
+        (6, "LDL.LU.64 R5, [R1+0x4]"),
+        (6, "LDL.U16 R5, [R1+0x4]"),
+        (6, "LDL R5, [R1+0x2]"),
+        (6, "LDL R5, [R8+0x4]"),
+        (8, "@P1 LDL R5, [R1]"),
+        # the address of the stack may be known elsewhere
+        (4, "IADD3 R5, R1, R7, RZ"),
+        (4, "STL [R8], R7"),
+        (4, "IADD3 R1, R1, 0x8, RZ"),
+        (1, "@P0 IADD3 R1, R1, -0x10, RZ"),
+        (1, "IADD3 R1, R1, R8, RZ"),
+    ],
+)
+def test_another_use_of_the_stack_is_another_program(place: int, line: str) -> None:
+    assert not equal([*STACK[:place], line, *STACK[place + 1 :]], IN_REGISTERS)
+
+
+def test_a_word_of_the_stack_that_nothing_stored_is_not_that_of_another_function() -> None:
+    text = ("LDC R1, c[0x0][0x28]", "LDL R5, [R1]", "STG.E desc[UR4.64][R2.64], R5", "EXIT")
+    assert not equal(text, ("LDC R1, c[0x0][0x28]", "LDL R5, [R1+0x4]", *text[2:]))
+    assert not equal(text, text)
 
 
 def test_a_load_stays_between_its_stores() -> None:
@@ -432,6 +582,26 @@ def test_the_address_of_an_instruction_is_not_that_of_another() -> None:
     one = ("LEPC R6, `(next)", "next:", "STG.E desc[UR4.64][R12.64], R6", "EXIT")
     assert not equal(one, one)
     assert not equal(one, ("NOP", *one))
+
+
+def _regions(second: str, *, barrier: str = "B0") -> list[str]:
+    """Two regions with barriers of their own; a register of the first holds another value in the second."""
+    return [
+        "MOV R5, R4", "BSSY B0, `(first)", "@P0 BRA `(sync)", "FADD R5, R5, R6", "sync:", "BSYNC B0", "NOP", "first:",
+        "STG.E desc[UR4.64][R2.64], R5", f"MOV {second}, R8", f"BSSY {barrier}, `(second)", "@P0 BRA `(last)",
+        f"FADD {second}, {second}, R6", "last:", f"BSYNC {barrier}", "NOP", "second:",
+        f"STG.E desc[UR4.64][R2.64], {second}", "@P1 BRA `(end)", "MOV R5, R4", "BRA `(first)", "end:", "EXIT",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("barrier", ["B0", "B1"])
+def test_threads_join_where_their_own_barrier_says(barrier: str) -> None:
+    assert equal(_regions("R5", barrier=barrier), _regions("R9", barrier=barrier))
+    text = _regions("R5", barrier=barrier)
+    assert not equal(text, [each.replace("STG.E desc[UR4.64][R2.64], R9", "STG.E desc[UR4.64][R2.64], R5")
+                            for each in _regions("R9", barrier=barrier)])  # fmt: skip
+    # Without a barrier of its own, the second region may join where the first does.
+    assert not equal(*([line for line in _regions(name) if line != "BSSY B0, `(second)"] for name in ("R5", "R9")))
 
 
 def test_lanes_that_leave_a_barrier() -> None:

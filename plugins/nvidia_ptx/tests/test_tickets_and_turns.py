@@ -1,10 +1,10 @@
-"""Tickets and turns between blocks: programs and their mutants against all interleavings, and larger kernels."""
+"""Tickets, turns and barriers of blocks: programs and their mutants against all interleavings, and larger kernels."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -22,6 +22,8 @@ from ptx_programs import ARCH, text
 BLOCKS = 3
 COUNTER, FLAG = BLOCKS, BLOCKS + 1
 """The places of the counter and of the flag in the second buffer, after a partial result for each block."""
+OWN = FLAG + 1
+"""The place of the results of all blocks, after these."""
 
 STEPS = {
     "part": "st.global.u32 [%d4], %r2;",
@@ -47,6 +49,19 @@ STEPS = {
     "set": "add.u32 %r4, %r1, 1; st.release.gpu.global.u32 [%d6], %r4;",
     "plain": "add.u32 %r4, %r1, 1; st.global.u32 [%d6], %r4;",
     "next": "atom.acq_rel.gpu.global.add.u32 %r5, [%d6], 1;",
+    "arrive": "atom.release.gpu.global.add.u32 %r5, [%d6], 1;",
+    "again": "atom.release.gpu.global.add.u32 %r5, [%d5], 1;",
+    "two": "atom.release.gpu.global.add.u32 %r5, [%d6], 2;",
+    "quiet": "atom.relaxed.gpu.global.add.u32 %r5, [%d6], 1;",
+    "all": f"W{{0}}: ld.acquire.gpu.global.u32 %r4, [%d6]; setp.lt.u32 %p1, %r4, {BLOCKS}; @%p1 bra W{{0}};",
+    "most": f"W{{0}}: ld.acquire.gpu.global.u32 %r4, [%d6]; setp.lt.u32 %p1, %r4, {BLOCKS - 1}; @%p1 bra W{{0}};",
+    "done": f"W{{0}}: ld.acquire.gpu.global.u32 %r4, [%d5]; setp.lt.u32 %p1, %r4, {BLOCKS}; @%p1 bra W{{0}};",
+    "twice": f"ld.acquire.gpu.global.u32 %r4, [%d6]; setp.ge.u32 %p1, %r4, {BLOCKS}; @%p1 bra P{{0}};"
+    f" W{{0}}: atom.acquire.gpu.global.add.u32 %r5, [%d6], 0; setp.lt.u32 %p1, %r5, {BLOCKS}; @%p1 bra W{{0}}; P{{0}}:",
+    "weak": f"W{{0}}: ld.relaxed.gpu.global.u32 %r4, [%d6]; setp.lt.u32 %p1, %r4, {BLOCKS}; @%p1 bra W{{0}};",
+    "tally": f"W{{0}}: add.u32 %r2, %r2, 1;"
+    f" ld.acquire.gpu.global.u32 %r4, [%d6]; setp.lt.u32 %p1, %r4, {BLOCKS}; @%p1 bra W{{0}};",
+    "own": f"st.global.u32 [%d4+{4 * OWN}], %r2;",
 }  # fmt: skip
 
 TICKETS = ("part", "bar", "take", "bar", "last", "zero", "gather", "out")
@@ -55,7 +70,9 @@ WRAPPED = ("part", "bar", "inc", "bar", "last", "zero", "gather", "out")
 TURNS = ("wait", "bar", "add", "out", "bar", "pass")
 FLAGS = ("load", "bar", "add", "out", "bar", "set")
 COUNTS = ("below", "bar", "add", "out", "bar", "next")
-DETERMINED = (TICKETS, RESET, WRAPPED, TURNS, FLAGS, COUNTS)
+BARRIER = ("part", "bar", "arrive", "bar", "all", "bar", "zero", "gather", "own")
+BARRIERS = ("part", "bar", "arrive", "bar", "twice", "bar", "gather", "bar", "again", "bar", "done", "bar", "part")
+DETERMINED = (TICKETS, RESET, WRAPPED, TURNS, FLAGS, COUNTS, BARRIER, BARRIERS)
 
 
 def launched(steps: Sequence[str]) -> PreparedLaunch:
@@ -98,7 +115,7 @@ def numbers(found: dict[int, Output]) -> list[int]:
                 int(word).to_bytes(8, "little")[: int(size)], dtype=np.uint8
             )
     out, given = (row.view(np.uint32).tolist() for row in content)
-    return [out[0], *given[: FLAG + 1]]
+    return [out[0], *given[: OWN + BLOCKS]]
 
 
 def output_words(output: Output) -> list[int]:
@@ -108,12 +125,24 @@ def output_words(output: Output) -> list[int]:
     return [table[int(low), int(high)] for low, high in output.words.T]
 
 
+WAITS: Mapping[str, Callable[[int, int, int], bool]] = {
+    **dict.fromkeys(("all", "twice", "weak", "tally"), lambda block, counter, flag: flag < BLOCKS),
+    **dict.fromkeys(("wait", "load", "count"), lambda block, counter, flag: flag != block),
+    "most": lambda block, counter, flag: flag < BLOCKS - 1,
+    "done": lambda block, counter, flag: counter < BLOCKS,
+    "below": lambda block, counter, flag: flag < block,
+}
+"""Whether a block waits on, by its number and the contents of the counter and the flag."""
+
+MAXIMUM_COUNT = 5
+"""A block whose value is larger counts no further rounds of waiting."""
+
 State = tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]
 
 
 def all_outcomes(steps: Sequence[str]) -> set[tuple[int, ...]]:
     """Return out and the words of in that all interleavings of the blocks leave; waits are left out of them."""
-    first: State = ((0,) * BLOCKS, tuple((block + 1, 0) for block in range(BLOCKS)), (0,) * (FLAG + 2))
+    first: State = ((0,) * BLOCKS, tuple((block + 1, 0) for block in range(BLOCKS)), (0,) * (1 + OWN + BLOCKS))
     pending, seen, found = [first], {first}, set()
     while pending:
         state = pending.pop()
@@ -156,9 +185,21 @@ def after_step(steps: Sequence[str], state: State, block: int) -> Iterator[State
         memory[0] = value
     elif name == "reset":
         memory[counter] = 0
-    elif name in ("wait", "load", "below", "count"):
-        if memory[flag] < block if name == "below" else memory[flag] != block:
+    elif name == "own":
+        memory[1 + OWN + block] = value
+    elif name in ("arrive", "quiet", "two"):
+        memory[flag] += 2 if name == "two" else 1
+    elif name == "again":
+        memory[counter] += 1
+    elif name in WAITS:
+        waits = WAITS[name](block, memory[counter], memory[flag])
+        if name in ("count", "tally"):
+            value += 1
+        elif waits:
             return
+        if waits and value > MAXIMUM_COUNT:
+            return
+        target -= waits
     elif name == "add":
         value = 3 * value + memory[0]
     elif name in ("pass", "set", "plain"):
@@ -226,10 +267,25 @@ def test_what_is_determined_is_the_one_outcome_of_all_interleavings(number: int)
         ("wait", "bar", "add", "out", "pass"),
         ("wait", "bar", "add", "out", "bar", "plain"),
         ("count", "bar", "add", "out", "bar", "set"),
+        ("part", "arrive", "bar", "all", "bar", "zero", "gather", "own"),
+        ("part", "bar", "arrive", "bar", "all", "zero", "gather", "own"),
+        ("part", "bar", "arrive", "bar", "bar", "zero", "gather", "own"),
+        ("part", "bar", "arrive", "bar", "most", "bar", "zero", "gather", "own"),
+        ("part", "bar", "two", "bar", "all", "bar", "zero", "gather", "own"),
+        ("part", "bar", "quiet", "bar", "all", "bar", "zero", "gather", "own"),
+        ("part", "bar", "arrive", "bar", "weak", "bar", "zero", "gather", "own"),
+        ("part", "bar", "arrive", "bar", "tally", "bar", "gather", "own"),
+        ("part", "bar", "take", "bar", "all", "bar", "old", "own"),
+        ("part", "bar", "arrive", "bar", "all", "bar", "gather", "bar", "part"),
+        ("part", "bar", "arrive", "bar", "all", "bar", "gather", "bar", "arrive", "bar", "all", "bar", "part"),
+        ("arrive", "bar", "part", "bar", "all", "bar", "zero", "gather", "own"),
     ],
     ids=["no barrier before", "no barrier after", "relaxed", "scope of a block", "part after the ticket",
          "second instead of last", "own number in the sum", "order of arrival", "no acquired barrier",
-         "no released barrier", "plain flag", "counts the rounds"],
+         "no released barrier", "plain flag", "counts the rounds", "no barrier before the arrival",
+         "no barrier after the wait", "no wait", "one arrival too few", "an arrival counts as two", "relaxed arrival",
+         "relaxed read", "counts the rounds of a wait", "order of arrivals", "stores what others read",
+         "a counter of two barriers", "part after the arrival"],
 )  # fmt: skip
 def test_what_misses_an_order_is_not_determined(steps: tuple[str, ...]) -> None:
     assert outputs(launched(steps)) is None

@@ -31,6 +31,7 @@ from bitwise_core.execution.concrete import (
 )
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.grid_barriers import outputs_by_barriers
 from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
@@ -540,8 +541,8 @@ def outputs_of_all_blocks(
 def _outputs_of_synchronised_blocks(
     error: Nondeterministic, ready: PreparedLaunch, buffers: Mapping[str, int], options: Options
 ) -> dict[int, Output] | None:
-    """The final contents of every buffer if tickets or flags make them the same in every order, else None."""
-    for outputs_by in (outputs_by_tickets, outputs_by_turns):
+    """The final contents of every buffer if tickets, flags or barriers make them the same in every order, else None."""
+    for outputs_by in (outputs_by_tickets, outputs_by_turns, outputs_by_barriers):
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
             return found

@@ -172,7 +172,7 @@ class Executor:
         """Run one group until it diverges, waits, ends or reaches another group; return the lanes still alive."""
         machine, program = self.machine, self.program
         steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
-        machine.mask = group.mask
+        machine.mask = machine.group = group.mask
         pc, end = group.pc, len(steps)
         others = [each for each in _ready(groups, stop) if each is not group]
         first = min((self._place(each, each.pc) for each in others), default=None)

@@ -24,6 +24,7 @@ from bitwise_core.execution.memory.ticket_memory import Counter, TicketLines, Ti
 from bitwise_core.execution.memory.undetermined import Cause, Kind
 from bitwise_core.execution.synchronised_launch import (
     SynchronisedLaunch,
+    equal_outputs,
     lines_with_infos,
     synchronising_lines,
     unordered_lines,
@@ -84,7 +85,7 @@ def _outputs_of_all_shifts(launch: SynchronisedLaunch, lines: TicketLines) -> di
         outputs = checked_outputs(memory, scratch)
         if found is None:
             found, stored = outputs, memory.stored_by_last()
-        elif not _equal(outputs, found) or memory.stored_by_last() != stored:
+        elif not equal_outputs(outputs, found) or memory.stored_by_last() != stored:
             return None
     return found
 
@@ -108,15 +109,3 @@ def _is_shift(found: Mapping[int, Counter], first: Mapping[int, Counter], shift:
         if found[address] != shifted:
             return False
     return True
-
-
-def _equal(left: Mapping[int, Output], right: Mapping[int, Output]) -> bool:
-    """Return whether two runs leave the same elements with the same contents."""
-    if left.keys() != right.keys():
-        return False
-    columns = ("address", "size", "words")
-    return all(
-        np.array_equal(getattr(left[buffer], column), getattr(right[buffer], column))
-        for buffer in left
-        for column in columns
-    )

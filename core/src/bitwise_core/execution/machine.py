@@ -123,7 +123,8 @@ class ClusterState:
 class Machine:
     """Registers and memories of `blocks` blocks of `threads` threads, which run together.
 
-    `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.
+    `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.  `group`
+    are the lanes at the current instruction, whatever its guard.
     `condition` is a predicate on data under which side effects happen, or None.  `path` is the conjunction of the
     choices of whole blocks, made by predicates on data that are uniform in a block, under which the current side of a
     branch is executed, or None.  Such a side has its own registers and memories, see `sides`.
@@ -152,6 +153,7 @@ class Machine:
     registers: dict[str, Value] = field(default_factory=dict)
     local: dict[int, Value] = field(default_factory=dict)
     mask: Array | None = None
+    group: Array | None = None
     condition: Value | None = None
     path: Value | None = None
     epoch: int = 0

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
@@ -17,6 +19,7 @@ from bitwise_core.execution.concrete import (
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.memory.given_contents import GivenContents
+from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.synchronised_memory import SynchronisedMemory
 from bitwise_core.execution.memory.undetermined import UndeterminedValues
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -98,3 +101,15 @@ class SynchronisedLaunch:
             return memory
 
         return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch
+
+
+def equal_outputs(left: Mapping[int, Output], right: Mapping[int, Output]) -> bool:
+    """Return whether two runs leave the same elements with the same contents."""
+    if left.keys() != right.keys():
+        return False
+    columns = ("address", "size", "words")
+    return all(
+        np.array_equal(getattr(left[buffer], column), getattr(right[buffer], column))
+        for buffer in left
+        for column in columns
+    )

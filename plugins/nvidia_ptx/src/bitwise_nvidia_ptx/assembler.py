@@ -47,6 +47,8 @@ _ARITHMETIC_FORMS = frozenset({0x20, 0x21, 0x23, 0x28, 0x29, 0x2B, 0x108})
 """The lowest nine bits of FMUL, FADD, FFMA, DMUL, DADD, DFMA and MUFU."""
 _FADD = 0x21
 _FFMA_BY_LITERAL = 0x823
+_FMUL_BY_LITERAL = 0x820
+_ONE = 0x3F800000
 _UNITS = frozenset({0x3F800000, 0xBF800000})
 _HEADER_SIZE = 1 << 16
 _OBJECT_FILE_START = b"\x7fELF"
@@ -341,12 +343,14 @@ def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]
 def _arithmetic(cubin: bytes) -> Counter[int]:
     """Return how often the code has each form of the instructions that add, multiply, or fuse fp32 and fp64 numbers.
 
-    An FFMA with a literal factor of 1 or -1 counts as an FADD.
+    An FFMA with a literal factor of 1 or -1 counts as an FADD, and an FMUL with a literal factor of 1 does not count.
     """
     found = Counter[int]()
     for function in _split_code(cubin)[1].values():
         for at in range(0, len(function.code), 16):
             word = int.from_bytes(function.code[at : at + 8], "little")
+            if word & 0xFFF == _FMUL_BY_LITERAL and word >> 32 == _ONE:
+                continue
             by_one = word & 0xFFF == _FFMA_BY_LITERAL and word >> 32 in _UNITS
             found[_FADD if by_one else word & 0x1FF] += 1
     return Counter({form: count for form, count in found.items() if form in _ARITHMETIC_FORMS})

@@ -21,10 +21,13 @@ exchanges between lanes with whatever changes which lanes execute together.  A l
 the number of ordered accesses before it.  This assumes that memory is free of races, as the analysis does, and that
 code of ptxas waits for its own asynchronous results.
 
-Interpreted are only: copies, constants, and, in fp32 and 16 bits, addends and factors that commute, and the sign of a
-product, which is that of the exact result; in fp32 also a fused product by 1 or -1, which is exact; and the opcodes of
-32-bit integer sums and shifts to the left.  Results of this floating-point arithmetic do not carry the sign or the
-payload of a NaN; those of fp64 may.
+Interpreted are only: copies; constants; the guard of an instruction for what it reads; in fp32 and 16 bits, addends and
+factors that commute, and the sign of a product, which is that of the exact result; in fp32 also a fused product by 1 or
+-1, which is exact, a product by 1 of a value that is no NaN but the canonical one, and whether a sum is positive; and
+the opcodes of 32-bit integer sums, of shifts to the left, and of sums with a multiple or with a carry.  Results of this
+floating-point arithmetic do not carry the sign or the payload of a NaN; those of fp64 may.
+
+Words of the stack are like registers if no instruction computes the address of one (`_stack_words`).
 
 What an instruction reads and writes is taken from nvdisasm.  Only the opcodes listed here are accepted, and each
 register that an operand names must be one that nvdisasm counts as read or written.
@@ -65,7 +68,7 @@ _EXCHANGES = frozenset({"BREAK", "ELECT", "MATCH", "MOVM", "REDUX", "SHFL", "VOT
 
 _ORDERED = frozenset({
     "ATOM", "ATOMG", "ATOMS", "BAR", "BPT", "CCTL", "CCTLL", "DEPBAR", "ERRBAR", "FENCE", "HGMMA", "IGMMA", "LDGDEPBAR",
-    "LDGSTS", "MEMBAR", "RED", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
+    "LDGSTS", "MEMBAR", "RED", "REDG", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
     "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
     "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC", "CGAERRBAR", "QGMMA", "BGMMA", "NANOSLEEP", "YIELD",
 })  # fmt: skip
@@ -85,6 +88,19 @@ _SIMPLE = re.compile(
 )
 _BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]$")
 _INDEXED_BANK = re.compile(r"c\[0x([0-9a-f]+)\]\[(U?R(?:\d+|Z))(?:\+0x([0-9a-f]+))?\]$")
+_STACK = "R1"
+_STACK_PLACE = re.compile(r"\[R1(?:\+0x([0-9a-f]+))?\]")
+_STACK_ACCESSES = {
+    f"{opcode}{modifier}{width}": words
+    for opcode, modifier in (("STL", ""), ("LDL", ""), ("LDL", ".LU"))
+    for width, words in (("", 1), (".64", 2), (".128", 4))
+}
+"""How many words the instructions that access the stack store or load."""
+_STACK_STARTS = frozenset({
+    "LDC R1, c[0x0][0x28]", "MOV R1, c[0x0][0x28]", "IMAD.MOV.U32 R1, RZ, RZ, c[0x0][0x28]"
+})  # fmt: skip
+"""The instructions that load the stack pointer."""
+_CONVERGENCE = re.compile(r"B\d+")
 _BANK_SIZE = 1 << 16
 _IMPORTS_BANK = 4
 """The constant bank that holds the addresses of functions outside of the object file."""
@@ -109,8 +125,18 @@ _FUSED = frozenset({"FFMA", "HFMA2"})
 _INTEGER_SUMS = {"IADD3": 4, "UIADD3": 4, "VIADD": 3, "IMAD.IADD": 4}
 """The forms of 32-bit integer sums, and how many operands each has if it reads and writes no carry."""
 _SHIFTS = frozenset({"IMAD.SHL.U32", "SHF.L.U32", "USHF.L.U32"})
+_SCALED_SUMS = frozenset({"IMAD", "UIMAD", "LEA", "ULEA"})
+"""The forms that add a 32-bit number to a multiple of another, if they have three operands and read no carry."""
+_CARRY_SUMS = frozenset({"IADD3.X", "UIADD3.X", "IMAD.X"})
+"""The forms that add 32-bit numbers and carries."""
 _SIGN = 1 << 31
 _ONE = 0x3F800000
+_INFINITY = 0x7F800000
+_CANONICAL_NAN = 0x7FFFFFFF
+_SUMS_AND_PRODUCTS = frozenset({"FADD", "FMUL", "FFMA"})
+_CANONICAL_NANS = frozenset({"FMNMX", "FMNMX.FTZ", "MUFU.RCP", "MUFU.EX2", "MUFU.SQRT", "MUFU.RSQ"})
+"""Instructions whose results are NaN only with the bits of the canonical NaN, as those of `_SUMS_AND_PRODUCTS`."""
+
 _COMPUTES = frozenset({"FADD", "FMUL", "FFMA", "HADD2", "I2F", "I2FP", "MUFU"})
 """Opcodes whose result is not an unchanged operand."""
 
@@ -150,6 +176,21 @@ class _Terms:
     def bank(self, bank: int, offset: int) -> Term:
         """Return the term of four bytes of a constant bank."""
         return self.make("bank", bank, offset)
+
+    def has_canonical_nan(self, term: Term) -> bool:
+        """Return whether a value, read as an fp32 number, is no NaN but the canonical one."""
+        head, *parts = self.parts(term)
+        if head == "constant":
+            bits = self.constants[term]
+            return (bits & ~_SIGN) <= _INFINITY or bits == _CANONICAL_NAN
+        if head == "entry":
+            return parts[-1] is True
+        if head == "if":
+            return all(self.has_canonical_nan(each) for each in parts[1:] if isinstance(each, Term))
+        if head != "result" or not isinstance(parts[0], Term):
+            return False
+        mnemonic = str(self.parts(parts[0])[0])
+        return mnemonic.partition(".")[0] in _SUMS_AND_PRODUCTS or mnemonic in _CANONICAL_NANS
 
     def may_be_exponential(self, term: Term) -> bool:
         """Return whether a value may be an exponential."""
@@ -214,8 +255,10 @@ class _Proof:
         self.terms = _Terms()
         self.starts = [_block_starts(each) for each in self.functions]
         self.blocks = [_blocks(each, starts) for each, starts in zip(self.functions, self.starts, strict=True)]
+        self.stack = [_stack_words(each, starts) for each, starts in zip(self.functions, self.starts, strict=True)]
         self.registers = [
-            sorted({name for line in each.instructions for name in line.reads | line.writes}) for each in self.functions
+            sorted({name for line in each.instructions for name in line.reads | line.writes}.union(*words.values()))
+            for each, words in zip(self.functions, self.stack, strict=True)
         ]
 
     def holds(self) -> bool:
@@ -255,7 +298,8 @@ class _Proof:
             for each in left[index].following:
                 entering[each].append(index)
         places = [(side, name) for side in (0, 1) for name in self.registers[side]]
-        first = {place: self.terms.make("first", place[1]) for place in places}
+        # The stacks of both functions may begin at other addresses.
+        first = {place: self.terms.make("first", place if _is_on_stack(place[1]) else place[1]) for place in places}
         for _ in range(2 * len(order) + 8):
             changed = False
             for index in order:
@@ -285,8 +329,12 @@ class _Proof:
         for place in places:
             given = tuple([each[place] for each in known])
             if (term := classes.get(given)) is None:
-                alike = all(each == given[0] for each in given)
-                term = classes[given] = given[0] if alike else self.terms.make("entry", index, place)
+                if all(each == given[0] for each in given):
+                    term = given[0]
+                else:
+                    canonical = all(map(self.terms.has_canonical_nan, given))
+                    term = self.terms.make("entry", index, place, canonical)
+                classes[given] = term
             held[place] = term
         return held
 
@@ -298,7 +346,8 @@ class _Proof:
         effects = []
         squares: list[tuple[MachineInstruction, Term]] = []
         for side in (0, 1):
-            step = _Steps(self.terms, state, side, index, self.functions[side], self.starts[side])
+            function, words = self.functions[side], self.stack[side]
+            step = _Steps(self.terms, state, side, index, function, self.starts[side], words)
             for line in self.blocks[side][index].instructions:
                 step.execute(line)
             effects.append([*step.memory, self.terms.make("end of memory"), *step.exchanges])
@@ -321,8 +370,9 @@ class _Steps:
         block: int,
         function: MachineFunction,
         starts: Mapping[int, int],
+        stack: Mapping[int, tuple[str, ...]],
     ) -> None:
-        self.terms, self.state, self.side, self.block = terms, state, side, block
+        self.terms, self.state, self.side, self.block, self.stack = terms, state, side, block, stack
         self.labels, self.imports, self.starts = function.labels, function.imports, starts
         self.memory: list[Term] = []
         self.exchanges: list[Term] = []
@@ -336,10 +386,15 @@ class _Steps:
         if _calls_import(line):
             self.memory.append(self._import(line))
             return
+        if line.address in self.stack:
+            self._move_to_or_from_stack(line)
+            return
         if opcode == "LEPC":
             self._write(line, self.terms.make("address", self.side, line.address))
             return
-        term = self._term(line)
+        before = self._assume_guard(line)
+        term, copies = self._term(line), {} if line.moved else self._copies(line) or {}
+        self.state.update(before)
         if opcode in _ARITHMETIC:
             if opcode in ("S2R", "S2UR", "CS2R") and line.operands[-1] not in _SPECIAL_REGISTERS:
                 self.memory.append(term)
@@ -360,13 +415,48 @@ class _Steps:
             self.exchanges.append(term)
         else:
             raise _NotUnderstood(line.text)
-        self._write(line, term)
+        self._write(line, term, copies)
 
-    def _write(self, line: MachineInstruction, term: Term) -> None:
+    def _move_to_or_from_stack(self, line: MachineInstruction) -> None:
+        """Copy registers to words of the stack, or words of the stack to registers."""
+        words, stores = self.stack[line.address], line.opcode == "STL"
+        register = line.operands[1 if stores else 0]
+        names = [register if register == "RZ" else _later(register, i) for i in range(len(words))]
+        if set(names) - {"RZ"} != (line.reads - {_STACK, *_names(line.guard or "")} if stores else line.writes):
+            raise _NotUnderstood(line.text)
         guard = self._guard(line)
-        copies = {} if line.moved else self._copies(line) or {}
+        before = self._assume_guard(line)
+        values = [self._value(each) for each in names] if stores else [self.state[self.side, word] for word in words]
+        self.state.update(before)
+        for name, word, value in zip(names, words, values, strict=True):
+            place = (self.side, word if stores else name)
+            self.state[place] = value if guard is None else self.terms.make("if", guard, value, self.state[place])
+
+    def _assume_guard(self, line: MachineInstruction) -> dict[_Place, Term]:
+        """Let what a guarded instruction reads have its values where the guard holds.
+
+        Return what they had before.
+        """
+        if line.guard is None:
+            return {}
+        negated, value = line.guard.startswith("!"), self._value(line.guard.removeprefix("!"))
+        holds, fails = (self.terms.make(sign, "", value, "", "") for sign in (("!", "") if negated else ("", "!")))
+        before = {}
+        for name in line.reads.difference(_names(line.guard)).union(self.stack.get(line.address, ())):
+            place = (self.side, name)
+            term = self.state[place]
+            while (parts := self.terms.parts(term))[0] == "if" and parts[1] in (holds, fails):
+                chosen = parts[2 if parts[1] == holds else 3]
+                assert isinstance(chosen, Term)
+                term = chosen
+            if term != self.state[place]:
+                before[place], self.state[place] = self.state[place], term
+        return before
+
+    def _write(self, line: MachineInstruction, term: Term, copies: Mapping[str, Term] | None = None) -> None:
+        guard = self._guard(line)
         for name in sorted(line.writes):
-            new = copies.get(name)
+            new = (copies or {}).get(name)
             if new is None:
                 new = self.terms.make("result", term, *_slot(line, name))
             place = (self.side, name)
@@ -392,7 +482,7 @@ class _Steps:
     def _term(self, line: MachineInstruction) -> Term:
         """Return the term of an instruction: its text without registers, and what it reads."""
         guard = self._guard(line) if line.opcode not in _ARITHMETIC else None
-        arithmetic = None if line.moved else self._signed(line) or self._integers(line)
+        arithmetic = None if line.moved else self._signed(line) or self._comparison(line) or self._integers(line)
         if arithmetic is not None:
             return self.terms.make(*arithmetic)
         covered: set[str] = set()
@@ -476,10 +566,23 @@ class _Steps:
             return {_later(name, i): self.terms.bank(place[0], place[1] + 4 * i) for i in range(count)}
         elif line.mnemonic in ("CS2R", "CS2R.32") and operands[1] == "SRZ":
             return {_later(name, i): self.terms.constant(0) for i in range(1 + (line.mnemonic == "CS2R"))}
+        elif line.mnemonic == "FMUL" and len(operands) == 3:
+            found = self._unchanged_factor(line)
         elif line.opcode == "HFMA2" and operands[1:3] == ("-RZ", "RZ") and len(operands) == 5:
             found = _packed_literal(line)
             return None if found is None else {name: self.terms.constant(found)}
         return None if found is None else {name: found}
+
+    def _unchanged_factor(self, line: MachineInstruction) -> Term | None:
+        """Return the factor of a product by 1 that has the same bits as the product, None if there is none."""
+        addends = [self._addend(line, each) for each in line.operands[1:]]
+        one = (False, "", self.terms.constant(_ONE), "")
+        if one not in addends:
+            return None
+        negative, absolute, value, suffix = addends[1 - addends.index(one)]
+        if negative or absolute or suffix or not isinstance(value, Term):
+            return None
+        return value if self.terms.has_canonical_nan(value) else None
 
     def _place_in_bank(self, line: MachineInstruction, text: str) -> tuple[int, int] | None:
         """Return the constant bank and the offset in bytes that an operand names, None if they are not known."""
@@ -517,6 +620,47 @@ class _Steps:
             return (line.mnemonic, *product, addend)
         return None
 
+    def _comparison(self, line: MachineInstruction) -> tuple[object, ...] | None:
+        """Return what a comparison of fp32 numbers computes if it is a test whether a difference is positive.
+
+        The sign of a rounded sum is that of the exact one, and an infinity is not greater than itself.  So a sum is
+        positive if, and only if, one addend is greater than the other one negated.
+        """
+        operands = line.operands
+        if line.mnemonic in ("FSETP.GT.AND", "FSETP.LT.AND"):
+            plain, compared = len(operands) == 5 and operands[1] == operands[4] == "PT", operands[2:4]
+        elif line.mnemonic in ("FSET.BF.GT.AND", "FSET.BF.LT.AND"):
+            plain, compared = len(operands) == 4 and operands[3] == "PT", operands[1:3]
+        else:
+            return None
+        if not plain:
+            return None
+        greater, less = (self._addend(line, each) for each in compared)
+        if ".LT." in line.mnemonic:
+            greater, less = less, greater
+        zero = (self.terms.constant(0), "")
+        addends: list[_Addend] | None = None
+        if less[1:] == ("", *zero):
+            addends = self._addends(greater)
+        elif greater[1:] == ("", *zero) and (found := self._addends(less)) is not None:
+            addends = [_negated(each) for each in found]
+        if addends is None:
+            addends = [greater, _negated(less)]
+        signless = [(False, *each[1:]) if each[1:] == ("", *zero) else each for each in addends]
+        return (line.mnemonic.replace(".LT.", ".GT."), "positive", *sorted(signless, key=repr))
+
+    def _addends(self, value: _Addend) -> list[_Addend] | None:
+        """Return the addends of a value that is an fp32 sum, up to its sign, None for any other value."""
+        negative, absolute, term, suffix = value
+        head, *parts = self.terms.parts(term) if isinstance(term, Term) else ("",)
+        if absolute or suffix or head != "result" or parts[1:] != [0, 0] or not isinstance(parts[0], Term):
+            return None
+        made_by, *addends = self.terms.parts(parts[0])
+        if made_by != "FADD" or len(addends) != 3:
+            return None
+        found = [each for each in addends[1:] if isinstance(each, tuple)]
+        return [_negated(each) for each in found] if negative else found
+
     @staticmethod
     def _sum(mnemonic: str, *addends: _Addend) -> tuple[object, ...]:
         return (mnemonic, "sum", *sorted(addends, key=repr))
@@ -530,7 +674,7 @@ class _Steps:
         return "product", negative, left, right
 
     def _integers(self, line: MachineInstruction) -> tuple[object, ...] | None:
-        """Return what an integer sum, or a shift to the left by a constant, computes, whichever opcode it has."""
+        """Return what an integer sum, a shift to the left by a constant, or the sum of both computes."""
         operands, mnemonic = line.operands[1:], line.mnemonic
         if not line.reads.issuperset(each for text in operands for each in _names(text)):
             return None
@@ -555,7 +699,52 @@ class _Steps:
             amount = int(literal[2], 16)
             factor = amount if mnemonic == "IMAD.SHL.U32" else 1 << amount if amount < 32 else 0
             return ("integer shift", found[0][1], factor) if factor else None
+        if mnemonic in _SCALED_SUMS and len(operands) == 3:
+            return self._scaled_sum(line, found)
+        if mnemonic in _CARRY_SUMS:
+            return self._carry_sum(line)
         return None
+
+    def _carry_sum(self, line: MachineInstruction) -> tuple[object, ...] | None:
+        """Return what the sum of registers and one carry computes."""
+        operands = line.operands[1:]
+        if line.opcode == "IMAD" and len(operands) == 4:
+            if operands[1] not in ("0x1", "RZ"):
+                return None
+            operands = (*(operands[:1] if operands[1] == "0x1" else ()), *operands[2:])
+        elif line.opcode != "IMAD" and len(operands) == 5 and operands[4] in ("!PT", "!UPT"):
+            operands = operands[:4]
+        else:
+            return None
+        addends = [self._signed_integer(text) for text in operands[:-1] if text not in ("RZ", "URZ")]
+        if any(each is None or each[0] for each in addends) or not re.fullmatch(r"U?P\d+", operands[-1]):
+            return None
+        values = sorted(each[1] for each in addends if each is not None)
+        return ("carry sum", self._value(operands[-1]), *values)
+
+    def _scaled_sum(
+        self, line: MachineInstruction, operands: Sequence[tuple[bool, Term] | None]
+    ) -> tuple[object, ...] | None:
+        """Return what the sum of a multiple and another operand computes: that of a shift and a sum."""
+        if line.opcode in ("LEA", "ULEA"):
+            scaled, addend, amount = operands
+            shift = None if amount is None or amount[0] else self.terms.constants.get(amount[1])
+            factor = 1 << shift if shift is not None and 0 < shift < 32 else None
+        else:
+            scaled, other, addend = operands
+            if scaled is not None and not scaled[0] and scaled[1] in self.terms.constants:
+                scaled, other = other, scaled
+            factor = None if other is None or other[0] else self.terms.constants.get(other[1])
+            factor = factor if factor is not None and factor > 1 else None
+        if factor is None or addend is None or scaled is None or scaled[0] or scaled[1] in self.terms.constants:
+            return None
+        multiple = self.terms.make("result", self.terms.make("integer shift", scaled[1], factor), 0, 0)
+        negative, value = addend
+        if (number := self.terms.constants.get(value)) is None:
+            return ("integer sum", 0, *sorted([(False, multiple), addend]))
+        if number == 0:
+            return ("integer shift", scaled[1], factor)
+        return ("integer sum", (-number if negative else number) & 0xFFFFFFFF, (False, multiple))
 
     def _signed_integer(self, text: str) -> tuple[bool, Term] | None:
         """Return whether an operand of an integer sum is negated, and its value, None for another form of operand."""
@@ -588,6 +777,10 @@ class _Steps:
         if (bits & 0x7FFFFFFF) > 0x7F800000:
             return False, "", self.terms.constant(bits), ""
         return bits >= _SIGN, "", self.terms.constant(bits & 0x7FFFFFFF), ""
+
+
+def _negated(addend: _Addend) -> _Addend:
+    return (not addend[0], *addend[1:])
 
 
 def _names(text: str) -> list[str]:
@@ -635,6 +828,39 @@ def _packed_literal(line: MachineInstruction) -> int | None:
     return bits
 
 
+def _is_on_stack(name: str) -> bool:
+    return name.startswith("stack")
+
+
+def _stack_words(function: MachineFunction, starts: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
+    """Return the words of the stack that each instruction stores or loads, by its address.
+
+    Nothing, unless the stack pointer is set once, at the start of the function, is read only by loads and stores of
+    whole words at constant offsets from it, and there are no other accesses to local memory.  Then no other instruction
+    has the address of a word, and the words are like registers.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    first_block = min((address for address in starts if address), default=16 * len(function.instructions))
+    for line in function.instructions:
+        if line.opcode in ("STL", "LDL"):
+            place = next((each for each in line.operands if each.startswith("[")), "")
+            match, size = _STACK_PLACE.fullmatch(place), _STACK_ACCESSES.get(line.mnemonic)
+            if match is None or size is None or int(match[1] or "0", 16) % 4 or _STACK in line.writes:
+                return {}
+            if line.opcode == "STL" and _STACK in line.operands[1:]:
+                return {}
+            offset = int(match[1] or "0", 16)
+            found[line.address] = tuple(f"stack{offset + 4 * i}" for i in range(size))
+        elif _STACK in line.reads | line.writes:
+            if found or line.guard is not None or line.address >= first_block or line.operands[0] != _STACK:
+                return {}
+            moves = _STACK in line.reads and re.fullmatch(r"(IADD3|VIADD) R1, R1, -?0x[0-9a-f]+(, RZ)?", line.text)
+            sets = _STACK not in line.reads and line.text in _STACK_STARTS
+            if not moves and not sets:
+                return {}
+    return found
+
+
 def _block_starts(function: MachineFunction) -> dict[int, int]:
     """Return the index of the block that starts at each address."""
     starts = {0}
@@ -668,35 +894,69 @@ def _target(line: MachineInstruction, function: MachineFunction) -> int | None:
 def _blocks(function: MachineFunction, starts: Mapping[int, int]) -> list[_Block]:
     lines, addresses = function.instructions, [*starts, 16 * len(function.instructions)]
     calls = [address for address, _ in _return_sites(function, starts)]
-    joins = [_target(line, function) for line in lines if line.opcode == "BSSY"]
-    found = []
-    for begin, end in pairwise(addresses):
-        block = lines[begin // 16 : end // 16]
-        last = block[-1]
-        following: list[int | None] = [end]
-        if last.opcode == "BRA":
-            following.append(_target(last, function))
-            if last.guard is None and last.mnemonic == "BRA" and len(last.operands) == 1:
-                following = following[1:]
+    blocks = [lines[begin // 16 : end // 16] for begin, end in pairwise(addresses)]
+    following = [
+        {_index(starts, each) for each in _places_after(block[-1], end, function, calls)}
+        for block, end in zip(blocks, addresses[1:], strict=True)
+    ]
+    _add_joins(blocks, following, function, starts)
+    return [_Block(block, tuple(sorted(after))) for block, after in zip(blocks, following, strict=True)]
+
+
+def _index(starts: Mapping[int, int], address: int | None) -> int:
+    """Return the block at an address; -1 for an unknown place, which matters only if the block is reached."""
+    return -1 if address is None else starts.get(address, -1)
+
+
+def _places_after(
+    last: MachineInstruction, end: int, function: MachineFunction, calls: Sequence[int]
+) -> Sequence[int | None]:
+    """Return the addresses that may follow a block, without those where BSYNC joins; `end` is that after it."""
+    if last.opcode == "BRA":
+        always = last.guard is None and last.mnemonic == "BRA" and len(last.operands) == 1
+        return [_target(last, function)] if always else [end, _target(last, function)]
+    if _calls_import(last) or (last.opcode == "EXIT" and last.guard is None and not last.operands):
+        return []
+    if last.opcode == "CALL":
+        return [_target(last, function)] + ([end] if last.guard is not None else [])
+    if last.opcode == "RET":
+        returns: Sequence[int | None] = calls or [None]
+        return [*returns, *([end] if last.guard is not None else [])]
+    return [end]
+
+
+def _add_joins(
+    blocks: Sequence[Sequence[MachineInstruction]],
+    following: Sequence[set[int]],
+    function: MachineFunction,
+    starts: Mapping[int, int],
+) -> None:
+    """Add the blocks at which threads join after BSYNC: the targets of each BSSY of its barrier that may reach it."""
+    everywhere = {_index(starts, _target(each[-1], function)) for each in blocks if each[-1].opcode == "BSSY"}
+    reaching: list[dict[str, set[int]] | None] = [{}, *[None] * (len(blocks) - 1)]
+    work = [0] if blocks else []
+    while work:
+        index = work.pop()
+        last, known = blocks[index][-1], reaching[index] or {}
+        after = {name: set(targets) for name, targets in known.items()}
+        barrier = last.operands[0] if last.operands and _CONVERGENCE.fullmatch(last.operands[0]) else None
+        if last.opcode == "BSSY" and barrier is None:
+            after = dict.fromkeys(after, everywhere)
+        elif last.opcode == "BSSY" and barrier is not None:
+            kept = after.get(barrier, set()) if last.guard is not None else set()
+            after[barrier] = {_index(starts, _target(last, function)), *kept}
         elif last.opcode == "BSYNC":
-            following += joins
-        elif _calls_import(last):
-            following = []
-        elif last.opcode == "CALL":
-            following = [_target(last, function)] + ([end] if last.guard is not None else [])
-        elif last.opcode == "RET":
-            following = [*calls] if calls else [None]
-            following += [end] if last.guard is not None else []
-        elif last.opcode == "EXIT" and last.guard is None and not last.operands:
-            following = []
-        indices = []
-        for each in following:
-            if each is None or each not in starts:
-                indices.append(-1)  # an unknown place; it matters only if the block is reached
-            else:
-                indices.append(starts[each])
-        found.append(_Block(block, tuple(sorted(set(indices)))))
-    return found
+            following[index] |= everywhere if barrier is None else known.get(barrier, everywhere)
+        for each in following[index]:
+            if each < 0:
+                continue
+            before = reaching[each]
+            merged = {name: set(targets) for name, targets in (before or {}).items()}
+            for name, targets in after.items():
+                merged.setdefault(name, set()).update(targets)
+            if merged != before:
+                reaching[each] = merged
+                work.append(each)
 
 
 def _reachable(blocks: Sequence[_Block]) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,14 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.numerics import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronisation:
+    """What the access of a line does: see `InstructionInfo`."""
+
+    acquires: bool
+    releases: bool
 
 
 class SynchronisedMemory(GlobalMemory, ABC):

@@ -17,33 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.block_knowledge import BlockKnowledge
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change
-from bitwise_core.execution.memory.synchronised_memory import SynchronisedMemory
-from bitwise_core.execution.memory.undetermined import undetermined
+from bitwise_core.execution.memory.machine_state import MachineState, forget_changes
+from bitwise_core.execution.memory.synchronised_memory import Synchronisation, SynchronisedMemory
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.numerics import Operation
 
 MAXIMUM_ROUNDS = 8
 """How often one content of a cell is read again at most until a round changes nothing else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Synchronisation:
-    """What the access of a line does: see `InstructionInfo`."""
-
-    acquires: bool
-    releases: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,17 +61,6 @@ class _Cell:
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
-    """The synchronising accesses of a block: acquired and released knowledge with epoch and thread."""
-
-    count: int = 0
-    last: tuple[int, int] = (-1, -1)
-    acquired: list[tuple[int, int, Array]] = field(default_factory=list)
-    released: list[tuple[int, int]] = field(default_factory=list)
-    """The epoch and the number of each releasing access."""
-
-
-@dataclass(slots=True, eq=False)
 class _Waiting:
     """A block that is to return to a read of a cell: the remaining contents, and the state at the last read."""
 
@@ -90,17 +69,8 @@ class _Waiting:
     thread: int
     contents: list[int]
     rounds: int
-    state: _State
+    state: MachineState
     changed: set[object] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _State:
-    registers: Mapping[str, Value]
-    words: Array
-    flags: Array
-    local: Mapping[int, Value]
-    extra: Mapping[str, Any]
 
 
 class TurnMemory(SynchronisedMemory):
@@ -121,11 +91,11 @@ class TurnMemory(SynchronisedMemory):
         super().__init__(domain, given, unordered, cells)
         self.lines = lines
         self._cells: dict[int, _Cell] = {}
-        self._blocks = [_Block() for _ in range(blocks)]
+        self._knowledge = BlockKnowledge(blocks)
         self._waiting: _Waiting | None = None
         self._passed: tuple[int, int, int, int] | None = None
         """The line, cell, thread and number of writes of the last read that went on."""
-        self.block_order = self._ordered
+        self.block_order = self._knowledge.ordered
 
     def cells(self) -> dict[int, int]:
         """Return the addresses of the cells, with their widths in bits."""
@@ -176,12 +146,9 @@ class TurnMemory(SynchronisedMemory):
             raise Unsupported("several blocks may synchronise at once", line)
         lane = active_lanes(mask, address, thread)
         place, who = int(active_values(address, lane)[0]), int(active_values(thread, lane)[0])
-        block = self._blocks[block_of(who)]
-        if block.last[0] != -1 and block.last[0] != who and block.last[1] >= epoch:
-            raise Unsupported("several threads of a block synchronise with no barrier between", line)
-        block.last = (who, epoch)
+        self._knowledge.enter(block_of(who), who, epoch, line)
         cell = self._cell(place, bits, line)
-        knows = self._knowledge(block_of(who), epoch, who)
+        knows = self._knowledge.at(block_of(who), epoch, who)
 
         def result(content: int) -> Array:
             return np.full(lane.shape, content, dtype=L.UNSIGNED[bits])
@@ -193,21 +160,21 @@ class TurnMemory(SynchronisedMemory):
         if waiting is not None:
             if (waiting.line, waiting.place, waiting.thread) != (line, place, who):
                 raise Unsupported("a block goes on with an earlier content of a flag", waiting.line)
-            if self._changed_state(machine, waiting):
+            if forget_changes(machine, waiting.state, waiting.changed, line):
                 waiting.rounds += 1
                 if waiting.rounds > MAXIMUM_ROUNDS:
                     raise Unsupported("waiting for a flag changes the state of a block again and again", line)
             else:
                 waiting.contents.pop(0)
                 waiting.rounds = 0
-            waiting.state = _state(machine)
+            waiting.state = MachineState.of(machine)
         else:
             if self._passed == (line, place, who, len(cell.writes)):
                 raise Unsupported("a block waits for a flag that no block before it sets", line)
             contents = self._earlier(cell, knows, block_of(who))
             if cell.writes[-1].content in contents:
                 raise Unsupported("a flag holds one number twice", line)
-            waiting = _Waiting(line, place, who, contents, 0, _state(machine))
+            waiting = _Waiting(line, place, who, contents, 0, MachineState.of(machine))
         if waiting.contents:
             content = waiting.contents[0]
             if changed(content) != content:
@@ -222,25 +189,20 @@ class TurnMemory(SynchronisedMemory):
     def _finish(self, cell: _Cell, changed: Callable[[int], int], knows: Array, who: int, epoch: int, line: int) -> int:
         """The access finds the last content of a cell, and may change it.  Return the content before."""
         number, kind = block_of(who), self.lines[line]
-        block, last = self._blocks[number], cell.writes[-1]
-        block.count += 1
+        last, access = cell.writes[-1], self._knowledge.count(number)
         if kind.acquires and last.released is not None and last.block != number:
             knows = np.maximum(knows, last.released)
-            block.acquired.append((epoch, who, knows))
+            self._knowledge.acquire(number, who, epoch, knows)
         after = changed(last.content)
         if after != last.content:
             known = all(each.block in (-1, number) or knows[each.block] >= each.number for each in cell.writes)
             if not known or any(reader != number and knows[reader] < place for reader, place in cell.reads):
                 raise Unsupported("the order of the changes of a flag is open", line)
-            released = None
-            if kind.releases:
-                released = knows.copy()
-                released[number] = block.count
-                block.released.append((epoch, block.count))
-            cell.writes.append(_Write(after, number, block.count, who, epoch, line, released))
+            released = self._knowledge.release(number, access, epoch, knows) if kind.releases else None
+            cell.writes.append(_Write(after, number, access, who, epoch, line, released))
         elif self._is_store(line):
             raise Unsupported("a flag is set to the number that it holds", line)
-        cell.reads.append((number, block.count))
+        cell.reads.append((number, access))
         return last.content
 
     def _is_store(self, line: int) -> bool:
@@ -255,17 +217,6 @@ class TurnMemory(SynchronisedMemory):
         )
         return list(dict.fromkeys(each.content for each in cell.writes[known:-1]))
 
-    def _knowledge(self, block: int, epoch: int, thread: int | None = None) -> Array:
-        """Return for each block the number of the last of its accesses that is ordered before an access of `block`.
-
-        `thread` executes that access; None: any of the block's threads.
-        """
-        found = np.zeros(len(self._blocks), dtype=np.int64)
-        for at, who, knows in self._blocks[block].acquired:
-            if at < epoch or who == thread:
-                found = np.maximum(found, knows)
-        return found
-
     def _cell(self, place: int, bits: int, line: int) -> _Cell:
         cell = self._cells.get(place)
         if cell is None:
@@ -273,63 +224,3 @@ class TurnMemory(SynchronisedMemory):
         if cell.bits != bits:
             raise Unsupported("a flag is accessed in several widths", line)
         return cell
-
-    def _ordered(self, thread: Array, epoch: Array, later_thread: Array, later_epoch: Array) -> Array:
-        """See `BlockOrder`: a release after the first access is known at the second."""
-        columns = np.stack([block_of(thread), epoch, block_of(later_thread), later_epoch])
-        keys, inverse = np.unique(columns, axis=1, return_inverse=True)
-        found = np.zeros(keys.shape[1], dtype=bool)
-        for place, (block, at, later, later_at) in enumerate(keys.T.tolist()):
-            released = [number for when, number in self._blocks[block].released if when > at]
-            if block != later and released:
-                knows = self._knowledge(later, later_at)
-                found[place] = knows[block] >= released[0]
-        result: Array = found[inverse.reshape(-1)]
-        return result
-
-    def _changed_state(self, machine: Machine, waiting: _Waiting) -> bool:
-        """Make what a round has changed undetermined.  Return whether it changed what no round before did."""
-        before, now = waiting.state, _state(machine)
-        extra = now.extra.keys() == before.extra.keys() and all(now.extra[e] is before.extra[e] for e in now.extra)
-        local = now.local.keys() == before.local.keys() and all(_same(now.local[e], before.local[e]) for e in now.local)
-        if not extra or not local:
-            raise Unsupported("a block changes more than registers and shared memory while it waits", waiting.line)
-        fresh = False
-        shape = (machine.blocks, machine.threads)
-        for name, value in now.registers.items():
-            old = before.registers.get(name)
-            if old is None or not _same(old, value):
-                machine.registers[name] = undetermined(width(value), shape, machine.domain.recorder)
-                fresh |= name not in waiting.changed
-                waiting.changed.add(name)
-        count = min(before.words.shape[2], now.words.shape[2])
-        differ = np.ones(now.words.shape[2], dtype=bool)
-        differ[:count] = (now.words[:, 0, :count] != before.words[:, 0, :count]).any(axis=0)
-        differ[:count] |= now.flags[0, :count] != before.flags[0, :count]
-        columns = np.flatnonzero(differ)
-        if columns.size:
-            shared = machine.shared
-            content = as_symbolic_vector(undetermined(8 * shared.granule, (1, columns.size), machine.domain.recorder))
-            shared.words[:, 0, columns] = np.broadcast_to(content.words, (2, 1, columns.size))[:, 0]
-            shared.flags[0, columns] = content.flags
-            shared.version += 1
-            fresh |= not waiting.changed.issuperset(columns.tolist())
-            waiting.changed.update(columns.tolist())
-        return fresh
-
-
-def _state(machine: Machine) -> _State:
-    shared = machine.shared
-    return _State(
-        dict(machine.registers), shared.words.copy(), shared.flags.copy(), dict(machine.local), dict(machine.extra)
-    )
-
-
-def _same(left: Value, right: Value) -> bool:
-    """Return whether two values are proved to be equal in all lanes."""
-    if left is right:
-        return True
-    if width(left) != width(right):
-        return False
-    one, other = as_symbolic_vector(left), as_symbolic_vector(right)
-    return bool((one.words == other.words).all() and np.all(one.flags == other.flags))

@@ -26,11 +26,12 @@ from __future__ import annotations
 import contextvars
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
+from typing import TypeAlias
 
 from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
@@ -45,6 +46,7 @@ from bitwise_nvidia_ptx.assembler import (
     code_digest,
 )
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
+from bitwise_nvidia_ptx.contraction.divisor_bounds import likely_divisions
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_machine_code, likely_fusions
 from bitwise_nvidia_ptx.contraction.program import Program
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
@@ -61,7 +63,9 @@ class Method(StrEnum):
     UNRESOLVED = "unresolved"
 
 
-_DIVISIONS = (
+_Divisions: TypeAlias = tuple[Division | Mapping[int, Division], ...]
+
+_DIVISIONS: _Divisions = (
     Division(),
     Division(tiny_first=True),
     Division(tiny=False, absolute=False),
@@ -219,7 +223,7 @@ class _Search:
         product, consumer = _lines(program, open_pairs[0])
         exponentials = {pair for pair in open_pairs if program.statements[pair.product].base == "ex2"}
         try:
-            for divisions in (_DIVISIONS[:1], _DIVISIONS):
+            for divisions in self._expansions():
                 found = self._equal_code(open_pairs, divisions, frozenset())
                 if found is None and exponentials and self.ptxas.rounds_exponentials(self.original):
                     if len(exponentials) == len(open_pairs):
@@ -245,8 +249,13 @@ class _Search:
         unchanged = Rewriting(program, self.stated.original, {})
         return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted)
 
+    def _expansions(self) -> Iterator[_Divisions]:
+        """Yield the expansions of divisions to try, one after another."""
+        yield _DIVISIONS[:1]
+        yield (likely_divisions(self.stated.program), *_DIVISIONS)
+
     def _new_attempts(
-        self, open_pairs: tuple[Pair, ...], divisions: tuple[Division, ...], rounded: frozenset[str] = frozenset()
+        self, open_pairs: tuple[Pair, ...], divisions: _Divisions, rounded: frozenset[str] = frozenset()
     ) -> Iterator[Attempt]:
         """Yield the attempts that were not yet made."""
         for attempt in attempts(self.stated, open_pairs, lambda: self.fusions_of_machine_code, divisions, rounded):
@@ -255,7 +264,7 @@ class _Search:
                 yield attempt
 
     def _equal_code(
-        self, open_pairs: tuple[Pair, ...], divisions: tuple[Division, ...], rounded: frozenset[str]
+        self, open_pairs: tuple[Pair, ...], divisions: _Divisions, rounded: frozenset[str]
     ) -> Attempt | None:
         """Return an attempt whose machine code is equal.  Raises AssemblyFailed for the original."""
         pending = self._new_attempts(open_pairs, divisions, rounded)
@@ -286,7 +295,7 @@ class _Search:
             original.result()
         return None
 
-    def _equal_dataflow(self, open_pairs: tuple[Pair, ...], divisions: tuple[Division, ...]) -> Attempt | None:
+    def _equal_dataflow(self, open_pairs: tuple[Pair, ...], divisions: _Divisions) -> Attempt | None:
         """Return an attempt whose machine code is proved to compute the same.  Raises AssemblyFailed."""
         tried = [key for key in self.tried if key not in self.compared]
         self.compared.update(tried)
@@ -330,14 +339,14 @@ def attempts(
     stated: Rewriting,
     open_pairs: tuple[Pair, ...],
     seen: Callable[[], tuple[Fusion, ...]],
-    divisions: tuple[Division, ...] = _DIVISIONS,
+    divisions: _Divisions = _DIVISIONS,
     rounded: frozenset[str] = frozenset(),
 ) -> Iterator[Attempt]:
     """Yield rewritings that leave ptxas no choice, the most likely to match first.
 
     `seen` returns the fusions that the machine code shows, and is called if the likely ones do not match.  `divisions`
-    are the expansions of a division to try, in this order.  The machine code is known to round the products of
-    instructions in `rounded`, so that those may be left open.
+    are the expansions of a division to try, in this order, or of each division by its index.  The machine code is known
+    to round the products of instructions in `rounded`, so that those may be left open.
     """
     yield Attempt(stated, False, stated)
     if has_reserved_names(stated.program):
@@ -352,7 +361,7 @@ def _forms(
     stated: Rewriting,
     open_pairs: tuple[Pair, ...],
     guess: tuple[Fusion, ...],
-    division: Division,
+    division: Division | Mapping[int, Division],
     rounded: frozenset[str] = frozenset(),
 ) -> Iterator[Attempt]:
     """Yield the rewritings with these fusions that leave ptxas no choice."""
@@ -369,7 +378,7 @@ def _sparse_rewriting(
     stated: Rewriting,
     open_pairs: tuple[Pair, ...],
     fusions: tuple[Fusion, ...],
-    division: Division,
+    division: Division | Mapping[int, Division],
     products: bool,
     rounded: frozenset[str],
 ) -> Rewriting | None:
@@ -384,9 +393,10 @@ def _sparse_rewriting(
     fused = {fusion.consumer for fusion in fusions}
     marked = {i for i, s in enumerate(statements) if products and s.contractible and s.base == "mul"}
     expand: set[int] = set()
+    stated_divisions = division.keys() if isinstance(division, Mapping) else frozenset[int]()
     for pair in open_pairs:
         product = statements[pair.product]
-        if pair.consumer in fused or product.base in rounded:
+        if pair.consumer in fused or product.base in rounded or pair.product in stated_divisions:
             continue
         if not (pair.scale or products) or (product.hidden_product and not expandable(product)):
             marked.add(pair.consumer)

@@ -9,9 +9,10 @@ and of `ex2.approx` (a squaring); the last four only without `.ftz`.
 
 The analysis is an over-approximation: it is flow-insensitive, merges scopes, and counts every definition of a register.
 It rests on three assumptions about ptxas, each observed in 12.8 and 13.4: a product is scaled only by a constant that
-ptxas can derive; the range scalings inside approximate instructions are fused only if ptxas can derive that they always
-apply; its value ranges are sound and not relational, so that a loaded value has no range. ptxas does not forward stores
-to loads from global and shared memory.
+ptxas can derive, and the maximum (minimum) of a constant and of a value without an upper (a lower) bound is none; the
+range scalings inside approximate instructions are fused only if ptxas can derive that they always apply; its value
+ranges are sound and not relational, so that a loaded value has no range.  ptxas does not forward stores to loads from
+global and shared memory.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from dataclasses import dataclass
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
 from bitwise_core.execution.time_limit import check_time
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
+from bitwise_nvidia_ptx.inner_blocks import spelling
 from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
 
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
+_INFINITE = {"f32": (0x7F800000, 0xFF800000), "f64": (0x7FF << 52, 0xFFF << 52)}
+_NARROW_TYPES = frozenset({"b8", "u8", "s8", "b16", "u16", "s16", "f16", "bf16"})
 _FLOAT_SOURCE = re.compile(r"\.(?:b?f16|f32|f64)$")
 
 # The result of these is never an unchanged operand, so a product does not flow through them.
@@ -42,6 +46,8 @@ _ZERO_PRESERVING = frozenset(
     {"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"}
     | {"shfl", "redux", "and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
 )
+# A predicate that is computed from literals comes from these.
+_OF_LITERALS = frozenset({"mov", "not", "and", "or", "xor", "selp", "setp", "set"})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "mad"})
 # The result of these is constant only if all their sources are.
 _STRICT = _ARITHMETIC | {"div", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "neg", "abs", "cvt", "mov"}
@@ -73,8 +79,10 @@ def _constant_levels(program: Program) -> dict[str, int]:
             return 1 if _is_zero(operand) else 2
         return max(0 if "." in name and name in SPECIAL_REGISTERS else level.get(name, 0) for name in names)
 
-    work = [i for i in range(len(program.statements)) if not _is_masked_load_default(program, i)]
+    defaults = _load_defaults(program)
+    work = [i for i in range(len(program.statements)) if i not in defaults]
     kept = set(work)
+    above, below = _unbounded_by_all(program, defaults)
     for statement in program.statements:
         if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
             for names in statement.sources:
@@ -96,6 +104,11 @@ def _constant_levels(program: Program) -> dict[str, int]:
                 value = levels[0]
             elif strict:
                 value = max(levels, default=2) if all(levels) else 0
+            elif statement.base in ("max", "min") and statement.kind in _SIGN and not all(levels):
+                # The extremum of a constant and of a value without a bound on its side is no constant.
+                unbounded = above if statement.base == "max" else below
+                sources = zip(levels, statement.sources, strict=True)
+                value = 0 if any(not each and unbounded.issuperset(names) for each, names in sources) else max(levels)
             else:
                 value = max(levels, default=2)
                 named = [names for names in statement.sources if names]
@@ -131,22 +144,67 @@ def _may_forward_store(program: Program, statement: Statement) -> bool:
     return not (function.entry and "param" in statement.parts and symbols_of(statement.read[0]) & own)
 
 
-def _is_masked_load_default(program: Program, index: int) -> bool:
-    """Return whether a statement sets the default of a masked load: `mov r, 0; @p ld r`.
+def _load_defaults(program: Program) -> frozenset[int]:
+    """Return the statements that set the default of a load: `mov r, 0; @p ld r`.
 
-    Later instructions read the merge of both, which is not a constant.
+    Later instructions read the merge of both, which is not a constant, or only the load if it has no guard.  Where a
+    literal may disable the load, the default is not among them.
     """
+    literals = _literal_predicates(program)
+    return frozenset(
+        index
+        for index, each in enumerate(program.statements)
+        if each.base == "mov" and _is_default(program, index, literals)
+    )
+
+
+def _is_default(program: Program, index: int, literals: tuple[frozenset[str], frozenset[str]]) -> bool:
     statement = program.statements[index]
-    if statement.base != "mov" or statement.guard or len(statement.results) != 1:
+    if statement.guard or len(statement.results) != 1:
         return False
     name = statement.results[0]
     definitions = program.definitions[name]
     if len(definitions) != 2 or definitions[0] != index:
         return False
     load = program.statements[definitions[1]]
-    if load.base != "ld" or not load.guard or load.block != statement.block or "const" in load.parts:
+    if load.base != "ld" or load.block != statement.block or "const" in load.parts or _is_disabled(load, literals):
         return False
     return all(not index < use <= definitions[1] for use, _ in program.uses.get(name, ()))
+
+
+def _literal_predicates(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the registers that literals may make zero, as a predicate false, and those that they may make another."""
+    found: tuple[set[str], set[str]] = (set(), set())
+    sources = [i for i, each in enumerate(program.statements) if each.base in _OF_LITERALS]
+    work = set(sources)
+    while work:
+        changed: set[str] = set()
+        for index in work:
+            statement = program.statements[index]
+            known = [
+                [isinstance(operand, Immediate) and (operand.value != 0) == side for side in (False, True)]
+                if not names
+                else [any(name in found[side] for name in names) for side in (False, True)]
+                for names, operand in zip(statement.sources, statement.read, strict=True)
+            ]
+            if statement.base in ("mov", "not"):
+                values = known[0] if statement.base == "mov" else known[0][::-1]
+            else:
+                constant = all(map(any, known)) if statement.base in ("setp", "set") else any(map(any, known))
+                values = [constant, constant]
+            for name in statement.results:
+                for side in (False, True):
+                    if values[side] and name not in found[side]:
+                        found[side].add(name)
+                        changed.add(name)
+        work = {use for name in changed for use, _ in program.uses.get(name, ())}.intersection(sources)
+    return frozenset(found[0]), frozenset(found[1])
+
+
+def _is_disabled(statement: Statement, literals: tuple[frozenset[str], frozenset[str]]) -> bool:
+    """Return whether the guard of a statement may be a literal that disables it."""
+    guard = statement.guard
+    return guard is not None and spelling(guard.register) in literals[guard.negated]
 
 
 def _unbounded_registers(program: Program) -> tuple[frozenset[str], frozenset[str]]:
@@ -173,6 +231,50 @@ def _unbounded_registers(program: Program) -> tuple[frozenset[str], frozenset[st
                     below.add(name)
         work = {use for name in changed for use, _ in program.uses.get(name, ())}
     return frozenset(above), frozenset(below)
+
+
+def _unbounded_by_all(program: Program, defaults: frozenset[int]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the registers of which no definition has an upper bound, and those of which none has a lower bound.
+
+    The `defaults` of loads are no definitions.  A register that is defined by itself, as in a loop, is in neither.
+    """
+    literals = _literal_predicates(program)
+    above: set[str] = set()
+    below: set[str] = set()
+    kept = {name: [i for i in written if i not in defaults] for name, written in program.definitions.items()}
+    work = set(kept)
+    while work:
+        check_time()
+        changed: set[str] = set()
+        for name in sorted(work):
+            results = [
+                _unbounded_result(program.statements[i], above, below)
+                if _may_be_unbounded(program, program.statements[i], literals)
+                else (False, False)
+                for i in kept[name]
+            ]
+            for found, side in ((above, 0), (below, 1)):
+                if name not in found and all(each[side] for each in results):
+                    found.add(name)
+                    changed.add(name)
+        uses = {use for name in changed for use, _ in program.uses.get(name, ())}
+        work = {result for use in uses for result in program.statements[use].results if result in kept}
+    return frozenset(above), frozenset(below)
+
+
+def _may_be_unbounded(program: Program, statement: Statement, literals: tuple[frozenset[str], frozenset[str]]) -> bool:
+    """Return whether a result has no bound if the operands have none.
+
+    That excludes narrow loads, infinite literals, selections of one value, and statements that may never be executed.
+    """
+    if _may_forward_store(program, statement) or _is_disabled(statement, literals):
+        return False
+    if statement.base == "ld":
+        return not _NARROW_TYPES.intersection(statement.parts)
+    infinite = any(
+        isinstance(each, Immediate) and each.value in _INFINITE.get(each.kind, ()) for each in statement.read
+    )
+    return statement.base != "selp" and not infinite
 
 
 def _unbounded_result(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:

@@ -143,17 +143,21 @@ def rewrite(
     *,
     round_only: frozenset[int] | None = None,
     expand: frozenset[int] = frozenset(),
-    division: Division | None = None,
+    division: Division | Mapping[int, Division] | None = None,
 ) -> Rewriting:
     """Return the program with `fusions` as explicit fmas, and `.rn` on every other contractible instruction.
 
     The program was parsed from `text`; `round_only` limits `.rn` to these statements.  Fused divisions and the
     instructions of `expand` (which must be `expandable`) are replaced by the steps into which ptxas expands them, a
-    division with the range checks of `division`.
+    division with the range checks of `division`.  If these are given by the indices of statements, all of those are
+    expanded.
     """
+    divisions = division if isinstance(division, Mapping) else {}
+    other = division if isinstance(division, Division) else Division()
     statements = program.statements
     by_consumer = {fusion.consumer: fusion for fusion in fusions}
-    expanded = {f.product for f in by_consumer.values() if statements[f.product].base == "div"} | expand
+    expanded = {f.product for f in by_consumer.values() if statements[f.product].base == "div"}
+    expanded |= expand | divisions.keys()
     edits: dict[int, Edit] = {}
     for index, statement in enumerate(statements):
         if index in by_consumer:
@@ -162,7 +166,7 @@ def rewrite(
             if statement.base == "ex2":
                 edits[index] = _exponential_edit(statement, index)
             else:
-                edits[index] = _division_edit(program, index, division or Division())
+                edits[index] = _division_edit(program, index, divisions.get(index, other))
         elif statement.contractible and (round_only is None or index in round_only):
             edits[index] = Edit((_with_rounding(statement.instruction),), {})
     return Rewriting(program, text, edits)

@@ -1,0 +1,107 @@
+"""The state of a batch while its blocks wait: what a round of waiting changes, and digests of what is left."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.undetermined import undetermined
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MachineState:
+    """Registers, shared memory, local memory and the state of asynchronous work at one point of a run."""
+
+    registers: Mapping[str, Value]
+    words: Array
+    flags: Array
+    local: Mapping[int, Value]
+    extra: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, machine: Machine) -> MachineState:
+        """Return the current state."""
+        shared = machine.shared
+        return cls(
+            dict(machine.registers), shared.words.copy(), shared.flags.copy(), dict(machine.local), dict(machine.extra)
+        )
+
+    def changes_elsewhere(self, machine: Machine) -> bool:
+        """Return whether more has changed since than registers and shared memory."""
+        extra = machine.extra.keys() == self.extra.keys() and all(
+            machine.extra[each] is self.extra[each] for each in machine.extra
+        )
+        local = machine.local.keys() == self.local.keys() and all(
+            _same(machine.local[each], self.local[each]) for each in machine.local
+        )
+        return not extra or not local
+
+
+def forget_changes(machine: Machine, before: MachineState, changed: set[object], line: int) -> bool:
+    """Make undetermined what has changed since an earlier state, and note it in `changed`.
+
+    Return whether something is not in `changed` before.  Raises Unsupported for changes elsewhere.
+    """
+    if before.changes_elsewhere(machine):
+        raise Unsupported("a block changes more than registers and shared memory while it waits", line)
+    fresh = False
+    shape = (machine.blocks, machine.threads)
+    for name, value in list(machine.registers.items()):
+        old = before.registers.get(name)
+        if old is None or not _same(old, value):
+            machine.registers[name] = undetermined(width(value), shape, machine.domain.recorder)
+            fresh |= name not in changed
+            changed.add(name)
+    shared = machine.shared
+    count = min(before.words.shape[2], shared.words.shape[2])
+    differ = np.ones(shared.words.shape[1:], dtype=bool)
+    differ[:, :count] = (shared.words[:, :, :count] != before.words[:, :, :count]).any(axis=0)
+    differ[:, :count] |= shared.flags[:, :count] != before.flags[:, :count]
+    rows, columns = np.nonzero(differ)
+    if columns.size:
+        content = as_symbolic_vector(undetermined(8 * shared.granule, (1, columns.size), machine.domain.recorder))
+        shared.words[:, rows, columns] = np.broadcast_to(content.words, (2, 1, columns.size))[:, 0]
+        shared.flags[rows, columns] = content.flags
+        shared.version += 1
+        cells = set(zip(rows.tolist(), columns.tolist(), strict=True))
+        fresh |= not changed.issuperset(cells)
+        changed.update(cells)
+    return fresh
+
+
+def digest_of(machine: Machine, is_live: Callable[[str], bool]) -> bytes:
+    """Return a digest of shared memory, of local memory, and of the registers that are live."""
+    found = hashlib.sha256()
+    shape = (machine.blocks, machine.threads)
+    values: list[tuple[object, Value]] = [
+        (name, value) for name, value in sorted(machine.registers.items()) if is_live(name)
+    ]
+    values += sorted(machine.local.items())
+    for name, value in values:
+        vector = as_symbolic_vector(value)
+        words = np.broadcast_to(vector.words, (vector.words.shape[0], *shape))
+        flags = np.broadcast_to(vector.flags, shape)
+        found.update(repr((name, width(value), machine.pc)).encode())
+        found.update(np.ascontiguousarray(words).tobytes() + np.ascontiguousarray(flags).tobytes())
+    shared = machine.shared
+    found.update(repr((shared.words.shape, shared.granule)).encode())
+    found.update(np.ascontiguousarray(shared.words).tobytes() + np.ascontiguousarray(shared.flags).tobytes())
+    return found.digest()
+
+
+def _same(left: Value, right: Value) -> bool:
+    """Return whether two values are proved to be equal in all lanes."""
+    if left is right:
+        return True
+    if width(left) != width(right):
+        return False
+    one, other = as_symbolic_vector(left), as_symbolic_vector(right)
+    return bool((one.words == other.words).all() and np.all(one.flags == other.flags))
