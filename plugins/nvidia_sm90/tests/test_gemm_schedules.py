@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,6 +63,16 @@ def test_expected_times_increase_with_the_work() -> None:
     assert Schedule(128, 64, transposed=True, tma=True).tiles(96, 256) == 4
 
 
+def operands(m: int, n: int, layout: str = "nt", k: int = 4096) -> tuple[Any, Any, Any]:
+    """Return A, B and the output as records of shape and strides."""
+
+    def stored(rows: int, columns: int, axis: str) -> Any:
+        strides = (columns, 1) if axis == "n" else (1, rows)
+        return SimpleNamespace(shape=(rows, columns), stride=lambda: strides)
+
+    return stored(m, k, layout[0]), stored(k, n, layout[1]), stored(m, n, "n")
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(measured.FILE_VARIABLE, str(tmp_path / "tuned" / "schedules.json"))
@@ -74,12 +83,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_tuned_schedule_comes_first_in_later_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desc, out = matrix(4096, WGMMA), SimpleNamespace(shape=(512, 512))
+    desc, given = matrix(4096, WGMMA), operands(512, 512)
     chosen = Schedule(64, 64, 64, 8, 4, 5, 0, True)
     measured.store("4096 (512, 512)", chosen, folder)
     measured.store("other", Schedule(64, 64), folder)
     monkeypatch.setattr(measured, "_tuned", {})
-    found = list(measured.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
+    found = list(measured.candidates(desc, plan(desc), *given, 4))
     assert found[0] == chosen
     assert found[1:][-4:] == schedules_to_try(plan(desc), 512, 512, most=4)
 
@@ -88,22 +97,19 @@ def test_a_tuned_schedule_comes_first_in_later_processes(folder: Path, monkeypat
 def test_a_file_that_cannot_be_read_is_ignored(folder: Path, text: str) -> None:
     folder.parent.mkdir(parents=True)
     folder.write_text(text)
-    desc, out = matrix(4096, WGMMA), SimpleNamespace(shape=(512, 520))
-    found = list(measured.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
+    desc, given = matrix(4096, WGMMA), operands(512, 520)
+    found = list(measured.candidates(desc, plan(desc), *given, 4))
     assert found == schedules_to_try(plan(desc), 512, 520, most=4)
 
 
-def test_shipped_schedules() -> None:
-    for (m, n, k, slices, block), chosen in measured._shipped_table().items():
-        made = MatrixPlan(k, Slices(slices, -(-k // slices)), 0, False, block)
-        assert chosen.tma
-        assert measured.shipped(made, m, n) == chosen
-        assert measured.shipped(made, m + 1, n) is None
-        if slices == 1:
-            check(made, chosen)
-    assert json.loads(Path(measured.__file__).with_name("data").joinpath("schedules-sm90.json").read_text())[
-        "environment"
-    ]
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_the_layouts_of_operands_decide_the_order(folder: Path, layout: str) -> None:
+    desc = matrix(4096, WGMMA)
+    found = list(measured.candidates(desc, plan(desc), *operands(512, 520, layout), 8))
+    k_contiguous = (layout[0] == "n", layout[1] == "t")
+    assert found == schedules_to_try(plan(desc), 512, 520, most=8, k_contiguous=k_contiguous)
+    narrow = [each for each in found if each.consumers and not each.transposed and each.block_n % 64]
+    assert not narrow or layout[1] == "t"  # lines of less than 128 bytes
 
 
 def test_the_first_result_of_kernels_is_compared_with_the_fallback(

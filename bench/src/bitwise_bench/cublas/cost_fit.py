@@ -149,8 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "environment": contents[0]["environment"],
             "provenance": f"fitted to {sum(len(each.seconds) for each in problems)} times of schedules of "
             f"{len(problems)} problems; the schedule that these costs put first takes "
-            f"{mean_regret(problems, found):.3f} of the time of the fastest one measured, and "
-            f"{max(left_out.values(), default=1.0):.3f} for the worst of the models that a fit left out",
+            f"{mean_regret(problems, found):.3f} of the fastest one measured (a geometric mean), and at most "
+            f"{max(left_out.values(), default=1.0):.3f} on a model under costs fitted to the others",
             "units": "launch, job, wait, iteration, merge: seconds; rates: operations, and copied, arriving, stored: "
             "bytes, a second of one multiprocessor; cached, memory: bytes a second of the device; the others are "
             "factors",

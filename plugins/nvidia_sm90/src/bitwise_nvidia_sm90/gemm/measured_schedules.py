@@ -1,4 +1,4 @@
-"""Measured schedules: those shipped with this package, and those that `tune` stored."""
+"""The schedules of a product in the order to try them; those that `tune` measured and stored come first."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan
+from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
@@ -50,30 +49,17 @@ def schedule_key(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Te
 def candidates(
     desc: GEMMDesc, plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int
 ) -> Iterator[Schedule]:
-    """Yield schedules in the order to try them: tuned, shipped, ranked by the cost model, and the fallback last.
+    """Yield schedules in the order to try them: tuned, ranked by the cost model, and the fallback last.
 
     `most` bounds the number of the last two.
     """
     m, n = (int(each) for each in out.shape)
     _load_file(schedule_file())
-    for found in (_tuned.get(schedule_key(desc, a, b, out)) if _tuned else None, shipped(plan, m, n)):
-        if found is not None:
-            yield found
+    found = _tuned.get(schedule_key(desc, a, b, out)) if _tuned else None
+    if found is not None:
+        yield found
     k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
     yield from schedules_to_try(plan, m, n, most=most, k_contiguous=k_contiguous)
-
-
-def shipped(plan: Plan, m: int, n: int) -> Schedule | None:
-    """Return the schedule that was measured fastest for this shape, None for shapes that were not measured."""
-    if not isinstance(plan, MatrixPlan) or plan.short_first or plan.instruction_k8:
-        return None
-    return _shipped_table().get((m, n, plan.k, plan.slices.number, plan.accumulator_k))
-
-
-@cache
-def _shipped_table() -> dict[tuple[int, ...], Schedule]:
-    text = files(__package__).joinpath("data/schedules-sm90.json").read_text(encoding="utf-8")
-    return {tuple(row["shape"]): Schedule(**row["schedule"]) for row in json.loads(text)["rows"]}
 
 
 @cache
