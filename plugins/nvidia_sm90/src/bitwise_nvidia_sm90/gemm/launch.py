@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS
+from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan
 from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
 from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tiles
@@ -63,28 +64,59 @@ def kernel_calls(
 ) -> list[KernelCall]:
     """Return the launches of out = a b, in order, for matrices with the `shape` and `stride()` of tensors.
 
-    `workspace(shape, dtype)` allocates memory for the sums of slices.  Raises UnsupportedGEMM for a schedule that does
-    not fit the plan or the operands.
+    Each call of `workspace(shape, dtype)` allocates the memory of one more dense matrix: of a packed operand, or of the
+    sums of slices.  Raises UnsupportedGEMM for a schedule that does not fit the plan or the operands.
     """
     check(plan, chosen)
     m, n = (int(each) for each in out.shape)
+    a_strides, b_strides = tuple(a.stride()), tuple(b.stride())
+    calls: list[KernelCall] = []
+    if chosen.packed and isinstance(plan, MatrixPlan):
+        packed = packed_plan(plan)
+        space = workspace((m, packed.k), _type_of(a)), workspace((n, packed.k), _type_of(b))
+        calls.append(_packing(plan, packed, (a, b), space, (m, n)))
+        (a, b), plan, a_strides, b_strides = space, packed, (packed.k, 1), (1, packed.k)
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
     # The kernel of lanes adds a single slice to +0 itself.
     sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
     target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
     common = {
-        "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": slices.span, "stride_am": a.stride()[0],
-        "stride_ak": a.stride()[1], "stride_bk": b.stride()[0], "stride_bn": b.stride()[1], "stride_cs": strides[0],
+        "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": slices.span, "stride_am": a_strides[0],
+        "stride_ak": a_strides[1], "stride_bk": b_strides[0], "stride_bn": b_strides[1], "stride_cs": strides[0],
         "stride_cm": strides[1], "stride_cn": strides[2],
     }  # fmt: skip
     if isinstance(plan, MatrixPlan):
         if chosen.transposed:
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
-        product = (_warpgroups if chosen.consumers else _tma if chosen.tma else _pointers)(plan, chosen, common)
+        calls.append((_warpgroups if chosen.consumers else _tma if chosen.tma else _pointers)(plan, chosen, common))
     else:
-        product = _lanes(plan, chosen, m, n, common)
-    return [product, _merge(plan, slices, target, out, m, n)] if sliced else [product]
+        calls.append(_lanes(plan, chosen, m, n, common))
+    return [*calls, _merge(plan, slices, target, out, m, n)] if sliced else calls
+
+
+def _packing(
+    plan: MatrixPlan, packed: MatrixPlan, operands: tuple[Any, Any], targets: tuple[Any, Any], shape: tuple[int, int]
+) -> KernelCall:
+    """Return the launch that packs both operands of a product of this shape into matrices with rows of packed.k."""
+    from bitwise_nvidia_sm90.gemm.kernels.packing import pack
+
+    (a, b), (m, n) = operands, shape
+    (stride_am, stride_ak), (stride_bk, stride_bn) = a.stride(), b.stride()
+    return KernelCall(
+        pack,
+        ((-(-m // STAGE) + -(-n // STAGE)) * (packed.k // STAGE),),
+        {
+            "A": a, "B": b, "PACKED_A": targets[0], "PACKED_B": targets[1], "M": m, "N": n, "K": plan.k,
+            "slice_k": plan.slices.span, "span": packed.slices.span, "packed_k": packed.k, "stride_am": stride_am,
+            "stride_ak": stride_ak, "stride_bk": stride_bk, "stride_bn": stride_bn,
+        },
+        {
+            "A_ROWS_INNERMOST": m > 1 and stride_am < stride_ak, "B_COLUMNS_INNERMOST": n > 1 and stride_bn < stride_bk,
+            "SHORT_FIRST": plan.short_first, "INSTRUCTION_K8": plan.instruction_k8, "BLOCK": STAGE,
+        },
+        {"num_warps": 4, **_DEPENDENT_LAUNCH},
+    )  # fmt: skip
 
 
 def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
