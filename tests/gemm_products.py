@@ -100,6 +100,7 @@ def source(call: KernelCall, text: str | None = None) -> Source:
 
 def run(made: Source, state: dict[str, Any]) -> None:
     """Simulate a kernel and update the bytes of its buffers."""
+    assert made.launch is not None
     ready = prepare(made, registry.default().arch("sm_90"), Options(audit_contraction=False))
     state.update(simulate(ready, {name: state[name] for name in made.launch.buffers()}).after)
 
