@@ -24,15 +24,19 @@ WGMMA, MMA, MMA_K8 = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sy
 
 @dataclass(frozen=True)
 class Matrix:
-    """The name, shape, strides and type of a tensor, as far as a launch uses them."""
+    """The name, shape, strides, type and address of a tensor, as far as a launch uses them."""
 
     name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
+    address: int = 0
 
     def stride(self) -> tuple[int, ...]:
         return self.strides
+
+    def data_ptr(self) -> int:
+        return self.address
 
 
 def matrix(k: int, unit: str, rest: str = "", dtype: str = "fp16", out: str | None = None) -> GEMMDesc:

@@ -14,7 +14,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.installed import evaluate
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
-from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
+from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
 from gemm_products import MMA, MMA_K8, WGMMA, Matrix, compiled_kernel, matrix, random_patterns, run, source
@@ -41,15 +41,20 @@ def places(shape: tuple[int, ...], strides: tuple[int, int]) -> Any:
 
 
 def calls(
-    made: MatrixPlan, chosen: Schedule, shape: tuple[int, int], strides: tuple[tuple[int, int], ...], *types: str
+    made: MatrixPlan,
+    chosen: Schedule,
+    shape: tuple[int, int],
+    strides: tuple[tuple[int, int], ...],
+    *types: str,
+    address: int = 0,
 ) -> tuple[list[KernelCall], dict[str, Any]]:
     """Return the launches of a product of this shape, and the bytes of its workspaces.
 
-    `strides` and `types` are those of A, B and C.
+    `strides` and `types` are those of A, B and C, and `address` is that of A.
     """
     m, n = shape
     a, b, out = (
-        Matrix(name, each, strides, dtype)
+        Matrix(name, each, strides, dtype, address if name == "A" else 0)
         for name, each, strides, dtype in zip("ABC", ((m, made.k), (made.k, n), shape), strides, types, strict=True)
     )
     state: dict[str, Any] = {}
@@ -126,7 +131,7 @@ def test_packed_operands_are_those_of_numpy(name: str) -> None:
     found = packed_by_the_kernel(made, a, b, ("rows", "columns"))
     for each, operand in zip(found, (a, b), strict=True):
         wanted = packed_rows(operand, made)
-        assert each.shape == (len(operand), packed_plan(made).k)
+        assert each.shape == (len(operand), packed_slices(made)[0])
         assert (each == wanted).all()
 
 
@@ -177,15 +182,16 @@ def simulated(
     a: Bits,
     b: Bits,
     strides: tuple[int, int] | None = None,
-    changed: Callable[[Bits], Bits] = np.asarray,
+    changed: Callable[[Bits], Bits] | None = None,
+    operand_strides: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> Bits:
-    """Return the output of all launches, for an A with rows and a B with columns that no tensor map has.
+    """Return the output of all launches.  Without `operand_strides`, A has rows and B columns that no tensor map has.
 
     `made` is the plan of the packing and of the product, which multiplies packed operands as `changed` returns them, in
     groups of shape (groups, 16).
     """
     m, n = a.shape[0], b.shape[1]
-    out, of_a, of_b = strides or (n, 1), (desc.k + 1, 1), (1, desc.k + 3)
+    out, (of_a, of_b) = strides or (n, 1), operand_strides or ((desc.k | 1, 1), (1, desc.k | 3))
     types = desc.left_dtype, desc.right_dtype, desc.output_dtype
     sequence, state = calls(made, chosen, (m, n), (of_a, of_b, out), *types)
     bits = FLOAT_FORMATS[desc.output_dtype].bits
@@ -193,7 +199,7 @@ def simulated(
     state |= {name: laid_out(*each).view(np.uint8) for name, each in zip("ABC", ((a, of_a), (b, of_b), (blank, out)))}  # noqa: B905
     for index, call in enumerate(sequence):
         run(source(call), state)
-        if index == 0:
+        if changed is not None and index == 0:
             for name in ("W0", "W1"):
                 state[name] = changed(state[name].view(np.uint16).reshape(-1, 16)).view(np.uint8).ravel()
     return np.asarray(state["C"].view(storage(bits))[places((m, n), out)])
@@ -248,6 +254,50 @@ def test_values_in_other_groups_have_other_bytes(changed: Callable[[Bits], Bits]
     made = plan(desc)
     assert isinstance(made, MatrixPlan)
     assert (simulated(desc, made, chosen, a, b, changed=changed) != evaluate(desc, a, b)).any()
+
+
+MAPPED = {"A": (1, 40), "B": (24, 1)}  # of 40 rows and 24 columns
+UNMAPPED = {"A": (1, 41), "B": (25, 1)}
+
+
+@pytest.mark.parametrize("chosen", [TMA, CONSUMERS, replace(CONSUMERS, transposed=True)], ids=str)
+@pytest.mark.parametrize("packed", ["A", "B", "AB", ""])
+def test_an_operand_that_the_product_can_take_is_not_packed(packed: str, chosen: Schedule) -> None:
+    desc = matrix(75, WGMMA, out="fp32")
+    made = plan(desc)
+    assert isinstance(made, MatrixPlan)
+    strides = [(UNMAPPED if name in packed else MAPPED)[name] for name in "AB"]
+    a, b = operands(desc, 40, 24)
+    sequence, state = calls(made, chosen, (40, 24), (*strides, (24, 1)), "fp16", "fp16", "fp32")
+    assert len(sequence) == 1 + bool(packed)
+    assert [len(each) for each in state.values()] == [{"A": 40, "B": 24}[name] * 128 * 2 for name in packed]
+    found = simulated(desc, made, chosen, a, b, operand_strides=(strides[0], strides[1]))
+    assert (found == evaluate(desc, a, b)).all()
+
+
+def test_an_unaligned_operand_and_one_of_another_order_are_packed() -> None:
+    strides = ((72, 1), (24, 1), (24, 1))
+    for made, address, count in (
+        (plan(matrix(72, WGMMA)), 0, 0), (plan(matrix(72, WGMMA)), 2, 1), (plan(matrix(72, MMA_K8)), 0, 2),
+        (plan(matrix(72, MMA, FIRST.format(32))), 0, 2), (plan(matrix(72, WGMMA, "k_cuts=[cut(span=64)]")), 0, 0),
+        (plan(matrix(72, WGMMA, "k_cuts=[cut(span=48)]")), 0, 2),
+    ):  # fmt: skip
+        assert isinstance(made, MatrixPlan)
+        _, state = calls(made, TMA, (40, 24), strides, "fp16", "fp16", "fp16", address=address)
+        assert len(state) - (made.slices.number > 1) == count
+
+
+def test_values_after_the_last_k_are_not_multiplied() -> None:
+    """The matrix of a product with dropped k holds infinities after the last one; one operand is packed."""
+    desc = matrix(75, WGMMA, "k_dropped=3", out="fp32")
+    made = plan(desc)
+    assert isinstance(made, MatrixPlan)
+    a, b = operands(desc, 40, 24)
+    a[:, 72:], b[72:] = 0x7C00, 0x7C00
+    wanted = evaluate(desc, a, b)
+    for chosen in (TMA, CONSUMERS):
+        for strides in ((MAPPED["A"], UNMAPPED["B"]), (UNMAPPED["A"], MAPPED["B"]), (UNMAPPED["A"], UNMAPPED["B"])):
+            assert (simulated(desc, made, chosen, a, b, operand_strides=strides) == wanted).all()
 
 
 def test_a_product_packs_then_multiplies_then_adds_slices() -> None:

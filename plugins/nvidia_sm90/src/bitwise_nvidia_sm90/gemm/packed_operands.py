@@ -18,10 +18,25 @@ GROUP = 16
 
 
 def packed_plan(plan: MatrixPlan) -> MatrixPlan:
-    """Return the plan of the product of packed operands, with the same bits.  Raises UnsupportedGEMM for fp8."""
+    """Return the plan of the product of packed operands, with the same bits.  Raises UnsupportedGEMM for fp8.
+
+    It is `plan` itself where packing keeps the order of k.  Then an operand may also stay as it is.
+    """
+    span = _packed_span(plan)
+    if not plan.short_first and not plan.instruction_k8 and (plan.slices.number == 1 or span == plan.slices.span):
+        return plan
+    return MatrixPlan(plan.slices.number * span, replace(plan.slices, span=span), 0, False, 0)
+
+
+def packed_slices(plan: MatrixPlan) -> tuple[int, int]:
+    """Return the number of values of a row of a packed operand, and of one slice of it.  Raises UnsupportedGEMM."""
+    span = _packed_span(plan)
+    return plan.slices.number * span, span
+
+
+def _packed_span(plan: MatrixPlan) -> int:
     if plan.accumulator_k:
         raise UnsupportedGEMM("packed operands of fp8: only operands of 16 bits are packed")
     # An iteration is whole instructions, except the last one of a slice, or with short_first the first one.
     instructions = -(-plan.slices.span // (8 if plan.instruction_k8 else GROUP))
-    span = -(-instructions * GROUP // STAGE) * STAGE
-    return MatrixPlan(plan.slices.number * span, replace(plan.slices, span=span), 0, False, 0)
+    return -(-instructions * GROUP // STAGE) * STAGE

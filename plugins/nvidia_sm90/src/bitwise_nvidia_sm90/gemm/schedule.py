@@ -21,8 +21,9 @@ class Schedule:
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
     `cluster_m` and `cluster_n` are the blocks along m and n that share the copies of operands.
 
-    `packed`: a first kernel packs both operands into aligned memory, in the order in which instructions take them, and
-    the kernel of the other fields, which need `tma`, multiplies the packed operands.
+    `packed`: a first kernel packs the operands into aligned memory, in the order in which instructions take them, and
+    the kernel of the other fields, which need `tma`, multiplies the packed operands.  An operand that this kernel can
+    take as it is stays.
     """
 
     block_m: int

@@ -68,23 +68,23 @@ def _pack(
 
 @triton.jit
 def pack(
-    A, B, PACKED_A, PACKED_B, M, N, K, slice_k, span, packed_k, stride_am, stride_ak, stride_bk, stride_bn,
-    A_ROWS_INNERMOST: tl.constexpr, B_COLUMNS_INNERMOST: tl.constexpr, SHORT_FIRST: tl.constexpr,
+    X, Y, PACKED_X, PACKED_Y, x_rows, y_rows, K, slice_k, span, packed_k, x_stride_row, x_stride_k, y_stride_row,
+    y_stride_k, X_ROWS_INNERMOST: tl.constexpr, Y_ROWS_INNERMOST: tl.constexpr, SHORT_FIRST: tl.constexpr,
     INSTRUCTION_K8: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Pack A, M rows of K values, into M rows of packed_k values, and the N columns of B into N rows.
+    """Pack each row of X and Y, K values of k, into a row of packed_k values.  y_rows is 0 if only X is packed.
 
     Slice s holds slice_k values of k from s * slice_k, the last slice the remainder; packed, it starts at s * `span`.
     SHORT_FIRST: the remainder of the slice modulo SHORT_FIRST is an iteration of its own, the first one (0: none).
-    INSTRUCTION_K8: an instruction takes 8 values, otherwise 16.  The first programs pack A, the others B.
+    INSTRUCTION_K8: an instruction takes 8 values, otherwise 16.  The first programs pack X, the others Y.
     """
     gdc_wait()
     gdc_launch_dependents()
     program = tl.program_id(0)
-    programs_of_a = tl.cdiv(M, BLOCK) * (packed_k // BLOCK)
-    if program < programs_of_a:
-        _pack(A, PACKED_A, program, M, K, slice_k, span, packed_k, stride_am, stride_ak, A_ROWS_INNERMOST, SHORT_FIRST,
-              INSTRUCTION_K8, BLOCK)  # fmt: skip
+    programs_of_x = tl.cdiv(x_rows, BLOCK) * (packed_k // BLOCK)
+    if program < programs_of_x:
+        _pack(X, PACKED_X, program, x_rows, K, slice_k, span, packed_k, x_stride_row, x_stride_k, X_ROWS_INNERMOST,
+              SHORT_FIRST, INSTRUCTION_K8, BLOCK)  # fmt: skip
     else:
-        _pack(B, PACKED_B, program - programs_of_a, N, K, slice_k, span, packed_k, stride_bn, stride_bk,
-              B_COLUMNS_INNERMOST, SHORT_FIRST, INSTRUCTION_K8, BLOCK)  # fmt: skip
+        _pack(Y, PACKED_Y, program - programs_of_x, y_rows, K, slice_k, span, packed_k, y_stride_row, y_stride_k,
+              Y_ROWS_INNERMOST, SHORT_FIRST, INSTRUCTION_K8, BLOCK)  # fmt: skip
