@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.checker.analysis import Source
+from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
-from bitwise_nvidia_sm90.gemm.launch import MatrixMap, kernel_calls
+from bitwise_core.plugins import registry
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
@@ -21,15 +24,19 @@ WGMMA, MMA, MMA_K8 = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sy
 
 @dataclass(frozen=True)
 class Matrix:
-    """The name, shape, strides and type of a tensor, as far as a launch uses them."""
+    """The name, shape, strides, type and address of a tensor, as far as a launch uses them."""
 
     name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
+    address: int = 0
 
     def stride(self) -> tuple[int, ...]:
         return self.strides
+
+    def data_ptr(self) -> int:
+        return self.address
 
 
 def matrix(k: int, unit: str, rest: str = "", dtype: str = "fp16", out: str | None = None) -> GEMMDesc:
@@ -50,27 +57,68 @@ def random_patterns(shape: tuple[int, int], dtype: str, random: np.random.Genera
     return (sign | exponent << np.uint64(form.mantissa_bits) | fraction).astype(storage(form.bits))
 
 
-def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any, Any]]:
-    """Return the calls of the kernels that a schedule launches, each with the compiled kernel."""
+def _triton_argument(each: Any) -> Any:
     from bitwise_triton.arguments import Buffer, TensorMap
+
+    if isinstance(each, MatrixMap):
+        return TensorMap(_triton_argument(each.matrix), each.shape, each.strides, each.block)
+    return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
+
+
+def compiled_kernel(call: KernelCall) -> Any:
+    """Return the compiled Triton kernel of a call."""
     from bitwise_triton.configurations import compile_configuration
 
-    def described(each: Any) -> Any:
-        if isinstance(each, MatrixMap):
-            return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
-        return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
+    arguments = {name: _triton_argument(each) for name, each in call.arguments.items()}
+    constants, options = dict(call.constants), dict[str, Any](call.options)
+    return compile_configuration(call.kernel, arguments, constants, grid=call.grid, **options)
+
+
+def _text_argument(each: Any) -> dict[str, Any]:
+    """Return an argument as a manifest states it."""
+    if isinstance(each, MatrixMap):
+        return {
+            "tensor_map": {
+                "buffer": each.matrix.name, "dtype": each.matrix.dtype, "shape": each.shape, "strides": each.strides,
+                "block": each.block, "swizzle": each.swizzle,
+            }
+        }  # fmt: skip
+    return {"buffer": each.name, "dtype": each.dtype} if isinstance(each, Matrix) else {"i64": each}
+
+
+def source(call: KernelCall, text: str | None = None) -> Source:
+    """Return the kernel of a call, with the given text, and its launch."""
+    kernel = call.kernel
+    if not isinstance(kernel, TextKernel):
+        found = compiled_kernel(call)
+        launch = Launch.model_validate({"file": "product.ptx", **found.manifest_entry})
+        return Source("product", text or found.assembly, launch)
+    arguments = [_text_argument(call.arguments[name]) for name in kernel.parameters]
+    arguments = [{"u32": each["i64"]} if 2 < index < 8 else each for index, each in enumerate(arguments)]
+    given = {
+        "file": "product.ptx", "entry": kernel.name, "grid": call.grid, "block": kernel.threads, "args": arguments,
+        "shared": kernel.shared_bytes,
+    }  # fmt: skip
+    return Source(kernel.name, text or kernel.text, Launch.model_validate(given))
+
+
+def run(made: Source, state: dict[str, Any]) -> None:
+    """Simulate a kernel and update the bytes of its buffers."""
+    assert made.launch is not None
+    ready = prepare(made, registry.default().arch("sm_90"), Options(audit_contraction=False))
+    state.update(simulate(ready, {name: state[name] for name in made.launch.buffers()}).after)
+
+
+def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any, Any]]:
+    """Return the calls of the kernels that a schedule launches, each with the compiled kernel."""
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
     left, right_matrix = Matrix("A", (m, desc.k), (desc.k, 1), "fp16"), Matrix("B", (desc.k, n), (n, 1), "fp16")
     out = Matrix("C", (m, n), (n, 1), "fp16")
-    found = []
-    for call in kernel_calls(plan(desc), chosen, left, right_matrix, out, workspace):
-        arguments = {name: described(each) for name, each in call.arguments.items()}
-        constants, options = dict(call.constants), dict[str, Any](call.options)
-        found.append((call, compile_configuration(call.kernel, arguments, constants, grid=call.grid, **options)))
-    return found
+    made = kernel_calls(plan(desc), chosen, left, right_matrix, out, workspace)
+    return [(call, compiled_kernel(call)) for call in made]
 
 
 def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:

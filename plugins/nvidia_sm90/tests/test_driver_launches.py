@@ -7,7 +7,7 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -259,7 +259,9 @@ def test_the_bindings_have_what_is_used() -> None:
     assert int(bindings.CUresult.CUDA_ERROR_INVALID_CONTEXT) == INVALID_CONTEXT
 
 
-def product(monkeypatch: pytest.MonkeyPatch, workspace: int) -> tuple[Any, list[Any]]:
+def product(
+    monkeypatch: pytest.MonkeyPatch, workspaces: Sequence[int], kernels: Sequence[Kernel]
+) -> tuple[Any, list[Any]]:
     """Return a product launch on device 1 of a PyTorch stand-in, and its calls; the current device is 0 at first."""
     calls: list[Any] = []
     current = [0]
@@ -282,19 +284,18 @@ def product(monkeypatch: pytest.MonkeyPatch, workspace: int) -> tuple[Any, list[
     )
     cuda = SimpleNamespace(current_device=None, device=device, caching_allocator_delete=None)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(_C=functions, cuda=cuda))
-    kernels = [SUM, MERGE] if workspace else [SUM]
-    return prepared_launches.product_launch(kernels, workspace, 1), calls
+    return prepared_launches.product_launch(kernels, workspaces, 1), calls
 
 
 def test_a_product_runs_on_its_device_and_stream(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch, calls = product(monkeypatch, 0)
+    launch, calls = product(monkeypatch, [], [SUM])
     launch(1, 2, 3)
     assert [(each[0], each[1]) for each in fake.launches] == [("sum", 11)]
     assert calls == []
 
 
 def test_the_workspace_is_released_after_the_launches(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch, calls = product(monkeypatch, 640)
+    launch, calls = product(monkeypatch, [640], [SUM, MERGE])
     fake.during = lambda: calls.append("launch")
     launch(1, 2, 3)
     expected = [("allocate", 640, 11), "launch", "launch", ("release", 7 << 20)]
@@ -304,3 +305,24 @@ def test_the_workspace_is_released_after_the_launches(fake: FakeDriver, monkeypa
     with pytest.raises(DriverError):
         launch(1, 2, 3)
     assert calls == expected * 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "total", "starts"),
+    [([640, 96], 864, [0, 768]), ([256, 512], 768, [0, 256]), ([1, 257, 30], 798, [0, 256, 768])],
+)
+def test_workspaces_are_one_allocation(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, sizes: list[int], total: int, starts: list[int]
+) -> None:
+    first, rest = 3, len(sizes) - 1
+    kernels = [
+        Kernel(MERGE.image, MERGE.grid, (Address(first + index), Address(0 if index else first + rest)))
+        for index in range(len(sizes))
+    ]
+    launch, calls = product(monkeypatch, sizes, kernels)
+    fake.during = lambda: calls.append("launch")
+    launch(1, 2, 3)
+    assert calls == [("allocate", total, 11), *["launch"] * len(sizes), ("release", 7 << 20)]
+    addresses = [(7 << 20) + each for each in starts]
+    assert read(fake) == [(each, 1 if index else addresses[-1]) for index, each in enumerate(addresses)]
+    assert all(each + size <= after for each, size, after in zip(starts, sizes, [*starts[1:], total], strict=True))

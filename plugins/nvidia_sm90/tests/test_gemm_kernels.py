@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.partition import partition
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeOrder, index_bits
-from bitwise_core.execution.launch import Launch
-from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
-from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
-from bitwise_nvidia_sm90.gemm.launch import MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.launch import kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import SLICE_ORDERS, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
-from gemm_products import MMA, MMA_K8, TYPES, WGMMA, Matrix, captured, compiled, matrix, random_patterns
+from gemm_products import MMA, MMA_K8, WGMMA, Matrix, captured, compiled, matrix, random_patterns, run, source
 
 GROUPS = "group(count=4) group(count=8)"
 WARPS = f"{GROUPS} group(count=2 merge=halves)"
@@ -38,9 +34,6 @@ def scalar(k: int, cuts: str = "", dtype: str = "fp16") -> GEMMDesc:
 
 def simulated(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
     """Simulate the kernels that a descriptor launches; return the bit patterns of the output."""
-    from bitwise_triton.arguments import Buffer, TensorMap
-    from bitwise_triton.configurations import compile_configuration
-
     m, n, k = a.shape[0], b.shape[1], desc.k
     strides = (n, 1) if right == "C" else (1, k)
     left = Matrix("A", (m, k), (k, 1), desc.left_dtype)
@@ -55,19 +48,9 @@ def simulated(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: 
         state["W"] = np.full(int(np.prod(shape)) * FLOAT_FORMATS[dtype].bits // 8, 0x5A, dtype=np.uint8)
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
-    def described(each: Any) -> Any:
-        if isinstance(each, MatrixMap):
-            return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
-        return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
-
     made = plan(desc)
     for call in kernel_calls(made, chosen or fallback(made, m, n), left, right_matrix, out, workspace):
-        arguments: dict[str, Any] = {name: described(each) for name, each in call.arguments.items()}
-        captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
-        launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
-        source = Source("product", captured.assembly, launch)
-        ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
-        state.update(simulate(ready, {name: state[name] for name in launch.buffers()}).after)
+        run(source(call), state)
     return state["C"].view(storage(8 * size)).reshape(m, n)
 
 

@@ -27,6 +27,10 @@ FP8 = (
     "path=matrix instruction=instruction(architecture=sm_90 family=wgmma k=32) instruction_k=32 k_cuts=[cut(span=128)]"
 )
 BLOCKS = "path=fma k_cuts=[cut(layout=strided count=4 tile=128) cut(layout=strided count=128 merge=halves)]"
+MMA_K8 = (
+    "path=matrix instruction=instruction(architecture=sm_90 family=mma.sync k=8) instruction_k=8 k_loop_step=32 "
+    "short_iteration=first"
+)
 NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn"}
 TEXT = """
 .version 8.0
@@ -147,6 +151,25 @@ def test_a_prepared_product_uses_the_matrices_of_its_call(fake: FakeDriver, monk
     assert found.code == ("code", "code")
 
 
+@pytest.mark.parametrize("number", [2, 3])
+def test_each_workspace_has_its_own_part_of_one_allocation(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any) -> list[KernelCall]:
+        spaces = [workspace((rows, 70), "fp32") for rows in range(1, number + 1)]
+        given = [{"A": spaces[-1], "B": spaces[0], "C": spaces[1]}, {"A": a, "B": b, "C": out}]
+        return [KernelCall(Function(), (2,), {**each, "N": 7}, {"BLOCK": 3}, {"num_warps": 4}) for each in given]
+
+    monkeypatch.setattr(prepared, "kernel_calls", calls)
+    matrices = (Matrix((2, 2), "fp16") for _ in range(3))
+    found = prepared.prepare(descriptor(64, WGMMA), None, Schedule(64, 64), *matrices)  # type: ignore[arg-type]
+    found.launch(64, 128, 256)
+    starts = [0, 512, 512 + 768][:number]  # of 280, 560 and 840 bytes
+    space = starts[-1] + 280 * number << 20
+    addresses = [space + each for each in starts]
+    assert [each[3][:3] for each in fake.launches[2:]] == [(addresses[-1], *addresses[:2]), (64, 128, 256)]
+
+
 def test_fp8_by_mma_sync_raises(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     made = plan(descriptor(256, FP8, "e4m3", "bf16"))
     operands = [Matrix((2, 2), "e4m3") for _ in range(3)]
@@ -213,6 +236,8 @@ def declared_sizes(text: str) -> list[int]:
         (descriptor(512, FP8, "e4m3", "bf16"), 256, 512, Schedule(128, 128, 128, 8, 8, 3, 132, True, False, 2)),
         (descriptor(130, "path=fma k_cuts=[cut(count=4) cut(span=33)]", "bf16", "bf16"), 5, 7, None),
         (descriptor(900, BLOCKS), 1, 3, None),
+        (descriptor(331, f"{MMA_K8} k_cuts=[cut(span=112)]"), 40, 37, Schedule(64, 32, 64, tma=True, packed=True)),
+        (descriptor(331, MMA_K8), 40, 37, Schedule(64, 32, 64, tma=True, transposed=True, packed=True)),
     ],
     ids=str,
 )
@@ -226,7 +251,7 @@ def test_the_parameters_are_those_of_the_compiled_kernel(
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
         space.append(Matrix(shape, dtype, 64))
-        return space[0]
+        return space[-1]
 
     for call in kernel_calls(made, chosen or fallback(made, m, n), a, b, out, workspace):
         matrices = (a, b, out, *space)
@@ -235,7 +260,7 @@ def test_the_parameters_are_those_of_the_compiled_kernel(
         kernel, _ = prepared._kernel(call, matrices, made)
         image, parameters = kernel.image, kernel.parameters
         sizes = declared_sizes(compiled.asm["ptx"])
-        driver_launches._Layout([kernel], [sizes], 4)
+        driver_launches._Layout([kernel], [sizes], 6)
         kinds = [
             128 if isinstance(each, TensorMap) else 8 if isinstance(each, Address) else None for each in parameters
         ]

@@ -11,22 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.partition import partition
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.launch import Launch
-from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
-from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import TileError, WarpgroupTiles
-from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from gemm_products import MMA, WGMMA, Matrix, captured, matrix, random_patterns
+from gemm_products import MMA, WGMMA, Matrix, captured, matrix, random_patterns, run, source
 
 FP8 = "family=wgmma k=32"
 
@@ -35,30 +32,6 @@ def consumers(block_m: int, block_n: int, stages: int, number: int, **fields: An
     """Return a schedule with consumers."""
     given = {"block_k": 64, "programs": 132, **fields}
     return Schedule(block_m, block_n, stages=stages, warps=4 * (number + 1), tma=True, consumers=number, **given)
-
-
-def described(each: Any) -> dict[str, Any]:
-    """Return an argument as a manifest states it."""
-    if isinstance(each, MatrixMap):
-        return {
-            "tensor_map": {
-                "buffer": each.matrix.name, "dtype": each.matrix.dtype, "shape": each.shape, "strides": each.strides,
-                "block": each.block, "swizzle": each.swizzle,
-            }
-        }  # fmt: skip
-    return {"buffer": each.name, "dtype": each.dtype} if isinstance(each, Matrix) else {"i64": each}
-
-
-def source(call: KernelCall, text: str | None = None) -> Source:
-    """Return the kernel of a call, with the given text, and its launch."""
-    kernel = call.kernel
-    arguments = [described(call.arguments[name]) for name in kernel.parameters]
-    arguments = [{"u32": each["i64"]} if 2 < index < 8 else each for index, each in enumerate(arguments)]
-    launch = {
-        "file": "product.ptx", "entry": kernel.name, "grid": call.grid, "block": kernel.threads, "args": arguments,
-        "shared": kernel.shared_bytes,
-    }  # fmt: skip
-    return Source(kernel.name, text or kernel.text, Launch.model_validate(launch))
 
 
 def calls(
@@ -75,12 +48,6 @@ def calls(
     return kernel_calls(
         plan(desc), chosen, left, right, Matrix("C", (m, n), out or (n, 1), desc.output_dtype), workspace
     )
-
-
-def run(made: Source, state: dict[str, Any]) -> None:
-    """Simulate a kernel and update the bytes of its buffers."""
-    ready = prepare(made, registry.default().arch("sm_90"), Options(audit_contraction=False))
-    state.update(simulate(ready, {name: state[name] for name in made.launch.buffers()}).after)
 
 
 def product(
@@ -103,24 +70,10 @@ def product(
     assert isinstance(product_call.kernel, TextKernel)
     run(source(product_call), state)
     for each in rest:
-        run(triton_source(each), state)
+        run(source(each), state)
     words = state["C"].view(storage(8 * size))
     places = np.arange(m)[:, None] * strides[0] + np.arange(n)[None] * strides[1]
     return words[places], evaluate(desc, a, b)
-
-
-def triton_source(call: KernelCall) -> Source:
-    """Return a compiled Triton kernel, and its launch."""
-    from bitwise_triton.arguments import Buffer
-    from bitwise_triton.configurations import compile_configuration
-
-    given = {
-        name: Buffer(each.name, each.dtype) if isinstance(each, Matrix) else each
-        for name, each in call.arguments.items()
-    }
-    found = compile_configuration(call.kernel, given, dict(call.constants), grid=call.grid, **call.options)
-    launch = Launch.model_validate({"file": "merge.ptx", **found.manifest_entry})
-    return Source("merge", found.assembly, launch)
 
 
 SLICED = "k_cuts=[cut(span=128)] k_dropped=8"

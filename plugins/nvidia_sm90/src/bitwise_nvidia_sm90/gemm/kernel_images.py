@@ -7,11 +7,9 @@ from typing import Any
 
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound
 from bitwise_nvidia_sm90.gemm.driver_launches import Address, DriverError, Image, Number, Parameter, TensorMap
-from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap
+from bitwise_nvidia_sm90.gemm.launch import ALIGNMENT, KernelCall, MatrixMap
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 
-ALIGNMENT = 16
-"""Bytes.  Triton specialises a kernel on whether an address is a multiple of this, and tensor maps need it."""
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """The driver's code of a swizzle by its width in bytes."""
 _WARP = 32

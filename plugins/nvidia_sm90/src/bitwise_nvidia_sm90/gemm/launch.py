@@ -1,6 +1,6 @@
 """The kernel launches of a plan: kernels, grids and arguments.
 
-Of a tensor only `shape`, `stride()` and `dtype` are used.
+Of a tensor only `shape`, `stride()`, `dtype`, and with packed operands `data_ptr()` are used.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS
+from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
 from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tiles
 
+ALIGNMENT = 16
+"""Bytes.  Triton specialises a kernel on whether an address is a multiple of this, and tensor maps need it."""
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
 UNROLLED_SLICES = 16
@@ -58,33 +61,102 @@ class MatrixMap:
     swizzle: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Operand:
+    """An operand as rows of values of k, the rows of A or the columns of B.  The strides are in elements."""
+
+    matrix: Any
+    rows: int
+    stride_row: int
+    stride_k: int
+
+    @property
+    def rows_innermost(self) -> bool:
+        """Whether neighbours in memory are in neighbouring rows, not at neighbouring k."""
+        return self.rows > 1 and self.stride_row < self.stride_k
+
+    def has_map(self, k: int) -> bool:
+        """Return whether there is a tensor map of k values of 16 bits of each row."""
+        try:
+            _is_transposed((self.rows, k), (self.stride_row, self.stride_k), 2)
+        except UnsupportedGEMM:
+            return False
+        return int(self.matrix.data_ptr()) % ALIGNMENT == 0
+
+
 def kernel_calls(
     plan: Plan, chosen: Schedule, a: Any, b: Any, out: Any, workspace: Callable[[tuple[int, ...], str], Any]
 ) -> list[KernelCall]:
     """Return the launches of out = a b, in order, for matrices with the `shape` and `stride()` of tensors.
 
-    `workspace(shape, dtype)` allocates memory for the sums of slices.  Raises UnsupportedGEMM for a schedule that does
-    not fit the plan or the operands.
+    Each call of `workspace(shape, dtype)` allocates the memory of one more dense matrix: of a packed operand, or of the
+    sums of slices.  Raises UnsupportedGEMM for a schedule that does not fit the plan or the operands.
     """
     check(plan, chosen)
     m, n = (int(each) for each in out.shape)
+    left, right = _Operand(a, m, *a.stride()), _Operand(b, n, *b.stride()[::-1])
+    calls: list[KernelCall] = []
+    if chosen.packed and isinstance(plan, MatrixPlan):
+        calls, (left, right) = _packing(plan, (left, right), workspace)
+        plan = packed_plan(plan)
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
     # The kernel of lanes adds a single slice to +0 itself.
     sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
     target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
     common = {
-        "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": slices.span, "stride_am": a.stride()[0],
-        "stride_ak": a.stride()[1], "stride_bk": b.stride()[0], "stride_bn": b.stride()[1], "stride_cs": strides[0],
-        "stride_cm": strides[1], "stride_cn": strides[2],
+        "A": left.matrix, "B": right.matrix, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": slices.span,
+        "stride_am": left.stride_row, "stride_ak": left.stride_k, "stride_bk": right.stride_k,
+        "stride_bn": right.stride_row, "stride_cs": strides[0], "stride_cm": strides[1], "stride_cn": strides[2],
     }  # fmt: skip
     if isinstance(plan, MatrixPlan):
         if chosen.transposed:
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
-        product = (_warpgroups if chosen.consumers else _tma if chosen.tma else _pointers)(plan, chosen, common)
+        calls.append((_warpgroups if chosen.consumers else _tma if chosen.tma else _pointers)(plan, chosen, common))
     else:
-        product = _lanes(plan, chosen, m, n, common)
-    return [product, _merge(plan, slices, target, out, m, n)] if sliced else [product]
+        calls.append(_lanes(plan, chosen, m, n, common))
+    return [*calls, _merge(plan, slices, target, out, m, n)] if sliced else calls
+
+
+def _packing(
+    plan: MatrixPlan, operands: tuple[_Operand, _Operand], workspace: Callable[[tuple[int, ...], str], Any]
+) -> tuple[list[KernelCall], tuple[_Operand, ...]]:
+    """Return the launch that packs operands, if any, and the operands of the product by packed_plan(plan).
+
+    An operand that the product can take as it is stays.
+    """
+    from bitwise_nvidia_sm90.gemm.kernels.packing import pack
+
+    packed_k, span = packed_slices(plan)
+    keeps_order = packed_plan(plan) == plan
+    sources, targets, found = [], [], []
+    for each in operands:
+        if keeps_order and each.has_map(plan.k):
+            found.append(each)
+            continue
+        sources.append(each)
+        targets.append(workspace((each.rows, packed_k), _type_of(each.matrix)))
+        found.append(_Operand(targets[-1], each.rows, packed_k, 1))
+    if not sources:
+        return [], tuple(found)
+    x, y = sources[0], sources[-1]
+    y_rows = y.rows if len(sources) > 1 else 0
+    call = KernelCall(
+        pack,
+        ((-(-x.rows // STAGE) + -(-y_rows // STAGE)) * (packed_k // STAGE),),
+        {
+            "X": x.matrix, "Y": y.matrix, "PACKED_X": targets[0], "PACKED_Y": targets[-1], "x_rows": x.rows,
+            "y_rows": y_rows, "K": plan.k, "slice_k": plan.slices.span, "span": span, "packed_k": packed_k,
+            "x_stride_row": x.stride_row, "x_stride_k": x.stride_k, "y_stride_row": y.stride_row,
+            "y_stride_k": y.stride_k,
+        },
+        {
+            "X_ROWS_INNERMOST": x.rows_innermost, "Y_ROWS_INNERMOST": y.rows_innermost, "SHORT_FIRST": plan.short_first,
+            "INSTRUCTION_K8": plan.instruction_k8, "BLOCK": STAGE,
+        },
+        {"num_warps": 4, **_DEPENDENT_LAUNCH},
+    )  # fmt: skip
+    return [call], tuple(found)
 
 
 def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:

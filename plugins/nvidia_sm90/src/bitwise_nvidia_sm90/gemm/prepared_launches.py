@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import torch
 
 _TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_WORKSPACE_ALIGNMENT = 256
+"""Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,42 +56,51 @@ def prepare(
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
         space.append(torch.empty(shape, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=out.device))
-        return space[0]
+        return space[-1]
 
     made = [_kernel(each, (a, b, out, *space), plan) for each in kernel_calls(plan, chosen, a, b, out, workspace)]
-    size = space[0].numel() * space[0].element_size() if space else 0
+    sizes = [each.numel() * each.element_size() for each in space]
     try:
-        launch = product_launch([kernel for kernel, _ in made], size, int(out.device.index))
+        launch = product_launch([kernel for kernel, _ in made], sizes, int(out.device.index))
     except TooFewResources as error:
         raise UnsupportedGEMM(f"{chosen}: {error}") from None
     launch(a.data_ptr(), b.data_ptr(), out.data_ptr())
     return PreparedProduct(desc, chosen, tuple(code for _, code in made), launch)
 
 
-def product_launch(kernels: Sequence[Kernel], workspace: int, device: int) -> ProductLaunch:
+def product_launch(kernels: Sequence[Kernel], workspaces: Sequence[int], device: int) -> ProductLaunch:
     """Return a function of the addresses of a, b and out that launches kernels on the current stream of a device.
 
-    `workspace` is the size in bytes of memory that each call allocates on that stream, 0 for none; its address follows
-    those of the matrices.  Raises TooFewResources and DriverError.
+    `workspaces` are the sizes in bytes of memory that each call allocates on that stream, all at once; their addresses
+    follow those of the matrices.  Raises TooFewResources and DriverError.
     """
     import torch
+
+    offsets, size = [], 0
+    for each in workspaces:
+        offsets.append(-(-size // _WORKSPACE_ALIGNMENT) * _WORKSPACE_ALIGNMENT)
+        size = offsets[-1] + each
+    others = tuple(offsets[1:])
 
     # The functions that PyTorch's public ones call, at a fifth of their cost.
     current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
     current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
     allocate = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", _allocate)
     release = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", torch.cuda.caching_allocator_delete)
-    launch_kernels = launch_function(kernels, 4 if workspace else 3, device)
+    launch_kernels = launch_function(kernels, 3 + len(workspaces), device)
 
     def launch(a: int, b: int, out: int) -> None:
         if current_device() != device:
             with torch.cuda.device(device):
                 launch(a, b, out)
-        elif workspace:
+        elif size:
             stream = current_stream(device)
-            space = allocate(workspace, stream)
+            space = allocate(size, stream)
             try:
-                launch_kernels(stream, (a, b, out, space))
+                if others:
+                    launch_kernels(stream, (a, b, out, space, *[space + each for each in others]))
+                else:
+                    launch_kernels(stream, (a, b, out, space))
             finally:
                 release(space)  # later allocations on this stream may use it, which follow these kernels
         else:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.kernel_images import ALIGNMENT
+from bitwise_nvidia_sm90.gemm.launch import ALIGNMENT
 from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, candidates
 from bitwise_nvidia_sm90.gemm.plan import Plan, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct, prepare, triton_dispatch

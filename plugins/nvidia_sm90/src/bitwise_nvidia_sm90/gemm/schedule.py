@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, ScalarPlan, UnsupportedGEMM
 
 
@@ -19,6 +20,10 @@ class Schedule:
     `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
     `cluster_m` and `cluster_n` are the blocks along m and n that share the copies of operands.
+
+    `packed`: a first kernel packs the operands into aligned memory, in the order in which instructions take them, and
+    the kernel of the other fields, which need `tma`, multiplies the packed operands.  An operand that this kernel can
+    take as it is stays.
     """
 
     block_m: int
@@ -35,6 +40,7 @@ class Schedule:
     ping_pong: bool = False
     cluster_m: int = 1
     cluster_n: int = 1
+    packed: bool = False
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of an output of m rows and n columns."""
@@ -46,16 +52,22 @@ class Schedule:
 def check(plan: Plan, chosen: Schedule) -> None:
     """Raise UnsupportedGEMM if the kernels under this schedule would not return the bits of the plan."""
     if not isinstance(plan, MatrixPlan):
-        if chosen.tma or chosen.transposed or chosen.consumers:
-            raise UnsupportedGEMM(f"{chosen}: tma, transposed and consumers apply to matrix units only")
+        if chosen.tma or chosen.transposed or chosen.consumers or chosen.packed:
+            raise UnsupportedGEMM(f"{chosen}: tma, transposed, consumers and packed apply to matrix units only")
         return
+    if chosen.packed:
+        if not chosen.tma:
+            raise UnsupportedGEMM(f"{chosen}: packed needs tma")
+        plan = packed_plan(plan)
     _check_warpgroups(plan, chosen)
     if (chosen.programs or chosen.store_parts != 1) and not chosen.tma:
         raise UnsupportedGEMM(f"{chosen}: programs and store_parts need tma")
     if chosen.store_parts not in (1, 2):
         raise UnsupportedGEMM(f"{chosen}: store_parts is 1 or 2")
     if chosen.tma and (plan.short_first or plan.instruction_k8):
-        raise UnsupportedGEMM(f"{chosen}: with tma the short iteration runs last, and instructions have their native k")
+        raise UnsupportedGEMM(
+            f"{chosen}: with tma but not packed, the short iteration runs last, and instructions have their native k"
+        )
     if chosen.tma and plan.slices.number > 1 and plan.slices.span % chosen.block_k:
         raise UnsupportedGEMM(f"{chosen}: with tma a slice of {plan.slices.span} k must be whole iterations")
     runs_wgmma = chosen.consumers or _fills_warpgroups(chosen)
