@@ -48,10 +48,10 @@ def test_candidates_fit_and_end_with_the_fallback(desc: GEMMDesc, m: int, n: int
             assert (each.block_m + each.block_n) * each.block_k * size * each.stages <= SHARED_BYTES
 
 
-def test_plans_with_the_short_iteration_first_do_not_use_tma() -> None:
+def test_plans_with_the_short_iteration_first_use_tma_with_packed_operands_only() -> None:
     found = schedules_to_try(plan(matrix(169, MMA)), 512, 512)
     assert len(found) > 4
-    assert not any(each.tma for each in found)
+    assert all(each.tma == each.packed for each in found)
 
 
 def test_expected_times_increase_with_the_work() -> None:
@@ -63,12 +63,14 @@ def test_expected_times_increase_with_the_work() -> None:
     assert Schedule(128, 64, transposed=True, tma=True).tiles(96, 256) == 4
 
 
-def operands(m: int, n: int, layout: str = "nt", k: int = 4096) -> tuple[Any, Any, Any]:
+def operands(m: int, n: int, layout: str = "nt", k: int = 4096, address: int = 0) -> tuple[Any, Any, Any]:
     """Return A, B and the output as records of shape and strides."""
 
     def stored(rows: int, columns: int, axis: str) -> Any:
         strides = (columns, 1) if axis == "n" else (1, rows)
-        return SimpleNamespace(shape=(rows, columns), stride=lambda: strides)
+        return SimpleNamespace(
+            shape=(rows, columns), stride=lambda: strides, dtype="torch.float16", data_ptr=lambda: address
+        )
 
     return stored(m, k, layout[0]), stored(k, n, layout[1]), stored(m, n, "n")
 
@@ -110,6 +112,23 @@ def test_the_layouts_of_operands_decide_the_order(folder: Path, layout: str) -> 
     assert found == schedules_to_try(plan(desc), 512, 520, most=8, k_contiguous=k_contiguous)
     narrow = [each for each in found if each.consumers and not each.transposed and each.block_n % 64]
     assert not narrow or layout[1] == "t"  # lines of less than 128 bytes
+
+
+@pytest.mark.parametrize(("k", "address"), [(4097, 0), (4096, 2)])
+def test_operands_that_no_tensor_map_allows_are_packed(folder: Path, k: int, address: int) -> None:
+    desc = matrix(k, WGMMA)
+    found = list(measured.candidates(desc, plan(desc), *operands(2048, 2048, k=k, address=address), 64))
+    assert found[0].packed
+    assert any(not each.tma for each in found)
+    assert all(each.packed == each.tma for each in found)
+    fp8 = matrix(4096, FP8, "e4m3", "bf16")
+    assert not any(each.tma for each in schedules_to_try(plan(fp8), 2048, 2048, mapped=(False, True)))
+
+
+def test_products_with_a_short_first_iteration_are_packed() -> None:
+    found = schedules_to_try(plan(matrix(2049, MMA)), 2048, 2048, most=64)
+    assert found[0].packed
+    assert {each.packed for each in found} == {True, False}
 
 
 def test_the_first_result_of_kernels_is_compared_with_the_fallback(

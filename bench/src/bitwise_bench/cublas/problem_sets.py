@@ -93,19 +93,21 @@ def fitted() -> list[Problem]:
         for size in (768, 2048, 3072, 4096, 8192)
         for layout in ("nn", "nt")
     ]
-    odd = (
-        (256, 1003, 2051),
-        (1023, 4099, 2049),
-        (129, 3074, 4098),
-        (3001, 3001, 3001),
-        (4097, 1031, 2047),
-        (17, 1555, 3333),
-    )
-    found += [Problem("odd", *sizes, "nt", "bfloat16") for sizes in odd]
+    found += unaligned()
     unseen = {(each.m, each.n, each.k) for each in held_out()}
     found = [each for each in dict.fromkeys(found) if (each.m, each.n, each.k) not in unseen]
     step = 37 if len(found) % 37 else 41  # coprime to the number of problems
     return [found[place * step % len(found)] for place in range(len(found))]
+
+
+def unaligned() -> list[Problem]:
+    """Return products whose leading dimensions are no multiples of 8 elements."""
+    sizes = (
+        (256, 1003, 2051), (1023, 4099, 2049), (129, 3074, 4098), (3001, 3001, 3001), (4097, 1031, 2047),
+        (17, 1555, 3333), (64, 5001, 5001), (513, 2050, 2050), (2050, 7170, 1026), (1, 4099, 4099), (4, 2051, 8195),
+        (8200, 1025, 1025),
+    )  # fmt: skip
+    return [Problem("odd", *each, "nt", "bfloat16") for each in sizes]
 
 
 def _sizes(given: Problem) -> tuple[int, int, int, str, str]:
@@ -137,5 +139,6 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
         for each in _of_groups(published(), layout, dtype)
     ],
     "fitted": fitted,
+    "unaligned": unaligned,
     "held-out": held_out,
 })  # fmt: skip

@@ -75,14 +75,6 @@ class _Operand:
         """Whether neighbours in memory are in neighbouring rows, not at neighbouring k."""
         return self.rows > 1 and self.stride_row < self.stride_k
 
-    def has_map(self, k: int) -> bool:
-        """Return whether there is a tensor map of k values of 16 bits of each row."""
-        try:
-            _is_transposed((self.rows, k), (self.stride_row, self.stride_k), 2)
-        except UnsupportedGEMM:
-            return False
-        return int(self.matrix.data_ptr()) % ALIGNMENT == 0
-
 
 def kernel_calls(
     plan: Plan, chosen: Schedule, a: Any, b: Any, out: Any, workspace: Callable[[tuple[int, ...], str], Any]
@@ -118,6 +110,17 @@ def kernel_calls(
     return [*calls, _merge(plan, slices, target, out, m, n)] if sliced else calls
 
 
+def has_map(matrix: Any) -> bool:
+    """Return whether there is a tensor map of a matrix: whether its strides and its address allow one."""
+    rows, columns = (int(each) for each in matrix.shape)
+    size = 1 if _type_of(matrix) in ("e4m3", "e5m2") else 2
+    try:
+        _is_transposed((rows, columns), tuple(matrix.stride()), size)
+    except UnsupportedGEMM:
+        return False
+    return int(matrix.data_ptr()) % ALIGNMENT == 0
+
+
 def _packing(
     plan: MatrixPlan, operands: tuple[_Operand, _Operand], workspace: Callable[[tuple[int, ...], str], Any]
 ) -> tuple[list[KernelCall], tuple[_Operand, ...]]:
@@ -131,7 +134,7 @@ def _packing(
     keeps_order = packed_plan(plan) == plan
     sources, targets, found = [], [], []
     for each in operands:
-        if keeps_order and each.has_map(plan.k):
+        if keeps_order and has_map(each.matrix):
             found.append(each)
             continue
         sources.append(each)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.launch import has_map
 from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
@@ -53,13 +54,18 @@ def candidates(
 
     `most` bounds the number of the last two.
     """
-    m, n = (int(each) for each in out.shape)
     _load_file(schedule_file())
     found = _tuned.get(schedule_key(desc, a, b, out)) if _tuned else None
     if found is not None:
         yield found
+    yield from ranked(plan, a, b, out, most)
+
+
+def ranked(plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int) -> list[Schedule]:
+    """Return the schedules that the cost model ranks first for operands of these layouts, and the fallback last."""
+    m, n = (int(each) for each in out.shape)
     k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
-    yield from schedules_to_try(plan, m, n, most=most, k_contiguous=k_contiguous)
+    return schedules_to_try(plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b)))
 
 
 @cache

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import STAGE_BYTES, WARPGROUP, widest_line
+from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 
@@ -73,29 +74,54 @@ def schedules_to_try(
     programs: int = MULTIPROCESSORS,
     most: int = 32,
     k_contiguous: tuple[bool, bool] = (True, True),
+    mapped: tuple[bool, bool] = (True, True),
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`.  A schedule with TMA raises
-    UnsupportedGEMM at launch for operands whose strides TMA does not support.
+    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`; `mapped` says of A and B
+    whether there is a tensor map of it.
     """
     last = fallback(plan, m, n)
     if not isinstance(plan, MatrixPlan):
         return [last]
-    found = [each for each in _pointer_schedules(plan, m, n) if each != last]
-    if not plan.short_first and not plan.instruction_k8:
+    pointers = [each for each in _pointer_schedules(plan, m, n) if each != last]
+    if not plan.short_first and not plan.instruction_k8 and all(mapped):
         every = [*_tma_schedules(plan, m, n, programs), *_warpgroup_schedules(plan, m, n, programs)]
         ranked = sorted(every, key=lambda each: expected_seconds(plan, each, m, n, programs, k_contiguous))
-        found = _few_per_tile(ranked) + [each for each in found if not ranked]
+        found = _few_per_tile(ranked) or pointers
+    else:
+        timed = [(_seconds_of_pointers(plan, m, n), each) for each in pointers]
+        timed += [
+            (expected_seconds(plan, each, m, n, programs), each) for each in _packed_schedules(plan, m, n, programs)
+        ]
+        found = _few_per_tile([each for _, each in sorted(timed, key=lambda each: each[0])])
     return [*found[: most - 1], last]
+
+
+def _packed_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
+    """Yield schedules that pack the operands."""
+    if plan.accumulator_k:
+        return
+    packed = packed_plan(plan)
+    for each in (*_tma_schedules(packed, m, n, programs), *_warpgroup_schedules(packed, m, n, programs)):
+        yield replace(each, packed=True)
+
+
+def _seconds_of_pointers(plan: MatrixPlan, m: int, n: int) -> float:
+    """Return a rough time of a product under a schedule without TMA."""
+    cost = costs()
+    operations = 2 * m * n * plan.k * (2 if plan.instruction_k8 else 1)
+    return (
+        cost["launch by pointers"] + operations / cost["by pointers"] + (cost["merge"] if plan.slices.number > 1 else 0)
+    )
 
 
 def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:
     """Return the first _PER_TILE schedules of each tile shape, in order."""
-    seen: dict[tuple[int, int, int, bool, int, bool], int] = {}
+    seen: dict[tuple[object, ...], int] = {}
     found = []
     for each in ranked:
-        tile = (each.block_m, each.block_n, each.warps, each.transposed, each.consumers, each.ping_pong)
+        tile = (each.block_m, each.block_n, each.warps, each.transposed, each.consumers, each.ping_pong, each.packed)
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= _PER_TILE:
             found.append(each)
@@ -229,6 +255,10 @@ def expected_seconds(
     three times: the matrix unit's, the copies', and the wait for a stage.
     """
     cost = costs() if given is None else given
+    if chosen.packed:
+        packed = packed_plan(plan)
+        product = expected_seconds(packed, replace(chosen, packed=False), m, n, programs, given=given)
+        return product + cost["packing"] + 2 * (m + n) * (plan.k + packed.k) / cost["packed"]
     if chosen.consumers:
         return _seconds_of_warpgroups(plan, chosen, m, n, k_contiguous, cost)
     size = 1 if plan.accumulator_k else 2

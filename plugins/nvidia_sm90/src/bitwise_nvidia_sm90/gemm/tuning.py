@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, schedule_file, schedule_key, store
+from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, ranked, schedule_file, schedule_key, store
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.run import clear_cache, planned, run
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
 if TYPE_CHECKING:
     import torch
@@ -30,11 +29,9 @@ def tune(
     import torch
 
     plan = planned(desc)
-    m, n = (int(each) for each in out.shape)
     fastest, best, wanted = math.inf, None, None
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[out.element_size()]
-    k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
-    for chosen in reversed(schedules_to_try(plan, m, n, most=most, k_contiguous=k_contiguous)):
+    for chosen in reversed(ranked(plan, a, b, out, most)):
         try:
             run(desc, a, b, out, chosen)
         except UnsupportedGEMM:
