@@ -42,7 +42,7 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[in
     """
     check_program(module, kernel, arch)
     digest = blake2b(digest_size=16)
-    clusters = [f"clusters of {cluster}"] if registers_of_clusters(module, kernel, arch) else []
+    clusters = [f"clusters of {cluster}"] if depends_on_clusters(module, kernel, arch, cluster) else []
     for part in (*_text_parts(module, kernel, arch), *clusters):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little"))
@@ -105,6 +105,21 @@ def registers_of_clusters(module: Module, kernel: Kernel, arch: Arch) -> frozens
         for name in (*registers_of(*each.operands), *(() if each.guard is None else (each.guard.register,)))
     }
     return support.cluster_registers.names & read
+
+
+def depends_on_clusters(
+    module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None = None
+) -> bool:
+    """Whether what a block computes may depend on its place in a cluster of this shape.
+
+    It does if it reads a special register of clusters, or if it has shared memory in a cluster of several blocks: an
+    address there may hold the rank of the block.
+    """
+    if shape is not None and any(extent > 1 for extent in shape):
+        called = (module.functions[name].shared for name in _reachable(module, kernel))
+        if any((module.shared, kernel.shared, *called)):
+            return True
+    return bool(registers_of_clusters(module, kernel, arch))
 
 
 def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:

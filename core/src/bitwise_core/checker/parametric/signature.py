@@ -22,7 +22,12 @@ from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
-from bitwise_core.checker.parametric.program_text import check_program, registers_of_clusters, text_signature
+from bitwise_core.checker.parametric.program_text import (
+    check_program,
+    depends_on_clusters,
+    registers_of_clusters,
+    text_signature,
+)
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.tile_function import signature_of
 from bitwise_core.checker.parametric.values import ParametricInteger
@@ -140,7 +145,8 @@ def execute(
         )
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
-    axes = grid_axes(arch.every_launch, shape if shape is not None and cluster_registers else _ALONE)
+    ranked = depends_on_clusters(module, kernel, arch, shape)
+    axes = grid_axes(arch.every_launch, shape if shape is not None and ranked else _ALONE)
     if axes.size > 1 and only_determined:
         raise Unsupported(f"{NOT_DETERMINED}: the text alone does not show what the blocks of a cluster store")
     while True:
