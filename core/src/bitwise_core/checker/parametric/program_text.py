@@ -29,6 +29,7 @@ from bitwise_core.assembly.module import (
     symbols_of,
 )
 from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.clusters import Extents
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import Program, build
@@ -42,7 +43,8 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[in
     """
     check_program(module, kernel, arch)
     digest = blake2b(digest_size=16)
-    clusters = [f"clusters of {cluster}"] if depends_on_clusters(module, kernel, arch, cluster) else []
+    depends = registers_of_clusters(module, kernel, arch) or holds_ranks(module, kernel, cluster)
+    clusters = [f"clusters of {cluster}"] if depends else []
     for part in (*_text_parts(module, kernel, arch), *clusters):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little"))
@@ -107,19 +109,15 @@ def registers_of_clusters(module: Module, kernel: Kernel, arch: Arch) -> frozens
     return support.cluster_registers.names & read
 
 
-def depends_on_clusters(
-    module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None = None
-) -> bool:
-    """Whether what a block computes may depend on its place in a cluster of this shape.
+def has_shared_memory(module: Module, kernel: Kernel) -> bool:
+    """Whether a kernel or its functions have arrays in shared memory."""
+    called = (module.functions[name].shared for name in _reachable(module, kernel))
+    return any((module.shared, kernel.shared, *called))
 
-    It does if it reads a special register of clusters, or if it has shared memory in a cluster of several blocks: an
-    address there may hold the rank of the block.
-    """
-    if shape is not None and any(extent > 1 for extent in shape):
-        called = (module.functions[name].shared for name in _reachable(module, kernel))
-        if any((module.shared, kernel.shared, *called)):
-            return True
-    return bool(registers_of_clusters(module, kernel, arch))
+
+def holds_ranks(module: Module, kernel: Kernel, shape: Extents | None) -> bool:
+    """Whether the addresses of a kernel hold the ranks of blocks: shared addresses in clusters of several blocks do."""
+    return shape is not None and shape != (1, 1, 1) and has_shared_memory(module, kernel)
 
 
 def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:
