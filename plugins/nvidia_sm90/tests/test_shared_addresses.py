@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,3 +176,23 @@ def test_barriers_and_tensor_copies_are_those_of_the_own_block(form: str) -> Non
     before = {each: np.zeros(8 * 32 * 4, dtype=np.uint8) for each in ("out", "in")}
     with pytest.raises(Unsupported, match="has the address of another block of the cluster"):
         simulate(prepare_launch(module, SM90, launch((8,))), before)
+
+
+def test_the_assembler_places_the_rank_above_24_bits(tmp_path: Path) -> None:
+    """An address is the rank, shifted by 24 bits, plus an offset; `mapa` replaces its highest byte."""
+    pytest.importorskip("triton")
+    from triton import knobs
+
+    body = f"{ROOM} {NEXT} mapa.shared::cluster.u32 %r14, %r10, %r13; st.global.b32 [%d9], %r14; st.global.b32 [%d8], %r10;"
+    (tmp_path / "k.ptx").write_text(text(body, FOUR))
+    ptxas = Path(knobs.nvidia.ptxas.path)
+    disassembler = ptxas.with_name("cuobjdump")
+    if not disassembler.exists():
+        pytest.skip("there is no cuobjdump next to ptxas")
+    subprocess.run([ptxas, "-arch=sm_90a", "k.ptx", "-o", "k.cubin"], cwd=tmp_path, check=True)
+    code = subprocess.run([disassembler, "-sass", "k.cubin"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    rank = re.search(r"S2U?R (U?R\d+), SR_CgaCtaId", code.stdout)
+    assert rank is not None, code.stdout
+    address = re.search(rf"U?LEA (U?R\d+), {rank[1]}(\.reuse)?, U?R\d+, 0x18 ;", code.stdout)
+    assert address is not None, code.stdout
+    assert re.search(rf"PRMT R\d+, U?R\d+, 0x654, {address[1]}\b", code.stdout), code.stdout

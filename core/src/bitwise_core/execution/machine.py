@@ -130,8 +130,8 @@ class Machine:
 
     `block` is the extent of a block in threads (x, y, z), `clusters` the clusters of the launch.  `buffers` maps names
     of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `local` holds the threads'
-    local arrays by address.  `symbols` holds the addresses of arrays, and `windows` for those whose address differs
-    between blocks the special register that is added to it.  `asynchronous_reads` holds the asynchronous reads of shared memory.
+    local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.  `symbols` holds the
+    addresses of arrays, and `windows`, for those whose address differs between blocks, the special register to add.
     `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     """
 

@@ -77,7 +77,7 @@ It is there in clusters of several blocks only; otherwise the address is 0.
 """
 
 RANK_SHIFT = 24
-"""The first bit of the rank of a block in an address of its shared memory; the bits below are the offset in the block."""
+"""The first bit of a block's rank in an address of its shared memory; the bits below are the offset in the block."""
 
 
 def fixed_by_launch(register: str) -> bool:
