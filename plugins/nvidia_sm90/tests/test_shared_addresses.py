@@ -178,6 +178,20 @@ def test_barriers_and_tensor_copies_are_those_of_the_own_block(form: str) -> Non
         simulate(prepare_launch(module, SM90, launch((8,))), before)
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "ld.shared::cluster.b32 %r21, [%r10];",
+        "mapa.shared::cluster.u32 %r21, %r10, %r0;",
+        "getctarank.shared::cluster.u32 %r21, %r10;",
+    ],
+)
+def test_a_rank_outside_the_cluster_is_unsupported(form: str) -> None:
+    body = f"{ROOM} add.u32 %r10, %r10, 0x4000000; and.b32 %r0, %r0, 3; {form} {STORE}"
+    with pytest.raises(Unsupported, match="a shared-memory address lies outside the cluster"):
+        words(body, (8,), directives=FOUR)
+
+
 def test_the_assembler_places_the_rank_above_24_bits(tmp_path: Path) -> None:
     """An address is the rank, shifted by 24 bits, plus an offset; `mapa` replaces its highest byte."""
     pytest.importorskip("triton")

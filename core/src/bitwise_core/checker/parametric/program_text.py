@@ -43,8 +43,7 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch, cluster: tuple[in
     """
     check_program(module, kernel, arch)
     digest = blake2b(digest_size=16)
-    depends = registers_of_clusters(module, kernel, arch) or holds_ranks(module, kernel, cluster)
-    clusters = [f"clusters of {cluster}"] if depends else []
+    clusters = [f"clusters of {cluster}"] if registers_of_clusters(module, kernel, arch) else []
     for part in (*_text_parts(module, kernel, arch), *clusters):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little"))
