@@ -138,7 +138,7 @@ RACES = {
     "a rank outside the cluster": (READ.replace("and.b32 %r13, %r13, 3;", "add.u32 %r13, %r13, 3;"), "is not below 4"),
     "another window": (
         READ.replace("ld.shared::cluster.b32 %r21, [%r14]", "ld.shared.b32 %r21, [%r14]"),
-        "lies outside shared memory",
+        "has the address of another block",
     ),
 }
 

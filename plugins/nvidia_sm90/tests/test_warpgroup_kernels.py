@@ -238,6 +238,24 @@ def test_a_kernel_without_turns_is_not_equal() -> None:
     assert not are_equal(edited(TURNS, []), edited(TURNS, edits))
 
 
+def without_mask(name: str) -> tuple[str, str]:
+    """Return the change by which the descriptor of an operand is made of all bits of an address."""
+    return f"bfe.u32 %r_{name}_place, %r_{name}_place, 4, 14;", f"shr.u32 %r_{name}_place, %r_{name}_place, 4;"
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("layouts", ["tn", "nt"])
+def test_the_rank_in_a_descriptor_counts_in_clusters(name: str, layouts: str) -> None:
+    """An address holds the rank of the block in bits that are another field of the descriptor."""
+    alone = [(".reqntid", ".reqnctapercluster 2, 1, 1\n.reqntid")]
+    edit = [without_mask(name)]
+    assert are_equal(edited(ONE, [], layouts), edited(ONE, edit, layouts))
+    assert are_equal(edited(ONE, [], layouts), edited(ONE, alone, layouts))
+    assert not are_equal(edited(ONE, alone, layouts), edited(ONE, alone + edit, layouts))
+    assert are_equal(edited(CLUSTER, [], layouts), edited(CLUSTER, [], layouts))
+    assert not are_equal(edited(CLUSTER, [], layouts), edited(CLUSTER, edit, layouts))
+
+
 @pytest.mark.parametrize("chosen", [ONE, TURNS, CLUSTER, SHARED], ids=str)
 def test_other_orders_of_k_are_not_equal(chosen: Schedule) -> None:
     plain = edited(chosen, [])

@@ -131,7 +131,8 @@ class Machine:
 
     `block` is the extent of a block in threads (x, y, z), `clusters` the clusters of the launch.  `buffers` maps names
     of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `local` holds the threads'
-    local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.
+    local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.  `symbols` holds the
+    addresses of arrays, and `windows`, for those whose address differs between blocks, the special register to add.
     `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     """
 
@@ -150,6 +151,7 @@ class Machine:
     block: tuple[int, int, int]
     clusters: Clusters
     buffers: Mapping[str, int]
+    windows: dict[str, str] = field(default_factory=dict)
     registers: dict[str, Value] = field(default_factory=dict)
     local: dict[int, Value] = field(default_factory=dict)
     mask: Array | None = None
@@ -178,7 +180,9 @@ class Machine:
             return literal(operand.value, 32 if operand.kind != "f64" else 64)
         if type(operand) is Symbol:
             if operand.name in self.symbols:
-                return literal(self.symbols[operand.name], 64)
+                address = literal(self.symbols[operand.name], 64)
+                window = self.windows.get(operand.name)
+                return address if window is None else address + self.special[window]
             raise Unsupported(f"the symbol {operand.name} has no address")
         if type(operand) is Vector:
             return concat([self.read(item) for item in operand.items])

@@ -36,7 +36,12 @@ from bitwise_nvidia_ptx.opcodes import (
 )
 from bitwise_nvidia_ptx.parser import parse
 from bitwise_nvidia_ptx.row_evidence import with_row_evidence
-from bitwise_nvidia_ptx.special_registers import CLUSTER_REGISTERS, fill_special_registers, fixed_by_launch
+from bitwise_nvidia_ptx.special_registers import (
+    CLUSTER_REGISTERS,
+    SHARED_WINDOW,
+    fill_special_registers,
+    fixed_by_launch,
+)
 from bitwise_nvidia_ptx.writer import write
 
 SHARED_BASE = 1024
@@ -192,6 +197,8 @@ def _place_shared_arrays(machine: Machine, module: Module, kernel: Kernel) -> No
     for array in (*module.shared, *kernel.shared):
         if not array.size:
             machine.symbols[array.name] = address
+        if SHARED_WINDOW in machine.special:
+            machine.windows[array.name] = SHARED_WINDOW
 
 
 PARAMETRIC_SUPPORT = ParametricSupport(

@@ -70,6 +70,16 @@ CLUSTER_REGISTERS = ClusterRegisters(
 """The special registers that depend on the clusters of the launch."""
 
 
+SHARED_WINDOW = "shared window"
+"""The name under which `Machine.special` holds the address of the first byte of a block's shared memory.
+
+It is there in clusters of several blocks only; otherwise the address is 0.
+"""
+
+RANK_SHIFT = 24
+"""The first bit of a block's rank in an address of its shared memory; the bits below are the offset in the block."""
+
+
 def fixed_by_launch(register: str) -> bool:
     """Return whether a launch fixes the value of a special register."""
     return register.startswith(_FIXED_PREFIXES)
@@ -118,6 +128,8 @@ def _fill_cluster_registers(special: dict[str, Array], clusters: Clusters) -> No
         stride *= extent
     special["%cluster_ctarank"] = ranks
     special["%cluster_nctarank"] = literal(clusters.size, 32)
+    if clusters.size > 1:
+        special[SHARED_WINDOW] = ranks.astype(np.uint64) << np.uint64(RANK_SHIFT)
     if clusters.explicit is not None:
         special["%is_explicit_cluster"] = literal(int(clusters.explicit), 1)
 

@@ -39,6 +39,7 @@ from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, 
 from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
+from bitwise_nvidia_ptx.shared_addresses import own_offset
 from bitwise_nvidia_sm100.descriptors import KINDS, Shape, instruction_shape, tile_layout
 from bitwise_nvidia_sm100.pending_loads import early_use
 from bitwise_nvidia_sm100.tensor_memory import (
@@ -169,7 +170,7 @@ def _allocate(instruction: Instruction) -> Step:
             leader = np.arange(machine.threads) == int(np.argmax(threads))
             machine.mask = rows[:, None] & leader[None]
             try:
-                write_shared(machine, address, first)
+                write_shared(machine, own_offset(machine, address), first)
             finally:
                 machine.mask = outer
 

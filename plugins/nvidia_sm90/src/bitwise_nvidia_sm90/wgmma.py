@@ -161,7 +161,10 @@ def _uniform_descriptor(machine: Machine, value: Array, group: int) -> int:
         active = np.broadcast_to(machine.mask, (part.shape[0], machine.mask.shape[1])).any(axis=1)
         part = part[active]
     if part.size == 0 or (part != part.flat[0]).any():
-        raise Unsupported("a matrix descriptor differs between threads")
+        raise Unsupported(
+            "a matrix descriptor differs between threads or blocks; in a cluster, a shared address holds the rank of "
+            "its block from bit 24 on, and a descriptor takes only bits 4 to 17"
+        )
     return int(part.flat[0])
 
 

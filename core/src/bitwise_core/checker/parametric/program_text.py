@@ -29,6 +29,7 @@ from bitwise_core.assembly.module import (
     symbols_of,
 )
 from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.clusters import Extents
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import Program, build
@@ -105,6 +106,17 @@ def registers_of_clusters(module: Module, kernel: Kernel, arch: Arch) -> frozens
         for name in (*registers_of(*each.operands), *(() if each.guard is None else (each.guard.register,)))
     }
     return support.cluster_registers.names & read
+
+
+def has_shared_memory(module: Module, kernel: Kernel) -> bool:
+    """Whether a kernel or its functions have arrays in shared memory."""
+    called = (module.functions[name].shared for name in _reachable(module, kernel))
+    return any((module.shared, kernel.shared, *called))
+
+
+def holds_ranks(module: Module, kernel: Kernel, shape: Extents | None) -> bool:
+    """Whether the addresses of a kernel hold the ranks of blocks: shared addresses in clusters of several blocks do."""
+    return shape is not None and shape != (1, 1, 1) and has_shared_memory(module, kernel)
 
 
 def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:

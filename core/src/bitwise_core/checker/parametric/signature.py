@@ -22,7 +22,13 @@ from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
 from bitwise_core.checker.parametric.loop_summary import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
-from bitwise_core.checker.parametric.program_text import check_program, registers_of_clusters, text_signature
+from bitwise_core.checker.parametric.program_text import (
+    check_program,
+    has_shared_memory,
+    holds_ranks,
+    registers_of_clusters,
+    text_signature,
+)
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.tile_function import signature_of
 from bitwise_core.checker.parametric.values import ParametricInteger
@@ -90,12 +96,33 @@ def parametric_signature(
 def function_signature(
     module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None = None
 ) -> Signature:
-    """The signature of the function that the kernel computes in clusters of this shape.  Raises Unsupported."""
-    run = execute(module, kernel, arch, shape)
-    determined = run.check_determined()
-    words, notes = signature_of(run.memory.elements(), run.domain.integers)
-    mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
-    return Signature(mixed.tobytes(), run, (*COMMON_NOTES, *determined, *notes))
+    """The signature of the function that the kernel computes in clusters of this shape.  Raises Unsupported.
+
+    A kernel whose shared addresses hold ranks, and that does not read its place in the cluster itself, is executed with
+    each rank: what a block computes must not depend on it.
+    """
+    found: Signature | None = None
+    for rank in range(_ranks_of_addresses(module, kernel, arch, shape)):
+        run = execute(module, kernel, arch, shape, rank_of_addresses=rank)
+        determined = run.check_determined()
+        words, notes = signature_of(run.memory.elements(), run.domain.integers)
+        mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
+        own = Signature(mixed.tobytes(), run, (*COMMON_NOTES, *determined, *notes))
+        if found is not None and own != found:
+            raise Unsupported(
+                "what a block computes depends on the number of a shared address, which holds the rank of the block in "
+                "its cluster"
+            )
+        found = own if found is None else found
+    assert found is not None
+    return found
+
+
+def _ranks_of_addresses(module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None) -> int:
+    """The number of ranks with which a symbolic block is executed."""
+    if shape is None or registers_of_clusters(module, kernel, arch) or not holds_ranks(module, kernel, shape):
+        return 1
+    return shape[0] * shape[1] * shape[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +149,12 @@ def execute(
     arch: Arch,
     shape: tuple[int, int, int] | None = None,
     *,
+    rank_of_addresses: int = 0,
     only_determined: bool = False,
 ) -> Run:
     """Execute one symbolic block of a kernel, or the blocks of one symbolic cluster of this shape.  Raises Unsupported.
 
+    `rank_of_addresses` is the rank in the shared addresses of the one block.
     `only_determined`: only the proof that the result is determined is wanted, so that loops need no summary.
     """
     if kernel.threads is None:
@@ -138,10 +167,16 @@ def execute(
             f"the kernel reads {min(cluster_registers)}, and neither its text nor its launch states the shape of "
             "clusters"
         )
+    if shape is None and kernel.clusters is not None and has_shared_memory(module, kernel):
+        raise Unsupported(
+            "shared addresses depend on the clusters of the launch, and neither the text nor the launch states their "
+            "shape",
+            kernel.line,
+        )
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
     axes = grid_axes(arch.every_launch, shape if shape is not None and cluster_registers else _ALONE)
-    if axes.size > 1 and only_determined:
+    if only_determined and (axes.size > 1 or holds_ranks(module, kernel, shape)):
         raise Unsupported(f"{NOT_DETERMINED}: the text alone does not show what the blocks of a cluster store")
     while True:
         # A persistent loop is summarised only where every block is a cluster of its own.
@@ -155,8 +190,9 @@ def execute(
         try:
             for rank in range(axes.size):
                 memory = ParametricMemory(domain, x * y * z, only_determined)
+                place = Place(shape or _ALONE, rank if axes.size > 1 else rank_of_addresses)
                 machine = machine_for(
-                    module, kernel, arch, domain, memory, granule, axes, rank, any_pointer=only_determined
+                    module, kernel, arch, domain, memory, granule, axes, place, any_pointer=only_determined
                 )
                 unknown = cluster_registers - machine.special.keys()
                 if unknown:
@@ -242,6 +278,14 @@ class GridAxes:
         return [*sorted(found), *([EXTENT] if read & extents else [])]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a block: the shape of its cluster in blocks, and its rank there."""
+
+    shape: tuple[int, int, int]
+    rank: int
+
+
 def grid_axes(support: ParametricSupport, shape: tuple[int, int, int]) -> GridAxes:
     """The axes of a grid of an architecture."""
     none = ("", "", "")
@@ -286,11 +330,11 @@ def machine_for(
     memory: ParametricMemory,
     granule: int,
     axes: GridAxes,
-    rank: int,
+    place: Place,
     *,
     any_pointer: bool = False,
 ) -> Machine:
-    """A machine at the start of the kernel whose rows are instances of one symbolic block: that of a rank.
+    """A machine at the start of the kernel whose rows are instances of one symbolic block: that of a place.
 
     `any_pointer`: every parameter of 8 bytes may be a pointer, also where the text does not state it.
     """
@@ -299,9 +343,9 @@ def machine_for(
     threads, rows = x * y * z, domain.rows
     local = np.arange(threads, dtype=np.int64)[None]
     explicit = kernel.clusters is not None and kernel.clusters.explicit
-    width, height, depth = axes.shape
-    clusters = Clusters((2 * width, 2 * height, 2 * depth), axes.shape, explicit or None)
-    block = clusters.blocks_of(np.zeros(1, dtype=np.int64))[0, rank]
+    width, height, depth = place.shape
+    clusters = Clusters((2 * width, 2 * height, 2 * depth), place.shape, explicit or None)
+    block = clusters.blocks_of(np.zeros(1, dtype=np.int64))[0, place.rank]
     machine = Machine(
         domain=domain,
         blocks=rows,
@@ -320,7 +364,7 @@ def machine_for(
         buffers={},
     )
     arch.special(machine, Launch(file="", grid=clusters.grid))
-    _set_grid_symbols(machine, domain, axes, rank)
+    _set_grid_symbols(machine, domain, axes, place.rank if axes.size > 1 else 0)
     assert arch.every_launch is not None
     arch.every_launch.layout(machine, module, kernel)
     for index, parameter in enumerate(kernel.parameters):

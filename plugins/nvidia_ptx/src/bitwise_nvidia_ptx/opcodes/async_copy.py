@@ -21,6 +21,7 @@ from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
+from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
 
@@ -101,7 +102,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
     else:
         value = _source_value(machine, origin, bits, size, line)
     shared = machine.shared
-    cells = shared.cells(destination, machine.mask)
+    cells = shared.cells(own_offset(machine, destination), machine.mask)
     for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())

@@ -2,8 +2,7 @@
 
 Source: PTX ISA 8.7, "mapa", "getctarank", "State Spaces: Shared" and "barrier.cluster".
 
-An address of the own block is the same in the windows shared::cta and shared::cluster.  One of another block has the
-rank of the block in its upper bits, as `mapa` returns it.
+`shared_addresses` says what an address is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.memory.cluster_memory import (
     arrive_at_cluster,
     cluster_state,
-    own_ranks,
     read_cluster,
     wait_for_cluster,
     write_cluster,
@@ -27,27 +25,9 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
+from bitwise_nvidia_ptx.shared_addresses import address_in, place_of
 
 TABLE = OpcodeTable()
-
-_WINDOW = 1 << 30
-_RANK_SHIFT = 24
-_OFFSET = (1 << _RANK_SHIFT) - 1
-
-
-def place_of(machine: Machine, address: Array) -> tuple[Array, Array]:
-    """Return addresses in shared::cluster as offsets in a block and the rank of that block in the thread's cluster.
-
-    Raises Unsupported if an active thread's address belongs to no block of its cluster.
-    """
-    where = address.astype(np.int64)
-    remote = where >= _WINDOW
-    ranks = np.where(remote, (where - _WINDOW) >> _RANK_SHIFT, own_ranks(machine))
-    state, _ = cluster_state(machine)
-    outside = ranks >= state.size
-    if (outside if machine.mask is None else outside & machine.mask).any():
-        raise Unsupported("a shared-memory address lies outside the cluster")
-    return np.where(remote, where & _OFFSET, where).astype(np.uint64), ranks
 
 
 def load_from_cluster(machine: Machine, address: Array, bits: int) -> Value:
@@ -81,8 +61,7 @@ def map_address(instruction: Instruction, context: Context) -> Step:
                 f"the rank of a block is not below {state.size}, the size of its cluster", instruction.line
             )
         offset, _ = place_of(machine, address)
-        mapped = offset + np.uint64(_WINDOW) + (target.astype(np.uint64) << np.uint64(_RANK_SHIFT))
-        machine.write(destination, mapped.astype(L.UNSIGNED[bits]))
+        machine.write(destination, address_in(offset, target).astype(L.UNSIGNED[bits]))
 
     return step
 

@@ -12,16 +12,30 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.memory import address_of
+from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 
 def uniform_address(machine: Machine, operand: Operand, what: str) -> int:
-    """Return an address that must be the same in all active threads of all blocks.
+    """Return a global address that must be the same in all active threads of all blocks.
 
     `what` names the accessed object in messages.  Raises Unsupported if the address is unknown or differs.
     """
+    return _uniform(machine, _known_address(machine, operand, what), what)
+
+
+def uniform_offset(machine: Machine, operand: Operand, what: str) -> int:
+    """Return the offset of a shared address of the own block; see `uniform_address`."""
+    return _uniform(machine, own_offset(machine, _known_address(machine, operand, what)), what)
+
+
+def _known_address(machine: Machine, operand: Operand, what: str) -> Array:
     value = machine.known(address_of(machine, operand))
     if value is None:
         raise DataDependent(f"{what} is at a computed address")
+    return value
+
+
+def _uniform(machine: Machine, value: Array, what: str) -> int:
     if value.size > 1:
         shape = np.broadcast_shapes(value.shape, (1, 1) if machine.mask is None else machine.mask.shape)
         active = np.broadcast_to(value, shape)
@@ -63,13 +77,17 @@ def value_of_issuing_thread(machine: Machine, value: Array) -> Array:
 
 
 def for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callable[[], None]) -> None:
-    """Call `act` separately for the blocks and threads whose shared addresses in `operands` differ."""
+    """Call `act` separately for the blocks and threads whose shared addresses in `operands` differ.
+
+    All addresses are those of the own block.  Raises Unsupported for another one.
+    """
     outer, active = machine.mask, machine.active()
     places = []
     for operand in operands:
         value = machine.known(address_of(machine, operand))
         if value is None:
             raise DataDependent("a shared address of an asynchronous instruction depends on data")
+        value = own_offset(machine, value)
         if value.size > 1:
             places.append(_places(machine, value, active))
     if not places:

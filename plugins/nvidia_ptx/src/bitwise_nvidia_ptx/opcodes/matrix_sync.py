@@ -34,6 +34,7 @@ from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, fragment_vectors
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
+from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 _K = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -222,13 +223,14 @@ def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool)
     if not transposed:
         rows = _addresses_of_threads(address, _pointer_threads(machine.threads, index))
         where = rows + (4 * (lane % 4)).astype(rows.dtype)
-        return read_shared(machine, where, 32)
+        return read_shared(machine, own_offset(machine, where), 32)
     halves = []
     base = np.arange(machine.threads) & ~31
     for element in range(2):
         holder = (base + 8 * index + 2 * (lane % 4) + element)[None]
         rows = _addresses_of_threads(address, holder)
-        halves.append(read_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), 16))
+        where = rows + (2 * (lane // 4)).astype(rows.dtype)
+        halves.append(read_shared(machine, own_offset(machine, where), 16))
     return concat(halves)
 
 
@@ -253,10 +255,12 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
             value = machine.read_bits(item, 32)
             if not transposed:
                 rows = _addresses_of_threads(address, _pointer_threads(machine.threads, index))
-                write_shared(machine, rows + (4 * (lane % 4)).astype(rows.dtype), value)
+                where = rows + (4 * (lane % 4)).astype(rows.dtype)
+                write_shared(machine, own_offset(machine, where), value)
                 continue
             for element in range(2):
                 rows = _addresses_of_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
-                write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), extract(value, 16 * element, 16))
+                where = rows + (2 * (lane // 4)).astype(rows.dtype)
+                write_shared(machine, own_offset(machine, where), extract(value, 16 * element, 16))
 
     return step

@@ -17,15 +17,15 @@ from bitwise_core.execution.machine import Blocked, Control, Machine, Step
 from bitwise_core.execution.memory.cluster_memory import arrive_from_cluster, cluster_state, use_in_cluster
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
-from bitwise_nvidia_ptx.opcodes.clusters import place_of
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
     for_each_place,
     require_known_condition,
-    uniform_address,
+    uniform_offset,
 )
 from bitwise_nvidia_ptx.opcodes.memory import address_of
+from bitwise_nvidia_ptx.shared_addresses import place_of
 
 TABLE = OpcodeTable()
 
@@ -51,7 +51,7 @@ class MBarrier:
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
     """Return the mbarrier at an address that all active threads share.  Raises Unsupported."""
     require_known_condition(machine, "an mbarrier operation", of_blocks=True)
-    address = uniform_address(machine, operand, "an mbarrier")
+    address = uniform_offset(machine, operand, "an mbarrier")
     found = initialised_mbarrier(machine, address, machine.active_blocks())
     _touch(machine, address, writes=False)
     return found
@@ -122,7 +122,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
 
         def invalidate(machine: Machine) -> None:
             require_known_condition(machine, "an mbarrier operation", of_blocks=True)
-            address = uniform_address(machine, target, "an mbarrier")
+            address = uniform_offset(machine, target, "an mbarrier")
             _touch(machine, address, writes=True)
             found: MBarrier | None = machine.extra.get("mbarriers", {}).get(address)
             if found is not None:
@@ -187,7 +187,7 @@ def _initialise(instruction: Instruction) -> Step:
         blocks = machine.blocks
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
-        address = uniform_address(machine, target, "an mbarrier")
+        address = uniform_offset(machine, target, "an mbarrier")
         active = machine.active_blocks()
         _replace_in_active_blocks(machine, MBarrier(address, active, arrivals, arrivals.copy(), zero, zero.copy()))
 

@@ -34,6 +34,7 @@ from bitwise_nvidia_ptx.opcodes.common import (
     type_bits,
 )
 from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
+from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
 
@@ -247,7 +248,7 @@ def _load_one(
     if space == "shared":
         if known is None:
             raise DataDependent("shared memory is read at a computed address", line)
-        return read_shared(machine, known + np.uint64(offset) if offset else known, bits)
+        return read_shared(machine, own_offset(machine, known + np.uint64(offset) if offset else known), bits)
     if space == "shared::cluster":
         if known is None:
             raise DataDependent("shared memory is read at a computed address", line)
@@ -318,7 +319,7 @@ def store(instruction: Instruction, context: Context) -> Step:
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
         if space == "shared":
-            write_shared(machine, address, concat(values))
+            write_shared(machine, own_offset(machine, address), concat(values))
             return
         if space == "shared::cluster":
             store_to_cluster(machine, address, concat(values))

@@ -23,7 +23,7 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
     for_each_place,
     require_known_condition,
-    uniform_address,
+    uniform_offset,
     value_of_issuing_thread,
 )
 from bitwise_nvidia_ptx.opcodes.mbarriers import MBarrier, complete_phase, initialised_mbarrier, mbarrier_at
@@ -169,7 +169,7 @@ def _load_box(
     """
     target, source, barrier_operand = operands
     box = _box(machine, source, rank, line)
-    base = uniform_address(machine, target, "a tensor copy's destination")
+    base = uniform_offset(machine, target, "a tensor copy's destination")
     lanes = active_lane_count(machine)
     if (lanes > 1).any():
         raise Unsupported("several threads issue one tensor copy", line)
@@ -198,7 +198,7 @@ def _load_box(
     chosen = machine.known(machine.read_bits(ranks, 16))
     if chosen is None:
         raise DataDependent("the blocks that receive a tensor copy depend on data", line)
-    address = uniform_address(machine, barrier_operand, "an mbarrier")
+    address = uniform_offset(machine, barrier_operand, "an mbarrier")
     masks = np.broadcast_to(value_of_issuing_thread(machine, chosen), (machine.blocks, 1))[:, 0].astype(np.int64)
     for issuer, receiver, rows in _pairs(machine, masks, lanes > 0):
         _multicast(machine, (address, cells, value, touched), (issuer, receiver), rows, thread, box.bytes)
@@ -250,7 +250,7 @@ def _add_copy(machine: Machine, barrier: MBarrier, copied: tuple[Array, Value, A
 
 def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, line: int) -> None:
     box = _box(machine, target, rank, line)
-    base = uniform_address(machine, source, "a tensor copy's source")
+    base = uniform_offset(machine, source, "a tensor copy's source")
     addresses = _swizzle(base + box.offset, box.swizzle)[None]
     cells = machine.shared.cells(addresses, None)
     thread = int(np.flatnonzero(machine.active_threads())[0])

@@ -16,7 +16,7 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, value_of_issuing_thread
+from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, uniform_offset, value_of_issuing_thread
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
 
 TABLE = OpcodeTable()
@@ -97,12 +97,14 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     )
     ordinal = literal_value(number, instruction) if number is not None else None
     bits = 64 if parts[-1] == "b64" else 32
+    find = uniform_offset if "shared::cta" in parts else uniform_address
 
     def replace(machine: Machine) -> None:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
             raise DataDependent("a field of a tensor map depends on data", instruction.line)
-        table = maps_of(machine).setdefault(uniform_address(machine, map_operand, "a tensor map"), TensorMap())
+        place = find(machine, map_operand, "a tensor map")
+        table = maps_of(machine).setdefault(place, TensorMap())
         _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
     return replace
@@ -143,7 +145,7 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -
 
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """Copy the map in shared memory to a global address, which may differ between blocks."""
-    table = maps_of(machine).get(uniform_address(machine, source, "a tensor map"))
+    table = maps_of(machine).get(uniform_offset(machine, source, "a tensor map"))
     if table is None:
         raise Unsupported("a tensor map is published before it is defined")
     address = machine.known(address_of(machine, target))
