@@ -53,7 +53,9 @@ class Measured:
     def expected(self, given: Mapping[str, float]) -> list[float]:
         """Return the expected seconds of the schedules."""
         return [
-            expected_seconds(self.plan, each, self.m, self.n, k_contiguous=self.k_contiguous, given=given)
+            expected_seconds(
+                self.plan, each, self.m, self.n, k_contiguous=self.k_contiguous, out_mapped=not self.n % 8, given=given
+            )
             for each in self.schedules
         ]
 

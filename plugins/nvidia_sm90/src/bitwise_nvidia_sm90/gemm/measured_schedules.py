@@ -65,7 +65,9 @@ def ranked(plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most
     """Return the schedules that the cost model ranks first for operands of these layouts, and the fallback last."""
     m, n = (int(each) for each in out.shape)
     k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
-    return schedules_to_try(plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b)))
+    return schedules_to_try(
+        plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b), has_map(out))
+    )
 
 
 @cache

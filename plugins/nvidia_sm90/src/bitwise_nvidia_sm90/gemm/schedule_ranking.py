@@ -74,20 +74,20 @@ def schedules_to_try(
     programs: int = MULTIPROCESSORS,
     most: int = 32,
     k_contiguous: tuple[bool, bool] = (True, True),
-    mapped: tuple[bool, bool] = (True, True),
+    mapped: tuple[bool, bool, bool] = (True, True, True),
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`; `mapped` says of A and B
-    whether there is a tensor map of it.
+    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`; `mapped` says of A, B
+    and the output whether there is a tensor map of it.
     """
     last = fallback(plan, m, n)
     if not isinstance(plan, MatrixPlan):
         return [last]
     pointers = [each for each in _pointer_schedules(plan, m, n) if each != last]
-    if not plan.short_first and not plan.instruction_k8 and all(mapped):
+    if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
         every = [*_tma_schedules(plan, m, n, programs), *_warpgroup_schedules(plan, m, n, programs)]
-        ranked = sorted(every, key=lambda each: expected_seconds(plan, each, m, n, programs, k_contiguous))
+        ranked = sorted(every, key=lambda each: expected_seconds(plan, each, m, n, programs, k_contiguous, mapped[2]))
         found = _few_per_tile(ranked) or pointers
     else:
         timed = [(_seconds_of_pointers(plan, m, n), each) for each in pointers]
@@ -110,7 +110,7 @@ def _packed_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterat
 def _seconds_of_pointers(plan: MatrixPlan, m: int, n: int) -> float:
     """Return a rough time of a product under a schedule without TMA."""
     cost = costs()
-    operations = 2 * m * n * plan.k * (2 if plan.instruction_k8 else 1)
+    operations = 2 * max(m, 16) * n * plan.k * (2 if plan.instruction_k8 else 1)
     return (
         cost["launch by pointers"] + operations / cost["by pointers"] + (cost["merge"] if plan.slices.number > 1 else 0)
     )
@@ -245,11 +245,13 @@ def expected_seconds(
     n: int,
     programs: int = MULTIPROCESSORS,
     k_contiguous: tuple[bool, bool] = (True, True),
+    out_mapped: bool = True,
     given: Mapping[str, float] | None = None,
 ) -> float:
     """Return the expected seconds of a product under a TMA schedule, by the `given` costs or those of the package.
 
-    `k_contiguous` says for A and B whether their values of k are contiguous.
+    `k_contiguous` says for A and B whether their values of k are contiguous, `out_mapped` whether there is a tensor map
+    of the output.
 
     Each multiprocessor runs its tiles in waves of as many programs as fit.  An iteration of a wave takes the longest of
     three times: the matrix unit's, the copies', and the wait for a stage.
@@ -257,10 +259,12 @@ def expected_seconds(
     cost = costs() if given is None else given
     if chosen.packed:
         packed = packed_plan(plan)
-        product = expected_seconds(packed, replace(chosen, packed=False), m, n, programs, given=given)
+        product = expected_seconds(
+            packed, replace(chosen, packed=False), m, n, programs, (True, True), out_mapped, given
+        )
         return product + cost["packing"] + 2 * (m + n) * (plan.k + packed.k) / cost["packed"]
     if chosen.consumers:
-        return _seconds_of_warpgroups(plan, chosen, m, n, k_contiguous, cost)
+        return _seconds_of_warpgroups(plan, chosen, m, n, k_contiguous, out_mapped, cost)
     size = 1 if plan.accumulator_k else 2
     rows, columns, number = chosen.block_m, chosen.block_n, plan.slices.number
     jobs = chosen.tiles(m, n) * number
@@ -296,6 +300,7 @@ def _seconds_of_warpgroups(
     m: int,
     n: int,
     k_contiguous: tuple[bool, bool],
+    out_mapped: bool,
     cost: Mapping[str, float],
 ) -> float:
     """Return the expected seconds of a product under a schedule with consumers.
@@ -323,7 +328,7 @@ def _seconds_of_warpgroups(
     waiting = (cost["wait"] + stage / cost["arriving"]) / max(1, chosen.stages - 1)
     body = _overlapped(cost, matrix, shared, copied / cost["copied by a producer"], waiting)
     body *= 1 + cost["cluster"] * (blocks - 1)
-    stored = "stored by consumers" if number == 1 and not chosen.transposed else "stored by elements"
+    stored = "stored by elements" if chosen.transposed or not out_mapped else "stored by consumers"
     store = rows * columns * (2 if number == 1 else 4) / cost[stored]
     jobs = -(-clusters // max(1, chosen.programs // blocks))
     seconds = cost["launch"] + cost["first tile"] + jobs * (stages * body + cost["next tile"])
