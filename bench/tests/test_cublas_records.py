@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from bitwise_bench.cublas.cost_fit import mean_regret, measured, rows_of
 from bitwise_bench.cublas.cpu_samples import checked
 from bitwise_bench.cublas.row_evidence import digest, query_and_configuration
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import profile
+from bitwise_nvidia_sm90.gemm.schedule_ranking import costs
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "records"
@@ -102,7 +104,7 @@ def test_the_readme_has_the_other_measurements() -> None:
 
 
 def test_the_readme_has_the_host_times() -> None:
-    found = record("cublas-host-time-sm90-h200.json")["host microseconds"]
+    found = record("cublas-host-time-sm90-h100.json")["host microseconds"]
     for product, times in found.items():
         assert table_line(product.replace("x", " x ")) == [str(each) for each in times.values()]
     text = " ".join(README.read_text(encoding="utf-8").split())
@@ -112,11 +114,30 @@ def test_the_readme_has_the_host_times() -> None:
 
 
 def test_the_readme_has_the_measured_times() -> None:
-    summary = record("cublas-timing-sm90-h100.json")["summary"]
-    beside = {"the default schedule of `matmul`": summary["untuned"], "a plain Triton GEMM": summary["plain"]}
-    for group, mean in {f"all {summary['shapes']} shapes": summary["all"], **summary["groups"], **beside}.items():
+    published, held_out = (record(f"cublas-{name}-sm90-h100.json")["summary"] for name in ("published", "held-out"))
+    found = published["default"]
+    for group, mean in {
+        f"all {found['problems']} products of the published ranges": found["all"],
+        **found["groups"],
+    }.items():
         assert table_line(group) == [str(mean)]
-    assert (summary["schedules that ran"], summary["schedules whose bytes differ"]) == (960, 0)
+    found = held_out["default"]
+    assert table_line(f"all {found['problems']} held-out products") == [str(found["all"])]
+    groups = ("input gradient", "weight gradient", "square", "odd")
+    for name, mean in {**found["rows"], **{group: found["groups"][group] for group in groups}}.items():
+        assert table_line(f"held out, {name}") == [str(mean)]
+    for summary in (published, held_out):
+        assert (summary["schedules whose bytes differ"], summary["failed"], summary["declined"]) == (0, 0, 0)
+        assert summary["problems that were not reached"] == 0
+
+
+def test_the_costs_of_schedules_are_those_of_the_recorded_times() -> None:
+    pytest.importorskip("bitwise_nvidia_sm90")
+    problems = measured(rows_of(RECORDS / "cublas-schedules-sm90-h100.json.xz"))
+    assert mean_regret(problems, costs()) < 1.03
+    assert not {(each.m, each.n, each.plan.k) for each in problems} & {
+        (row["m"], row["n"], row["k"]) for row in record("cublas-held-out-sm90-h100.json")["rows"]
+    }
 
 
 def test_recorded_gpu_bytes_match_their_descriptors() -> None:
