@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - PTX is easier to check without line breaks
-"""Comparisons of NaN-guarded values: they may be decided only where the result has the same guard."""
+"""NaN-guarded values: the order of guards, and comparisons, which are decided only where the result has the same guard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,21 @@ GUARDED_CHOICE = (
     ROW + "sub.f32 %f30, 0fFF800000, %f21; setp.lt.f32 %p2, %f30, 0f00000000; selp.f32 %f35, %f1, %f2, %p2;"
 )
 
+TWO_GUARDS = ROW + "".join(
+    f"sub.f32 %f30, 0fFF800000, %f{peak}; ex2.approx.f32 %f{to}, %f30;" for to, peak in ((31, 21), (32, 22))
+)
+"""%f31 and %f32: zeros that are NaN where one or the other maximum is."""
+
 EQUAL = {
+    "guards in two orders": (
+        TWO_GUARDS + "add.f32 %f33, %f1, %f31; add.f32 %f40, %f33, %f32;",
+        TWO_GUARDS + "add.f32 %f33, %f1, %f32; add.f32 %f40, %f33, %f31;",
+    ),
+    "guarded sums in two orders": tuple(
+        TWO_GUARDS + "fma.rn.f32 %f33, %f31, %f2, %f1; fma.rn.f32 %f34, %f32, %f2, %f3;"
+        f"add.f32 %f35, {first}; add.f32 %f36, {second}; add.f32 %f40, %f35, %f36;"
+        for first, second in (("%f33, %f34", "%f34, %f32"), ("%f32, %f34", "%f34, %f33"))
+    ),
     "padding whose scale depends on a comparison": (
         PADDED + scaled(33, "0fFF800000", 21, BELOW) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
     ),
@@ -50,6 +64,10 @@ EQUAL = {
 }  # fmt: skip
 
 DIFFERENT = {
+    "two guards and one": (
+        TWO_GUARDS + "add.f32 %f33, %f1, %f31; add.f32 %f40, %f33, %f32;",
+        TWO_GUARDS + "add.f32 %f33, %f1, %f31; add.f32 %f40, %f33, %f31;",
+    ),
     "a guarded comparison without a guarded result": (GUARDED_CHOICE + "mov.f32 %f40, %f35;", GUARDED_CHOICE + "mov.f32 %f40, %f1;"),
     "a guarded comparison next to an unguarded value": (
         GUARDED_CHOICE + "add.f32 %f40, %f35, %f3;", GUARDED_CHOICE + "add.f32 %f40, %f1, %f3;"

@@ -76,10 +76,23 @@ def _without_guard(value: SymbolicVector, where: Array) -> SymbolicVector:
 def guarded(value: SymbolicVector, difference: SymbolicVector) -> SymbolicVector:
     """Return `guard(value, difference)`: the value, or NaN where the difference is NaN.
 
-    A value that has a guard already is guarded by it alone if the guards are equal; otherwise its guard becomes a part
-    of the value.
+    A value that has a guard already is guarded by it alone if the guards are equal; otherwise the guard with the lesser
+    hash is the outer one, and the other one becomes a part of the value.
     """
     guard = full_hash(difference)[1]
+    again = guarded_where(value)
+    if again is None:
+        return _guarded_by(value, difference, guard)
+    equal, lesser = again & (value.words[0] == guard), again & (value.words[0] < guard)
+    result = _guarded_by(value, difference, guard)
+    if L.some(lesser):
+        inner, outer = parts_of_guarded(value, lesser)
+        result = L.blend(lesser, _guarded_by(_guarded_by(inner, difference, guard), outer, outer.words[1]), result)
+    return L.blend(L.nonempty(equal), value, result)
+
+
+def _guarded_by(value: SymbolicVector, difference: SymbolicVector, guard: Array) -> SymbolicVector:
+    """Return the value, or NaN where the difference is NaN; `guard` is the hash of the difference."""
     known = np.asarray(L.constant_mask(value))
     inner = base_hash(value)[1]
     second = np.where(known, value.words[1], inner) if known.any() else inner
@@ -92,8 +105,4 @@ def guarded(value: SymbolicVector, difference: SymbolicVector) -> SymbolicVector
         np.uint32(_NUMBER) | kept & np.uint32(L.INHERITED),
         np.uint32(_TERM) | kept | np.uint32(L.CANONICAL_NAN),
     )
-    result = SymbolicVector(value.bits, words, L.uniform_flags(kinds))
-    again = guarded_where(value)
-    if again is None:
-        return result
-    return L.blend(L.nonempty(again & (value.words[0] == guard)), value, result)
+    return SymbolicVector(value.bits, words, L.uniform_flags(kinds))

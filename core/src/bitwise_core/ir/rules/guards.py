@@ -95,4 +95,12 @@ GUARDS = (
         over(),
         "A second guard has no effect.",
     ),
+    Rule(
+        "guards_commute",
+        "guard.fp32(guard.fp32(x, d), e)",
+        "guard.fp32(guard.fp32(x, e), d)",
+        over(),
+        "The result is NaN where either difference is NaN.",
+        execution="order",
+    ),
 )
