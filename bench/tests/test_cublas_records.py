@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas.cost_fit import mean_regret, measured, rows_of
+from bitwise_bench.compressed_text import read_text
+from bitwise_bench.cublas.cost_fit import mean_regret, measured
 from bitwise_bench.cublas.cpu_samples import checked
 from bitwise_bench.cublas.row_evidence import digest, query_and_configuration
 from bitwise_cublas_profiles.describe import descriptor_of
@@ -133,7 +134,7 @@ def test_the_readme_has_the_measured_times() -> None:
 
 def test_the_costs_of_schedules_are_those_of_the_recorded_times() -> None:
     pytest.importorskip("bitwise_nvidia_sm90")
-    problems = measured(rows_of(RECORDS / "cublas-schedules-sm90-h100.json.xz"))
+    problems = measured(json.loads(read_text(RECORDS / "cublas-schedules-sm90-h100.json.xz"))["rows"])
     assert mean_regret(problems, costs()) < 1.03
     assert not {(each.m, each.n, each.plan.k) for each in problems} & {
         (row["m"], row["n"], row["k"]) for row in record("cublas-held-out-sm90-h100.json")["rows"]

@@ -12,9 +12,10 @@ from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_nvidia_sm90.gemm import measured_schedules as measured
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
-from bitwise_nvidia_sm90.gemm.schedule_ranking import SHARED_BYTES, costs, expected_seconds, schedules_to_try
+from bitwise_nvidia_sm90.gemm.schedule_ranking import costs, expected_seconds, schedules_to_try
 
 WGMMA = "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16"
 MMA = (

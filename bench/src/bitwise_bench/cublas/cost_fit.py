@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_bench.compressed_text import read_text
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
@@ -82,19 +82,6 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     return found
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return a file of `schedule_timing`, which may be compressed by xz."""
-    data = path.read_bytes()
-    found: dict[str, Any] = json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
-    return found
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of `schedule_timing`."""
-    found: list[dict[str, Any]] = read(path)["rows"]
-    return found
-
-
 def fit(problems: Sequence[Measured], start: Mapping[str, float]) -> Costs:
     """Return the costs with the least squares of the logarithms of expected over measured times.
 
@@ -144,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("times", type=Path, nargs="+", help="files of schedule_timing --times")
     parser.add_argument("--out", type=Path, help="write the costs here")
     chosen = parser.parse_args(arguments)
-    contents = [read(path) for path in chosen.times]
+    contents = [json.loads(read_text(path)) for path in chosen.times]
     problems = measured([row for content in contents for row in content["rows"]])
     if not problems:
         parser.error("no problem in these files has two schedules with times: measure with --most and --times")

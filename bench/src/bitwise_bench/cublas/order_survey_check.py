@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.compressed_text import read_text
 from bitwise_bench.cublas.summation_trees import digest, tree_of
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, RowNotCovered, profile
@@ -25,8 +25,7 @@ Case = tuple[GemmQuery, Configuration, dict[str, Any]]
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The header of a survey, and its lines."""
-    content = path.read_bytes()
-    text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
+    text = read_text(path)
     first, *rest = (json.loads(line) for line in text.splitlines())
     return first, rest
 

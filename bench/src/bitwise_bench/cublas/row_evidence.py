@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import lzma
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.compressed_text import read_text
 from bitwise_bench.cublas.order_survey_check import Case, agrees, cases, read
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_cublas_profiles.describe import descriptor_of
@@ -65,8 +65,7 @@ def query_and_configuration(line: dict[str, Any]) -> tuple[GemmQuery, Configurat
 
 def lines(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """The header of a sweep, and its lines as dictionaries by column."""
-    content = path.read_bytes()
-    text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
+    text = read_text(path)
     first, *rest = text.splitlines()
     about = json.loads(first)
     names = about.get("columns", ())

@@ -679,7 +679,7 @@ class RaceDetectors:
         Every later access is checked in each.  Raises Unsupported for too many histories.
         """
         found = copy(self)
-        found._histories = _different((*self._histories, *other._histories))
+        found._histories = _joined((*self._histories, *other._histories), of_all_blocks=False)
         more = len(found._histories) > len(self._histories)
         found.has_alternatives = self.has_alternatives or other.has_alternatives or more
         if len(found._histories) > MAXIMUM_ALTERNATIVES:
@@ -689,9 +689,9 @@ class RaceDetectors:
     def forget_what_is_ordered(self) -> None:
         """Join the histories that differ only in accesses which a barrier has ordered before all later ones."""
         if self.has_alternatives and len(self._histories) > 1:
-            self._histories = _different(self._histories)
+            self._histories = _joined(self._histories, of_all_blocks=False)
         elif len(self._histories) > _FEW_HISTORIES:
-            self._histories = _joined(self._histories)
+            self._histories = _joined(self._histories, of_all_blocks=True)
 
     def _split_histories(self, rows: Array) -> list[History]:
         """Return the histories of these blocks, split so that none contains any other block."""
@@ -723,26 +723,16 @@ class RaceDetectors:
             raise Unsupported(_TOO_MANY_BYTES)
 
 
-def _joined(histories: Sequence[History]) -> list[History]:
-    """Return histories of different blocks, with one for all blocks of the same state."""
-    found: dict[bytes | None, History] = {}
-    for each in histories:
-        state = each.detector.state()
-        first = found.setdefault(state, each)
-        if first is not each:
-            first.blocks = first.blocks | each.blocks
-            first.detector.absorb(each.detector)
-    return list(found.values())
-
-
-def _different(histories: Iterable[History]) -> list[History]:
-    """Return the histories without those of the same blocks and state as an earlier one."""
+def _joined(histories: Iterable[History], *, of_all_blocks: bool) -> list[History]:
+    """Return one history for those of the same state, of any blocks or of the same ones."""
     found: dict[tuple[bytes, bytes | None], History] = {}
     for each in histories:
         state = each.detector.state()
-        first = found.setdefault((each.blocks.tobytes(), state), each)
-        if first is not each and state is not None:
-            first.detector.absorb(each.detector)
+        first = found.setdefault((b"" if of_all_blocks else each.blocks.tobytes(), state), each)
+        if first is not each:
+            first.blocks = first.blocks | each.blocks
+            if of_all_blocks or state is not None:
+                first.detector.absorb(each.detector)
     return list(found.values())
 
 

@@ -26,10 +26,11 @@ _TRANSPOSED = {
     "stride_bk": "stride_ak", "stride_bn": "stride_am", "stride_cm": "stride_cn", "stride_cn": "stride_cm",
 }  # fmt: skip
 """For each argument of the transposed product, the argument of the product that it takes."""
-_TYPES = {
-    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
+TORCH_NAMES = {
+    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
-"""The name of a format by that of PyTorch's type."""
+"""PyTorch's name of a format."""
+_FORMATS = {name: each for each, name in TORCH_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -
 
 def _type_of(matrix: Any) -> str:
     name = str(matrix.dtype).removeprefix("torch.")
-    return _TYPES.get(name, name)
+    return _FORMATS.get(name, name)
 
 
 def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int], size: int) -> str:

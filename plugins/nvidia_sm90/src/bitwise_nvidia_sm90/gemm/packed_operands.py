@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import STAGE_BYTES
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
 
-STAGE = 64
+STAGE = STAGE_BYTES // 2
 """The values of k of a stage of 16-bit operands."""
 GROUP = 16
 """The values of k of a group."""

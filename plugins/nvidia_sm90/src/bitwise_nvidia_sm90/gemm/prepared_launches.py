@@ -18,14 +18,13 @@ from bitwise_nvidia_sm90.gemm.kernel_images import (
     triton_parameters,
 )
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
-from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.launch import TORCH_NAMES, KernelCall, MatrixMap, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
 
-_TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _WORKSPACE_ALIGNMENT = 256
 """Bytes."""
 
@@ -55,7 +54,7 @@ def prepare(
     a, b, out = a.detach(), b.detach(), out.detach()
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        space.append(torch.empty(shape, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=out.device))
+        space.append(torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=out.device))
         return space[-1]
 
     made = [_kernel(each, (a, b, out, *space), plan) for each in kernel_calls(plan, chosen, a, b, out, workspace)]
@@ -125,7 +124,7 @@ def triton_dispatch(
     import torch
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        return torch.empty(shape, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=out.device)
+        return torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=out.device)
 
     calls = kernel_calls(plan, chosen, a, b, out, workspace)
     if any(isinstance(each.kernel, TextKernel) for each in calls):

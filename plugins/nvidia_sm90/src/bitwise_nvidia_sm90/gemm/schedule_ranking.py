@@ -8,13 +8,19 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import STAGE_BYTES, WARPGROUP, widest_line
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    SHARED_BYTES,
+    STAGE_BYTES,
+    STORE_BUFFERS,
+    STORE_BYTES,
+    WARPGROUP,
+    most_accumulators,
+    widest_line,
+)
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 
-SHARED_BYTES = 232_448
-"""Bytes of shared memory available to a program."""
 MULTIPROCESSORS = 132
 L2_BYTES = 40e6
 """Operands of up to this size mostly stay in the L2 cache between launches."""
@@ -55,8 +61,6 @@ _POINTER_TILES = (
 _WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, True), (192, 3, False), (256, 2, False))
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
 _MOST_STAGES = 10
-_STORE_BYTES = 2 * 64 * 128
-"""Shared memory of a consumer for the output."""
 
 
 @cache
@@ -196,18 +200,18 @@ def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Ite
     """Yield schedules with consumers that fit in shared memory and whose tiles the output mostly fills."""
     size = 1 if plan.accumulator_k else 2
     block_k = plan.accumulator_k or 64
-    accumulators = 64 if plan.accumulator_k else 128  # of each thread
     for transposed in (False, True):
         down, across = (n, m) if transposed else (m, n)
         for rows, consumers, ping_pong in _WARPGROUP_TILES:
             if rows >= 2 * max(down, 64):
                 continue
             own = rows if ping_pong else rows // consumers
-            widest = min(256, (96 if consumers == 3 else accumulators) * WARPGROUP // own)
+            accumulators = most_accumulators(consumers) // (2 if plan.accumulator_k else 1)
+            widest = min(256, accumulators * WARPGROUP // own)
             for columns in range(16, widest + 1, 16):
                 if columns >= across + 16:
                     continue
-                room = SHARED_BYTES - 1024 - consumers * _STORE_BYTES
+                room = SHARED_BYTES - 1024 - consumers * STORE_BUFFERS * STORE_BYTES
                 stages = min(room // ((rows + columns) * block_k * size), _MOST_STAGES)
                 for cluster_m, cluster_n in _CLUSTERS:
                     jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number

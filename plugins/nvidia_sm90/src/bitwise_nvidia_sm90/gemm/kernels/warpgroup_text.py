@@ -17,6 +17,7 @@ from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     OUTPUT_BYTES,
     ROWS,
+    STORE_BYTES,
     WARPGROUP,
     OperandTile,
     WarpgroupTiles,
@@ -466,7 +467,7 @@ def _group_barrier(tiles: WarpgroupTiles) -> Lines:
 def _matrix_store_places(tiles: WarpgroupTiles) -> Lines:
     """Compute %r_store, the consumer's buffers, and %r_store_lane, where the thread writes to a buffer."""
     pitch, size = tiles.store_swizzle, OUTPUT_BYTES[tiles.output]
-    yield f"mul.lo.u32 %r_store, %r_group, {tiles.store_buffers * tiles.store_bytes};"
+    yield f"mul.lo.u32 %r_store, %r_group, {tiles.store_buffers * STORE_BYTES};"
     yield "add.u32 %r_store, %r_store, %r_shared;"
     yield f"add.u32 %r_store, %r_store, {tiles.store_place};"
     if size == 2:  # stmatrix: the address of a row of 8 columns; the upper lanes have the next 8 columns
@@ -499,7 +500,7 @@ def _store_through_map(tiles: WarpgroupTiles) -> Lines:
         pending = buffers - 1 if len(places) % buffers == 0 else min(part, buffers - 1)
         yield f"@%p_issues cp.async.bulk.wait_group.read {pending};"
         yield from _group_barrier(tiles)
-        buffer = part % buffers * tiles.store_bytes
+        buffer = part % buffers * STORE_BYTES
         yield from _write_part(tiles, row // ROWS, column // 8, buffer)
         yield "fence.proxy.async.shared::cta;"
         yield from _group_barrier(tiles)

@@ -21,8 +21,10 @@ OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 _LARGEST_CLUSTER = 8
 """Blocks."""
 _BARRIER_BYTES = 8
-_ACCUMULATORS = 128
-"""The accumulator registers of a thread that leave enough registers for addresses."""
+STORE_BYTES = ROWS * STAGE_BYTES
+"""A buffer for a part of the output that is being stored, in whole periods of the widest swizzle."""
+STORE_BUFFERS = 2
+"""The buffers of a consumer."""
 
 
 class TileError(ValueError):
@@ -156,12 +158,7 @@ class WarpgroupTiles:
     @property
     def store_buffers(self) -> int:
         """The buffers of a consumer for parts of the output that are being stored."""
-        return 2 if self.store == "map" else 0
-
-    @property
-    def store_bytes(self) -> int:
-        """The bytes of such a buffer, in whole periods of the widest swizzle."""
-        return ROWS * STAGE_BYTES
+        return STORE_BUFFERS if self.store == "map" else 0
 
     @property
     def b_place(self) -> int:
@@ -176,7 +173,7 @@ class WarpgroupTiles:
     @property
     def full_place(self) -> int:
         """The offset of the barriers that the copies of each stage complete."""
-        return self.store_place + self.consumers * self.store_buffers * self.store_bytes
+        return self.store_place + self.consumers * self.store_buffers * STORE_BYTES
 
     @property
     def empty_place(self) -> int:
@@ -222,7 +219,7 @@ class WarpgroupTiles:
         _require(self.group >= 1, f"group {self.group}: at least 1")
         _require(self.stages >= 2, f"{self.stages} stages: at least 2")
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
-        most = _ACCUMULATORS if self.consumers < 3 else 96
+        most = most_accumulators(self.consumers)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
         needed, most = self.shared_bytes, SHARED_BYTES
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
@@ -234,6 +231,11 @@ class WarpgroupTiles:
 
     def _shares(self) -> int:
         return 1 if self.ping_pong else self.consumers
+
+
+def most_accumulators(consumers: int) -> int:
+    """Return the accumulator registers of a thread that leave enough registers for addresses."""
+    return 128 if consumers < 3 else 96
 
 
 def widest_line(elements: int, size: int) -> int:
