@@ -67,7 +67,8 @@ def kernels(folder: Path, loop: str) -> Path:
         for name, how in {"a.ptx": {}, "b.ptx": {"swapped": True}, "c.ptx": {"neighbours": True}}.items()
     }
     folder.mkdir()
-    return write(folder, texts, [launch(name) for name in texts])
+    write(folder, texts, [launch(name) for name in texts])
+    return folder
 
 
 def test_a_scheduler_reads_kernels_and_survives_the_loss_of_a_worker(
