@@ -15,6 +15,9 @@ from bitwise_core.numerics import FLOAT_FORMATS
 
 _NAME = r"^[A-Za-z0-9._-]+$"
 
+MAXIMUM_K = 1 << 24
+"""The longest sum of a descriptor: its partition of k is checked position by position, in 8 bytes each."""
+
 
 class Instruction(TextRecord, word="instruction"):
     """A matrix instruction without its data types: the architecture, the mnemonic's family, the native k."""
@@ -106,7 +109,7 @@ class GEMMDesc(Descriptor, word="gemm"):
     finite number.  Raises DescriptorError for an inconsistent record.
     """
 
-    k: Positive
+    k: Annotated[Positive, Field(le=MAXIMUM_K)]
     left_dtype: FloatName
     right_dtype: FloatName
     accumulator_dtype: FloatName = "fp32"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bitwise_core.errors import BitwiseError
+from bitwise_core.json_text import parse_json
 from bitwise_core.numerics import FLOAT_FORMATS
 
 R = TypeVar("R", bound="Record")
@@ -38,7 +38,7 @@ class Record(BaseModel):
     def from_json(cls: type[R], text: str) -> R:
         """Return the record that `to_json` wrote.  Raises DescriptorError."""
         try:
-            fields = json.loads(text)
+            fields = parse_json(text)
         except ValueError as error:
             raise DescriptorError(f"{cls.__name__}: this is not JSON ({error})") from None
         if not isinstance(fields, dict):
