@@ -12,6 +12,7 @@ from bitwise_core.cli.exit_status import INTERRUPTED, WRONG_INPUT, internal_erro
 if TYPE_CHECKING:
     from bitwise_core.cli.commands import app
 
+
 def main() -> None:
     """Run the command line, and exit.
 
