@@ -21,7 +21,23 @@ NUMBERS = (
     0, 1, -1, 2, 3, 7, 255, 2**24, 2**31 - 1, 2**31, 2**32, 2**40, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e38,
     1e308,
 )  # fmt: skip
-VALUES = (None, True, False, *NUMBERS, "", "0", "nan", "inf", "\x1b[31m", "\ud800", "self", "a" * 300, [], {}, [[]])
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    *NUMBERS,
+    "",
+    "0",
+    "nan",
+    "inf",
+    "\x1b[31m",
+    "\ud800",
+    "self",
+    "a" * 300,
+    [],
+    {},
+    [[]],
+)
 
 
 def mutated(data: bytes, others: Sequence[bytes], source: random.Random) -> bytes:

@@ -145,11 +145,11 @@ def _buffer_files() -> tuple[bytes, ...]:
     import numpy as np
 
     found = []
-    for arrays in ({"source": np.ones(7200, np.float16), "target": np.zeros(24, np.float32)},
-                   {"source": np.arange(7200, dtype=np.uint16), "target": np.zeros(24, np.uint32)}):  # fmt: skip
+    for source, target in ((np.ones(7200, np.float16), np.zeros(24, np.float32)),
+                           (np.arange(7200, dtype=np.uint16), np.zeros(24, np.uint32))):  # fmt: skip
         for write in (np.savez, np.savez_compressed):
             file = io.BytesIO()
-            write(file, **arrays)
+            write(file, source=source, target=target)
             found.append(file.getvalue())
     return tuple(found)
 
