@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished
+
 
 @triton.jit
 def _negative_zero():
@@ -54,6 +56,8 @@ def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
     stride_cn, blocks, LANES: tl.constexpr, STRIDED: tl.constexpr, CYCLIC_SLICES: tl.constexpr, SEQUENCE: tl.constexpr,
     ROUNDS: tl.constexpr, UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], with LANES fp32 accumulators for each element.
 
@@ -102,12 +106,16 @@ def lanes(
     if FROM_ZERO:
         sums += 0.0  # starting from +0 changes a sum only where it is -0
     out = C + slice_index.to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
-    tl.store(out, sums.to(C.dtype.element_ty), mask=inside)
+    found = finished(sums, row, column, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    tl.store(out, found, mask=inside)
 
 
 @triton.jit(do_not_specialize=["N", "count", "blocks"])
 def merge_blocks(
     W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[m, n] = the sum of W[block, m, n] over `blocks` blocks, in the order of a reduction by THREADS <= 128 threads.
 
@@ -141,4 +149,6 @@ def merge_blocks(
     if FROM_ZERO:
         total += 0.0
     out = C + (element // N) * stride_cm + (element % N) * stride_cn
-    tl.store(out, total.to(C.dtype.element_ty), mask=inside)
+    found = finished(total, element // N, element % N, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    tl.store(out, found, mask=inside)

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished
+
 
 @triton.jit
 def _load(X, row, column, TRANSPOSED: tl.constexpr):
@@ -22,18 +24,28 @@ def _load(X, row, column, TRANSPOSED: tl.constexpr):
 
 
 @triton.jit
-def _store(C, x, row, column, M, N, stride_cm, stride_cn, C_TMA: tl.constexpr, C_TRANSPOSED: tl.constexpr):
-    """Store x, a tile or a part of one, at (row, column) of C."""
+def _store(
+    C, x, row, column, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+    C_TMA: tl.constexpr, C_TRANSPOSED: tl.constexpr, EPILOGUE: tl.constexpr, CONSTRAINTS: tl.constexpr,
+):  # fmt: skip
+    """Store x, a tile or a part of one, or its epilogue, at (row, column) of C."""
+    rows = row + tl.arange(0, x.shape[0])
+    columns = column + tl.arange(0, x.shape[1])
+    if C_TMA:
+        kind: tl.constexpr = C.dtype
+    else:
+        kind: tl.constexpr = C.dtype.element_ty
+    found = finished(x, rows.to(tl.int64)[:, None], columns.to(tl.int64)[None, :], rows[:, None] < M,
+                     columns[None, :] < N, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+                     kind, EPILOGUE, CONSTRAINTS)  # fmt: skip
     if C_TMA:
         if C_TRANSPOSED:
-            C.store([column, row], x.to(C.dtype).T)
+            C.store([column, row], found.T)
         else:
-            C.store([row, column], x.to(C.dtype))
+            C.store([row, column], found)
     else:
-        rows = row + tl.arange(0, x.shape[0])
-        columns = column + tl.arange(0, x.shape[1])
         out = C + rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
-        tl.store(out, x.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+        tl.store(out, found, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
 
 @triton.jit
@@ -45,9 +57,11 @@ def _split_columns(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 @triton.jit
 def _tile(
     job, tiles, down, across, A, B, C, M, N, K, slice_k, stride_cs, stride_cm, stride_cn,
+    O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     NEW_ACCUMULATOR: tl.constexpr, A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, C_TMA: tl.constexpr,
-    C_TRANSPOSED: tl.constexpr, STORE_PARTS: tl.constexpr, ONE_ITERATION: tl.constexpr,
+    C_TRANSPOSED: tl.constexpr, STORE_PARTS: tl.constexpr, ONE_ITERATION: tl.constexpr, EPILOGUE: tl.constexpr,
+    CONSTRAINTS: tl.constexpr,
 ):  # fmt: skip
     """Compute and store tile `job % tiles` of slice `job // tiles`."""
     slice_index = job // tiles
@@ -75,11 +89,14 @@ def _tile(
     else:
         out = C + slice_index.to(tl.int64) * stride_cs
     if STORE_PARTS == 1:
-        _store(out, accumulator, row, column, M, N, stride_cm, stride_cn, C_TMA, C_TRANSPOSED)
+        _store(out, accumulator, row, column, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+               C_TMA, C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
     else:
         left, right = _split_columns(accumulator, BLOCK_M, BLOCK_N)
-        _store(out, left, row, column, M, N, stride_cm, stride_cn, C_TMA, C_TRANSPOSED)
-        _store(out, right, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, C_TMA, C_TRANSPOSED)
+        _store(out, left, row, column, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+               C_TMA, C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
+        _store(out, right, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+               C_TMA, C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["slices"])
@@ -88,6 +105,8 @@ def tma_product(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     NEW_ACCUMULATOR: tl.constexpr, A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, C_TMA: tl.constexpr,
     C_TRANSPOSED: tl.constexpr, STORE_PARTS: tl.constexpr, ONE_ITERATION: tl.constexpr, PROGRAMS: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], in an fp32 accumulator, rounded to C's type.
 
@@ -104,10 +123,12 @@ def tma_product(
     tiles = across * down
     if PROGRAMS:
         for job in tl.range(tl.program_id(0), tiles * slices, PROGRAMS, flatten=True):
-            _tile(job, tiles, down, across, A, B, C, M, N, K, slice_k, stride_cs, stride_cm, stride_cn, BLOCK_M,
+            _tile(job, tiles, down, across, A, B, C, M, N, K, slice_k, stride_cs, stride_cm, stride_cn,
+                  O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column, BLOCK_M,
                   BLOCK_N, BLOCK_K, GROUP, NEW_ACCUMULATOR, A_TRANSPOSED, B_TRANSPOSED, C_TMA, C_TRANSPOSED,
-                  STORE_PARTS, ONE_ITERATION)  # fmt: skip
+                  STORE_PARTS, ONE_ITERATION, EPILOGUE, CONSTRAINTS)  # fmt: skip
     else:
         _tile(tl.program_id(0), tiles, down, across, A, B, C, M, N, K, slice_k, stride_cs, stride_cm, stride_cn,
+              O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
               BLOCK_M, BLOCK_N, BLOCK_K, GROUP, NEW_ACCUMULATOR, A_TRANSPOSED, B_TRANSPOSED, C_TMA, C_TRANSPOSED,
-              STORE_PARTS, ONE_ITERATION)  # fmt: skip
+              STORE_PARTS, ONE_ITERATION, EPILOGUE, CONSTRAINTS)  # fmt: skip

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, rounded
+
 
 @triton.jit
 def _tile_offsets(program, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
@@ -56,6 +58,8 @@ def product(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     SHORT_FIRST: tl.constexpr, INSTRUCTION_K8: tl.constexpr, NEW_ACCUMULATOR: tl.constexpr,
     WHOLE_ITERATIONS: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], in an fp32 accumulator, rounded to C's type.
 
@@ -93,13 +97,18 @@ def product(
             accumulator = tl.dot(a, b, accumulator)
     out = C + slice_index.to(tl.int64) * stride_cs
     out += rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
-    tl.store(out, accumulator.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+    found = finished(accumulator, rows.to(tl.int64)[:, None], columns.to(tl.int64)[None, :], rows[:, None] < M,
+                     columns[None, :] < N, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    tl.store(out, found, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
 
 @triton.jit(do_not_specialize=["slices"])
 def merge(
     W, C, N, count, slices, stride_cm, stride_cn, ROUND_EACH: tl.constexpr, FROM_ZERO: tl.constexpr,
     DENSE: tl.constexpr, STATIC_SLICES: tl.constexpr, BLOCK: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[m, n] = W[0, m, n] + W[1, m, n] + ..., added in order in fp32 and rounded to C's type at the end.
 
@@ -114,19 +123,21 @@ def merge(
     if FROM_ZERO:
         total += 0.0
     if ROUND_EACH:
-        total = total.to(C.dtype.element_ty).to(tl.float32)
+        total = rounded(total, C.dtype.element_ty, PRODUCT)
     part = W + where
     if STATIC_SLICES:
         for _ in tl.static_range(1, STATIC_SLICES):
             part += count
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
-                total = total.to(C.dtype.element_ty).to(tl.float32)
+                total = rounded(total, C.dtype.element_ty, PRODUCT)
     else:
         for _ in range(1, slices):
             part += count
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
-                total = total.to(C.dtype.element_ty).to(tl.float32)
+                total = rounded(total, C.dtype.element_ty, PRODUCT)
     out = C + where if DENSE else C + (where // N) * stride_cm + (where % N) * stride_cn
-    tl.store(out, total.to(C.dtype.element_ty), mask=inside)
+    found = finished(total, where // N, where % N, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    tl.store(out, found, mask=inside)

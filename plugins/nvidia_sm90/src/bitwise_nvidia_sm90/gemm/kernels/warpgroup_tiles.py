@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Finish
+
 WARPGROUP = 128
 """Threads."""
 STAGE_BYTES = 128
@@ -17,7 +19,7 @@ SHARED_BYTES = 227 * 1024
 ROWS = 64
 """The rows of the output of one instruction of a warpgroup."""
 OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
-OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "e4m3": 1, "e5m2": 1}
 _LARGEST_CLUSTER = 8
 """Blocks."""
 _BARRIER_BYTES = 8
@@ -86,7 +88,7 @@ class WarpgroupTiles:
     of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
     tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
-    accumulator, which is added to the total in fp32.
+    accumulator, which is added to the total in fp32.  `finish` is the epilogue of each sum; `output` is its type.
     """
 
     block_m: int
@@ -102,6 +104,7 @@ class WarpgroupTiles:
     b_k_major: bool = True
     store: str = "map"
     starts_accumulators: bool = False
+    finish: Finish | None = None
 
     @property
     def block_k(self) -> int:
@@ -225,6 +228,13 @@ class WarpgroupTiles:
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
         _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
         _require(self.output in OUTPUT_BYTES, f"output {self.output}")
+        if self.finish is not None:
+            _require(self.output == self.finish.output, f"output {self.output}: the epilogue's is {self.finish.output}")
+            _require(len(self.finish.layouts) <= MOST_OPERANDS, f"more than {MOST_OPERANDS} operands of an epilogue")
+        else:
+            _require(OUTPUT_BYTES[self.output] > 1, f"output {self.output}: only epilogues have one of 8 bits")
+        narrow = self.store == "map" and OUTPUT_BYTES[self.output] == 1
+        _require(not narrow or self.block_n % 32 == 0, f"block_n {self.block_n}: a multiple of 32 for a map of 8 bits")
         sizes = {OPERAND_BYTES[each] for each in self.operands}
         _require(len(sizes) == 1, f"operands {self.operands}: one width")
         _require(2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both")

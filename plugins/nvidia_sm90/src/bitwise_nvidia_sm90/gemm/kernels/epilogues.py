@@ -1,0 +1,73 @@
+"""Epilogues in Triton functions: the PTX of `finish` as inline assembly on each element of a block."""
+
+# ruff: noqa: SIM108  (Triton compiles only the taken branch of an if on a constant)
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _operand(O, stride_row, stride_column, rows, columns, rows_inside, columns_inside):
+    """Load an operand's elements as integers of its width.  A stride that is None is 0, and needs no index."""
+    if O.dtype.element_ty.primitive_bitwidth == 32:
+        place = O.to(tl.pointer_type(tl.int32))
+    else:
+        place = O.to(tl.pointer_type(tl.int16))
+    if stride_row is None:
+        return tl.load(place + columns * stride_column, mask=columns_inside, other=0)
+    elif stride_column is None:
+        return tl.load(place + rows * stride_row, mask=rows_inside, other=0)
+    else:
+        return tl.load(place + rows * stride_row + columns * stride_column, mask=rows_inside & columns_inside, other=0)
+
+
+@triton.jit
+def finished(
+    x, rows, columns, rows_inside, columns_inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+    KIND: tl.constexpr, EPILOGUE: tl.constexpr, CONSTRAINTS: tl.constexpr,
+):  # fmt: skip
+    """Return the elements of type KIND that are stored for sums x in fp32: x rounded, or EPILOGUE of x.
+
+    `rows` and `columns` are indices in int64 whose shapes broadcast to that of x.  O0 to O2 are the operands of the
+    epilogue, None for those that it has not.
+    """
+    if EPILOGUE == "":
+        return x.to(KIND)
+    else:
+        bits = x.to(tl.int32, bitcast=True)
+        if O0 is None:
+            found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits], tl.int32, True, 1)
+        else:
+            first = _operand(O0, o0_row, o0_column, rows, columns, rows_inside, columns_inside)
+            if O1 is None:
+                found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits, first], tl.int32, True, 1)
+            else:
+                second = _operand(O1, o1_row, o1_column, rows, columns, rows_inside, columns_inside)
+                if O2 is None:
+                    found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits, first, second], tl.int32, True, 1)
+                else:
+                    third = _operand(O2, o2_row, o2_column, rows, columns, rows_inside, columns_inside)
+                    found = tl.inline_asm_elementwise(
+                        EPILOGUE, CONSTRAINTS, [bits, first, second, third], tl.int32, True, 1
+                    )
+        if KIND.primitive_bitwidth == 8:
+            return found.to(tl.int8).to(KIND, bitcast=True)
+        elif KIND.primitive_bitwidth == 16:
+            return found.to(tl.int16).to(KIND, bitcast=True)
+        else:
+            return found.to(KIND, bitcast=True)
+
+
+@triton.jit
+def rounded(x, KIND: tl.constexpr, PRODUCT: tl.constexpr):
+    """Return x, in fp32, rounded to the type of the product: PRODUCT, or KIND without an epilogue."""
+    if PRODUCT == "fp16":
+        return x.to(tl.float16).to(tl.float32)
+    elif PRODUCT == "bf16":
+        return x.to(tl.bfloat16).to(tl.float32)
+    elif PRODUCT == "fp32":
+        return x
+    else:
+        return x.to(KIND).to(tl.float32)
