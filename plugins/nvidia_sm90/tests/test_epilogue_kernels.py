@@ -126,6 +126,10 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
         matrix(72, WGMMA, **BF16), 72, 160, consumers(64, 160), Epilogue.of(Step(name="scale", value=0.5), CONVERT)
     ),
     "to e4m3 by elements": (matrix(72, WGMMA), 72, 40, consumers(64, 16), Epilogue.of("bias", CONVERT)),
+    "saturated": (
+        matrix(72, WGMMA), 40, 72, consumers(64, 64),
+        Epilogue.of(Step(name="scale", value=300.0), Step(name="convert", dtype="e4m3", saturate=True)),
+    ),
     "to e5m2 and transposed": (
         matrix(72, WGMMA), 40, 72, consumers(64, 32, transposed=True), Epilogue.of(Step(name="convert", dtype="e5m2"))
     ),

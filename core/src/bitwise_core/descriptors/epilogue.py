@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import model_validator
+import numpy as np
+from pydantic import AfterValidator, model_validator
 
 from bitwise_core.descriptors.cuts import FloatName
 from bitwise_core.descriptors.record import DescriptorError, single
@@ -16,8 +17,22 @@ StepName: TypeAlias = Literal[
 
 OPERANDS = {"bias": 1, "add": 2, "multiply": 2, "swiglu": 2}
 """The axes of the operand of a step that has one: a bias has one element a column, the others one an element."""
+SATURATED = {"e4m3": 448.0, "e5m2": 57344.0}
+"""The largest number of each type to which a conversion can saturate."""
 FUNCTIONS = frozenset({"gelu", "gelu_tanh", "silu"})
 """The steps whose bits are those of a formula that an architecture's plugin provides."""
+
+
+def _rounded(value: float) -> float:
+    """Return a number rounded to fp32.  Raises ValueError for -0 and for what is not finite there."""
+    with np.errstate(over="ignore"):
+        found = float(np.float32(value))
+    if not np.isfinite(found):
+        raise ValueError(f"{value!r} is not a finite number of fp32")
+    return single(found)
+
+
+Number: TypeAlias = Annotated[float, AfterValidator(_rounded)]
 _NUMBERS = {"scale": ("value",), "clamp": ("low", "high")}
 
 
@@ -27,25 +42,25 @@ class Step(TextRecord, word="step"):
     `bias`: x + the operand of x's column.  `add`, `multiply`: x + and x * the operand's element.  `swiglu`: silu(g) of
     the operand's element g, rounded to the type, times x.  `scale`: x * `value`.  `clamp`: at least `low`, then at most
     `high`; a NaN stays.  `relu`: the greater of x and +0; a NaN stays.  `gelu`, `gelu_tanh`, `silu`: activation
-    functions.  `convert`: x in `dtype`, which the steps after it have; to nearest even, and an overflow of e4m3 is NaN.
-    Raises DescriptorError.
+    functions.  `convert`: x in `dtype`, which the steps after it have, to nearest even.  An overflow of a format of 8
+    bits is its largest number with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.  Numbers are rounded to fp32.  Raises DescriptorError.
     """
 
     name: StepName
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
+    value: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
     dtype: FloatName | None = None
+    saturate: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Step:
         wanted = (*_NUMBERS.get(self.name, ()), *(("dtype",) if self.name == "convert" else ()))
         for field in ("value", "low", "high", "dtype"):
-            given = getattr(self, field)
-            if (given is not None) != (field in wanted):
+            if (getattr(self, field) is not None) != (field in wanted):
                 raise ValueError(f"{self.name} {'needs' if field in wanted else 'has no'} {field}")
-            if isinstance(given, float):
-                single(given)
+        if self.saturate and self.dtype not in SATURATED:
+            raise ValueError(f"saturate applies to a conversion to {' or '.join(SATURATED)}")
         if self.low is not None and self.high is not None and not self.low <= self.high:
             raise ValueError(f"clamp from {self.low} to {self.high}: low is at most high")
         return self

@@ -47,7 +47,7 @@ def epilogue_tree(epilogue: Epilogue, dtype: str, product: Node, formulas: Formu
             found = _with_operand(step, x, other, target, formulas)
         else:
             found = _alone(step, x, dtype, formulas)
-        found = _rounded(found, target)
+        found = _rounded(found, target, step.saturate)
         dtype = target
     return found
 
@@ -98,15 +98,16 @@ def _widened(x: Node, dtype: str) -> Node:
     return Operation("shl.b32", (Operation("convert.u32.u16", (x,)), Constant(32, 16)))
 
 
-def _rounded(x: Node, dtype: str) -> Node:
+def _rounded(x: Node, dtype: str, saturate: bool = False) -> Node:
     """Return x, of fp32, rounded to a type.  The sign of a NaN of 8 bits is that of x."""
     if dtype not in _OVERFLOWS:
         return converted(x, "fp32", dtype)
     magnitude = Operation("and.b32", (x, Constant(32, 0x7FFFFFFF)))
     sign = Operation("shr.u32", (Operation("and.b32", (x, Constant(32, 0x80000000))), Constant(32, 24)))
     small = Operation("convert.u32.u8", (converted(magnitude, "fp32", dtype, satfinite=True),))
-    comparison, least, pattern = _OVERFLOWS[dtype]
-    small = Select(Operation(comparison, (magnitude, number(least))), Constant(32, pattern), small)
+    if not saturate:
+        comparison, least, pattern = _OVERFLOWS[dtype]
+        small = Select(Operation(comparison, (magnitude, number(least))), Constant(32, pattern), small)
     return Operation("convert.u8.u32", (Operation("or.b32", (small, sign)),))
 
 

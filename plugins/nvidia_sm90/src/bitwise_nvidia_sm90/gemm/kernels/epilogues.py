@@ -71,3 +71,19 @@ def rounded(x, KIND: tl.constexpr, PRODUCT: tl.constexpr):
         return x
     else:
         return x.to(KIND).to(tl.float32)
+
+
+@triton.jit
+def apply(
+    X, C, N, count, stride_xm, stride_xn, stride_cm, stride_cn,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "", BLOCK: tl.constexpr = 512,
+):  # fmt: skip
+    """C = the epilogue of X, matrices of N columns and `count` elements."""
+    where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = where < count
+    rows, columns = where // N, where % N
+    x = tl.load(X + rows * stride_xm + columns * stride_xn, mask=inside, other=0.0).to(tl.float32)
+    found = finished(x, rows, columns, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row,
+                     o2_column, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    tl.store(C + rows * stride_cm + columns * stride_cn, found, mask=inside)
