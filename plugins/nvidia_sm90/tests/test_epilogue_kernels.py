@@ -118,6 +118,16 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
     "many columns of two consumers": (
         matrix(72, WGMMA, **BF16), 136, 272, consumers(128, 144, 2), Epilogue.of("add", "bias")
     ),
+    "mapped": (matrix(72, WGMMA, **BF16), 200, 264, consumers(128, 256, 2, programs=1), Epilogue.of("swiglu", "bias")),
+    "mapped, with a part that is stored twice": (
+        matrix(72, WGMMA), 136, 208, consumers(64, 208, programs=2), Epilogue.of("add", "multiply")
+    ),
+    "mapped in ping-pong and clusters": (
+        matrix(72, WGMMA, **BF16), 264, 272, consumers(64, 160, 2, ping_pong=True, cluster_m=2), Epilogue.of("add")
+    ),
+    "one part to each buffer": (
+        matrix(72, WGMMA), 264, 200, consumers(128, 64, 1, stages=2, programs=3), Epilogue.of("bias", "add", "add")
+    ),
     "ping-pong": (
         matrix(136, WGMMA, **BF16), 200, 72, consumers(64, 32, 2, ping_pong=True), Epilogue.of("bias", "gelu_tanh")
     ),

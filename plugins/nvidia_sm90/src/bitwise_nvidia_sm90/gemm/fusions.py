@@ -12,6 +12,8 @@ from bitwise_core.descriptors.epilogue import OPERANDS
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Columns, Finish, OperandLayout, finished
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 
+MAP_ALIGNMENT = 16
+"""The bytes of which the address and the strides of a tensor map are multiples."""
 _PAIR_ALIGNMENT = 2
 """Elements."""
 _CONSTRAINTS = {16: "h", 32: "r"}
@@ -62,9 +64,12 @@ class Fusion:
             "PRODUCT": self.dtype,
         }  # fmt: skip
 
-    def finish(self, given: Mapping[str, Any]) -> Finish:
-        """Return the finish of a kernel of warpgroups with these arguments, N among them."""
-        layouts = []
+    def finish(self, given: Mapping[str, Any], mapped: bool) -> Finish:
+        """Return the finish of a kernel of warpgroups with these arguments, N among them.
+
+        `mapped` allows it to copy the first operand of which there is one through a tensor map.
+        """
+        layouts: list[OperandLayout] = []
         for index, each in enumerate(self.operands):
             row, column = given[f"o{index}_row"] or 0, given[f"o{index}_column"] or 0
             size = int(each.element_size())
@@ -74,6 +79,8 @@ class Fusion:
                 columns = "same"
             elif column == 1 and row % _PAIR_ALIGNMENT == 0 and given["N"] % _PAIR_ALIGNMENT == 0 and aligned:
                 columns = "pairs"
+                if mapped and row * size % MAP_ALIGNMENT == 0 and row and each.data_ptr() % MAP_ALIGNMENT == 0:
+                    columns, mapped = "map", False
             layouts.append(OperandLayout(size, columns, row != 0))
         return Finish(self.epilogue, self.dtype, tuple(layouts))
 

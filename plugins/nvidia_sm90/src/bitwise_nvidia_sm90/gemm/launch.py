@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
-from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS
+from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
@@ -253,7 +253,12 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
     store = _store_of(plan, (m, n), out_strides, output_size)
     if output_size == 1 and chosen.block_n % 32:
         store = "elements"
-    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, fusion.finish(common) if fusion else None)
+    finish = None
+    if fusion:
+        own_rows = chosen.block_m // (1 if chosen.ping_pong else chosen.consumers)
+        early = are_early(own_rows * chosen.block_n // WARPGROUP, chosen.consumers, len(fusion.operands))
+        finish = fusion.finish(common, store == "map" and output_size == 2 and not early)
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish)
     a, _ = _matrix_map(common["A"], (m, plan.k), a_strides, tiles.a.box, size, tiles.a.swizzle)
     b, _ = _matrix_map(common["B"], (n, plan.k), b_strides, tiles.b.box, size, tiles.b.swizzle)
     target = common["C"]
@@ -263,6 +268,10 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
     jobs = -(-m // down) * -(-n // across) * number
     clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
     given = {**common, "A": a, "B": b, "C": target, "slices": number}
+    if tiles.mapped_operand is not None:
+        name = f"O{tiles.mapped_operand}"
+        strides = common[f"o{tiles.mapped_operand}_row"], 1
+        given[name] = MatrixMap(common[name], (m, n), strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
     kernel = kernel_of(tiles)
     arguments = {name: 0 if given[name] is None else given[name] for name in kernel.parameters}
     return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, {})

@@ -9,29 +9,43 @@ import triton.language as tl
 
 
 @triton.jit
-def _operand(O, stride_row, stride_column, rows, columns, rows_inside, columns_inside):
-    """Load an operand's elements as integers of its width.  A stride that is None is 0, and needs no index."""
-    if O.dtype.element_ty.primitive_bitwidth == 32:
-        place = O.to(tl.pointer_type(tl.int32))
+def loaded(O, stride_row, stride_column, rows, columns, rows_inside, columns_inside):
+    """Return an operand's elements as integers of its width, 0 for an operand that is None.
+
+    `rows` and `columns` are indices whose shapes broadcast to that of the result.  A stride that is None is 0, and
+    needs no index.
+    """
+    if O is None:
+        return 0
     else:
-        place = O.to(tl.pointer_type(tl.int16))
-    if stride_row is None:
-        return tl.load(place + columns * stride_column, mask=columns_inside, other=0)
-    elif stride_column is None:
-        return tl.load(place + rows * stride_row, mask=rows_inside, other=0)
-    else:
-        return tl.load(place + rows * stride_row + columns * stride_column, mask=rows_inside & columns_inside, other=0)
+        if O.dtype.element_ty.primitive_bitwidth == 32:
+            place = O.to(tl.pointer_type(tl.int32))
+        else:
+            place = O.to(tl.pointer_type(tl.int16))
+        if stride_row is None:
+            return tl.load(place + columns.to(tl.int64) * stride_column, mask=columns_inside, other=0)
+        elif stride_column is None:
+            return tl.load(place + rows.to(tl.int64) * stride_row, mask=rows_inside, other=0)
+        else:
+            place += rows.to(tl.int64) * stride_row + columns.to(tl.int64) * stride_column
+            return tl.load(place, mask=rows_inside & columns_inside, other=0)
+
+
+@triton.jit
+def quotient(element, N, count):
+    """Return element // N and element % N, in 32 bits where `count`, the number of elements, has as many."""
+    if count.dtype == tl.int32:
+        element = element.to(tl.int32)
+    return element // N, element % N
 
 
 @triton.jit
 def finished(
-    x, rows, columns, rows_inside, columns_inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-    KIND: tl.constexpr, EPILOGUE: tl.constexpr, CONSTRAINTS: tl.constexpr,
+    x, O0, O1, O2, first, second, third, KIND: tl.constexpr, EPILOGUE: tl.constexpr, CONSTRAINTS: tl.constexpr,
 ):  # fmt: skip
     """Return the elements of type KIND that are stored for sums x in fp32: x rounded, or EPILOGUE of x.
 
-    `rows` and `columns` are indices in int64 whose shapes broadcast to that of x.  O0 to O2 are the operands of the
-    epilogue, None for those that it has not.
+    O0 to O2 are the operands of the epilogue, None for those that it has not; the next are their `loaded` elements.
     """
     if EPILOGUE == "":
         return x.to(KIND)
@@ -39,19 +53,12 @@ def finished(
         bits = x.to(tl.int32, bitcast=True)
         if O0 is None:
             found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits], tl.int32, True, 1)
+        elif O1 is None:
+            found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits, first], tl.int32, True, 1)
+        elif O2 is None:
+            found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits, first, second], tl.int32, True, 1)
         else:
-            first = _operand(O0, o0_row, o0_column, rows, columns, rows_inside, columns_inside)
-            if O1 is None:
-                found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits, first], tl.int32, True, 1)
-            else:
-                second = _operand(O1, o1_row, o1_column, rows, columns, rows_inside, columns_inside)
-                if O2 is None:
-                    found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits, first, second], tl.int32, True, 1)
-                else:
-                    third = _operand(O2, o2_row, o2_column, rows, columns, rows_inside, columns_inside)
-                    found = tl.inline_asm_elementwise(
-                        EPILOGUE, CONSTRAINTS, [bits, first, second, third], tl.int32, True, 1
-                    )
+            found = tl.inline_asm_elementwise(EPILOGUE, CONSTRAINTS, [bits, first, second, third], tl.int32, True, 1)
         if KIND.primitive_bitwidth == 8:
             return found.to(tl.int8).to(KIND, bitcast=True)
         elif KIND.primitive_bitwidth == 16:
@@ -82,8 +89,11 @@ def apply(
     """C = the epilogue of X, matrices of N columns and `count` elements."""
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
-    rows, columns = where // N, where % N
+    rows, columns = quotient(where, N, count)
+    first = loaded(O0, o0_row, o0_column, rows, columns, inside, inside)
+    second = loaded(O1, o1_row, o1_column, rows, columns, inside, inside)
+    third = loaded(O2, o2_row, o2_column, rows, columns, inside, inside)
+    rows, columns = rows.to(tl.int64), columns.to(tl.int64)
     x = tl.load(X + rows * stride_xm + columns * stride_xn, mask=inside, other=0.0).to(tl.float32)
-    found = finished(x, rows, columns, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row,
-                     o2_column, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    found = finished(x, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
     tl.store(C + rows * stride_cm + columns * stride_cn, found, mask=inside)

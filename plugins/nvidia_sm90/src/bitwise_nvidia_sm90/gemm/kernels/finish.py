@@ -14,14 +14,17 @@ from bitwise_nvidia_sm90.gemm.kernels.element_text import ElementText, element_t
 
 MOST_OPERANDS = 3
 """The operands of an epilogue in one kernel."""
-Columns: TypeAlias = Literal["pairs", "elements", "same"]
+Columns: TypeAlias = Literal["pairs", "elements", "same", "map"]
+_EARLY = {1: 192, 2: 192, 3: 144}
+"""By the consumers of a kernel: the registers of a thread for sums and for operands that are loaded early."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperandLayout:
     """How a kernel of warpgroups loads an operand of `size` bytes an element.
 
-    `columns`: two neighbours of a row at once, one by one, or one for all columns.  `rows`: whether rows differ.
+    `columns`: two neighbours of a row at once, one by one, one for all columns, or parts of a tile through a tensor map
+    to the memory from which they are stored.  `rows`: whether rows differ.
     """
 
     size: int
@@ -41,6 +44,11 @@ class Finish:
     def output(self) -> str:
         """The type of what is stored."""
         return self.epilogue.output_dtype(self.dtype)
+
+
+def are_early(sums: int, consumers: int, operands: int) -> bool:
+    """Return whether operands fit in registers while a product is computed: a thread has `sums` elements."""
+    return sums * (2 + operands) <= _EARLY[consumers]
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, loaded, quotient
 
 
 @triton.jit
@@ -71,12 +71,15 @@ def lanes(
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
     row, column = element // N, element % N
+    first = loaded(O0, o0_row, o0_column, row, column, inside, inside)
+    second = loaded(O1, o1_row, o1_column, row, column, inside, inside)
+    third = loaded(O2, o2_row, o2_column, row, column, inside, inside)
     slice_index = tl.program_id(1)
     start = 0 if CYCLIC_SLICES else slice_index * slice_k
     length = slice_k if CYCLIC_SLICES else min(slice_k, K - start)
     lane = tl.arange(0, LANES)
-    first = A + (row * stride_am)[:, None]
-    second = B + (column * stride_bn)[:, None]
+    left = A + (row * stride_am)[:, None]
+    right = B + (column * stride_bn)[:, None]
     lane_k = tl.cdiv(length, tile * blocks) * tile if STRIDED else tile
     total = tl.zeros((BLOCK, LANES), dtype=tl.float32)
     for begin in range(0, lane_k, chunk):
@@ -96,8 +99,8 @@ def lanes(
                     valid = (step_index < end) & (k < K)
                 loaded = inside[:, None] & valid[None, :]
                 position = (start + k).to(tl.int64)[None, :]
-                a = tl.load(first + position * stride_ak, mask=loaded, other=0.0).to(tl.float32)
-                b = tl.load(second + position * stride_bk, mask=loaded, other=0.0).to(tl.float32)
+                a = tl.load(left + position * stride_ak, mask=loaded, other=0.0).to(tl.float32)
+                b = tl.load(right + position * stride_bk, mask=loaded, other=0.0).to(tl.float32)
                 accumulator = tl.where(loaded, tl.fma(a, b, accumulator), accumulator)
         total = tl.where(begin == 0, accumulator, total + accumulator)
     if STRIDED:
@@ -106,8 +109,7 @@ def lanes(
     if FROM_ZERO:
         sums += 0.0  # starting from +0 changes a sum only where it is -0
     out = C + slice_index.to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
-    found = finished(sums, row, column, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    found = finished(sums, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
     tl.store(out, found, mask=inside)
 
 
@@ -127,13 +129,17 @@ def merge_blocks(
     gdc_launch_dependents()
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
+    row, column = quotient(element, N, count)
+    first = loaded(O0, o0_row, o0_column, row, column, inside, inside)
+    second = loaded(O1, o1_row, o1_column, row, column, inside, inside)
+    third = loaded(O2, o2_row, o2_column, row, column, inside, inside)
     thread = tl.arange(0, THREADS)
-    first = W + element[:, None] + thread.to(tl.int64)[None, :] * count
-    x = tl.load(first, mask=inside[:, None] & (thread < blocks)[None, :], other=0.0)
+    part = W + element[:, None] + thread.to(tl.int64)[None, :] * count
+    x = tl.load(part, mask=inside[:, None] & (thread < blocks)[None, :], other=0.0)
     for begin in range(THREADS, blocks, THREADS):
-        first += count.to(tl.int64) * THREADS
+        part += count.to(tl.int64) * THREADS
         # A thread without a block adds -0, which changes no value.
-        x += tl.load(first, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=_negative_zero())
+        x += tl.load(part, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=_negative_zero())
     if THREADS >= 128:
         x = _add_pairs(x, BLOCK, 128, 6)
     if THREADS >= 64:
@@ -142,13 +148,12 @@ def merge_blocks(
     lane = tl.arange(0, LEFT)[None, :]
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for component in tl.static_range(4):
-        part = tl.sum(tl.where(lane == component, x, _negative_zero()), axis=1)
+        own = tl.sum(tl.where(lane == component, x, _negative_zero()), axis=1)
         for group in tl.static_range(1, LEFT // 4):
-            part += tl.sum(tl.where(lane == 4 * group + component, x, _negative_zero()), axis=1)
-        total = part if component == 0 else total + part
+            own += tl.sum(tl.where(lane == 4 * group + component, x, _negative_zero()), axis=1)
+        total = own if component == 0 else total + own
     if FROM_ZERO:
         total += 0.0
-    out = C + (element // N) * stride_cm + (element % N) * stride_cn
-    found = finished(total, element // N, element % N, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    out = C + row.to(tl.int64) * stride_cm + column.to(tl.int64) * stride_cn
+    found = finished(total, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
     tl.store(out, found, mask=inside)

@@ -11,7 +11,11 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, loaded
+
+
+_EARLY: tl.constexpr = tl.constexpr(64 * 128)
+"""Elements of the largest tile whose operands of an epilogue are loaded before the product is computed."""
 
 
 @triton.jit
@@ -24,26 +28,31 @@ def _load(X, row, column, TRANSPOSED: tl.constexpr):
 
 
 @triton.jit
+def _loaded(
+    row, column, M, N, O, stride_row, stride_column, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Load the elements of an epilogue's operand for a tile at (row, column); 0 for None."""
+    rows = (row + tl.arange(0, BLOCK_M))[:, None]
+    columns = (column + tl.arange(0, BLOCK_N))[None, :]
+    return loaded(O, stride_row, stride_column, rows, columns, rows < M, columns < N)
+
+
+@triton.jit
 def _store(
-    C, x, row, column, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
+    C, x, row, column, M, N, stride_cm, stride_cn, O0, O1, O2, first, second, third,
     C_TMA: tl.constexpr, C_TRANSPOSED: tl.constexpr, EPILOGUE: tl.constexpr, CONSTRAINTS: tl.constexpr,
 ):  # fmt: skip
     """Store x, a tile or a part of one, or its epilogue, at (row, column) of C."""
-    rows = row + tl.arange(0, x.shape[0])
-    columns = column + tl.arange(0, x.shape[1])
     if C_TMA:
-        kind: tl.constexpr = C.dtype
-    else:
-        kind: tl.constexpr = C.dtype.element_ty
-    found = finished(x, rows.to(tl.int64)[:, None], columns.to(tl.int64)[None, :], rows[:, None] < M,
-                     columns[None, :] < N, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-                     kind, EPILOGUE, CONSTRAINTS)  # fmt: skip
-    if C_TMA:
+        found = finished(x, O0, O1, O2, first, second, third, C.dtype, EPILOGUE, CONSTRAINTS)
         if C_TRANSPOSED:
             C.store([column, row], found.T)
         else:
             C.store([row, column], found)
     else:
+        found = finished(x, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
+        rows = row + tl.arange(0, x.shape[0])
+        columns = column + tl.arange(0, x.shape[1])
         out = C + rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
         tl.store(out, found, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
@@ -72,6 +81,11 @@ def _tile(
     row = (group * GROUP + inside % height) * BLOCK_M
     column = (inside // height) * BLOCK_N
     start = slice_index * slice_k
+    # The operands of small tiles are loaded while the product is computed.
+    if BLOCK_M * BLOCK_N <= _EARLY:
+        first = _loaded(row, column, M, N, O0, o0_row, o0_column, BLOCK_M, BLOCK_N)
+        second = _loaded(row, column, M, N, O1, o1_row, o1_column, BLOCK_M, BLOCK_N)
+        third = _loaded(row, column, M, N, O2, o2_row, o2_column, BLOCK_M, BLOCK_N)
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     if ONE_ITERATION:
         iterations = 1
@@ -89,14 +103,24 @@ def _tile(
     else:
         out = C + slice_index.to(tl.int64) * stride_cs
     if STORE_PARTS == 1:
-        _store(out, accumulator, row, column, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-               C_TMA, C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
+        if BLOCK_M * BLOCK_N > _EARLY:
+            first = _loaded(row, column, M, N, O0, o0_row, o0_column, BLOCK_M, BLOCK_N)
+            second = _loaded(row, column, M, N, O1, o1_row, o1_column, BLOCK_M, BLOCK_N)
+            third = _loaded(row, column, M, N, O2, o2_row, o2_column, BLOCK_M, BLOCK_N)
+        _store(out, accumulator, row, column, M, N, stride_cm, stride_cn, O0, O1, O2, first, second, third, C_TMA,
+               C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
     else:
         left, right = _split_columns(accumulator, BLOCK_M, BLOCK_N)
-        _store(out, left, row, column, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-               C_TMA, C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
-        _store(out, right, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-               C_TMA, C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
+        first = _loaded(row, column, M, N, O0, o0_row, o0_column, BLOCK_M, BLOCK_N // 2)
+        second = _loaded(row, column, M, N, O1, o1_row, o1_column, BLOCK_M, BLOCK_N // 2)
+        third = _loaded(row, column, M, N, O2, o2_row, o2_column, BLOCK_M, BLOCK_N // 2)
+        _store(out, left, row, column, M, N, stride_cm, stride_cn, O0, O1, O2, first, second, third, C_TMA,
+               C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
+        first = _loaded(row, column + BLOCK_N // 2, M, N, O0, o0_row, o0_column, BLOCK_M, BLOCK_N // 2)
+        second = _loaded(row, column + BLOCK_N // 2, M, N, O1, o1_row, o1_column, BLOCK_M, BLOCK_N // 2)
+        third = _loaded(row, column + BLOCK_N // 2, M, N, O2, o2_row, o2_column, BLOCK_M, BLOCK_N // 2)
+        _store(out, right, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, O0, O1, O2, first, second, third, C_TMA,
+               C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["slices"])

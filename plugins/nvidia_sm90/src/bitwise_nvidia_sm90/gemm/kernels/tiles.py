@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, rounded
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, loaded, quotient, rounded
 
 
 @triton.jit
@@ -80,14 +80,14 @@ def product(
     step: tl.constexpr = BLOCK_K // 2 if INSTRUCTION_K8 else BLOCK_K
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     if SHORT_FIRST:
-        first = length % SHORT_FIRST
-        if first > 0:
-            a, b = _load_operands(A, B, row_offsets, column_offsets, start, first, stride_ak, stride_bk,
+        short = length % SHORT_FIRST
+        if short > 0:
+            a, b = _load_operands(A, B, row_offsets, column_offsets, start, short, stride_ak, stride_bk,
                                   2 * SHORT_FIRST if INSTRUCTION_K8 else SHORT_FIRST, INSTRUCTION_K8,
                                   True)  # fmt: skip
             accumulator = tl.dot(a, b, accumulator)
-        start += first
-        length -= first
+        start += short
+        length -= short
     for done in range(0, length, step):
         a, b = _load_operands(A, B, row_offsets, column_offsets, start + done, length - done, stride_ak, stride_bk,
                               BLOCK_K, INSTRUCTION_K8, not WHOLE_ITERATIONS)  # fmt: skip
@@ -97,9 +97,10 @@ def product(
             accumulator = tl.dot(a, b, accumulator)
     out = C + slice_index.to(tl.int64) * stride_cs
     out += rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
-    found = finished(accumulator, rows.to(tl.int64)[:, None], columns.to(tl.int64)[None, :], rows[:, None] < M,
-                     columns[None, :] < N, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    first = loaded(O0, o0_row, o0_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N)
+    second = loaded(O1, o1_row, o1_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N)
+    third = loaded(O2, o2_row, o2_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N)
+    found = finished(accumulator, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
     tl.store(out, found, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
 
@@ -119,6 +120,10 @@ def merge(
     gdc_launch_dependents()
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
+    row, column = quotient(where, N, count)
+    first = loaded(O0, o0_row, o0_column, row, column, inside, inside)
+    second = loaded(O1, o1_row, o1_column, row, column, inside, inside)
+    third = loaded(O2, o2_row, o2_column, row, column, inside, inside)
     total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
     if FROM_ZERO:
         total += 0.0
@@ -137,7 +142,6 @@ def merge(
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
                 total = rounded(total, C.dtype.element_ty, PRODUCT)
-    out = C + where if DENSE else C + (where // N) * stride_cm + (where % N) * stride_cn
-    found = finished(total, where // N, where % N, inside, inside, O0, o0_row, o0_column, O1, o1_row, o1_column, O2, o2_row, o2_column,
-                     C.dtype.element_ty, EPILOGUE, CONSTRAINTS)  # fmt: skip
+    out = C + where if DENSE else C + row.to(tl.int64) * stride_cm + column.to(tl.int64) * stride_cn
+    found = finished(total, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
     tl.store(out, found, mask=inside)

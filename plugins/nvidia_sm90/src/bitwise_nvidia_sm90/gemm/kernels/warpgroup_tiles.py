@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Finish
+from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Finish, are_early
 
 WARPGROUP = 128
 """Threads."""
@@ -189,9 +189,28 @@ class WarpgroupTiles:
         return self.empty_place + self.stages * _BARRIER_BYTES
 
     @property
+    def operand_place(self) -> int:
+        """The offset of the barriers that the copies of an epilogue's operand complete, one for each buffer."""
+        return self.turn_place + (2 * _BARRIER_BYTES if self.ping_pong else 0)
+
+    @property
+    def mapped_operand(self) -> int | None:
+        """The operand of the epilogue that is copied through a tensor map, by its index."""
+        layouts = () if self.finish is None else self.finish.layouts
+        return next((index for index, each in enumerate(layouts) if each.columns == "map"), None)
+
+    @property
+    def operands_are_early(self) -> bool:
+        """Whether the operands of the epilogue are loaded before the product is computed."""
+        layouts = () if self.finish is None else self.finish.layouts
+        sums = self.consumer_rows * self.block_n // WARPGROUP
+        return self.mapped_operand is None and are_early(sums, self.consumers, len(layouts))
+
+    @property
     def shared_bytes(self) -> int:
         """The dynamic shared memory of a block."""
-        return self.turn_place + (2 * _BARRIER_BYTES if self.ping_pong else 0)
+        barriers = self.consumers * self.store_buffers if self.mapped_operand is not None else 0
+        return self.operand_place + barriers * _BARRIER_BYTES
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -233,6 +252,11 @@ class WarpgroupTiles:
             _require(len(self.finish.layouts) <= MOST_OPERANDS, f"more than {MOST_OPERANDS} operands of an epilogue")
         else:
             _require(OUTPUT_BYTES[self.output] > 1, f"output {self.output}: only epilogues have one of 8 bits")
+        mapped = [each for each in (self.finish.layouts if self.finish else ()) if each.columns == "map"]
+        _require(
+            not mapped or (len(mapped) == 1 and self.store == "map" and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
+            "an operand through a tensor map: one, of 16 bits as the output, which is stored through a map",
+        )
         narrow = self.store == "map" and OUTPUT_BYTES[self.output] == 1
         _require(not narrow or self.block_n % 32 == 0, f"block_n {self.block_n}: a multiple of 32 for a map of 8 bits")
         sizes = {OPERAND_BYTES[each] for each in self.operands}
