@@ -14,7 +14,7 @@ from bitwise_core.descriptors.evaluation import evaluate_epilogue
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
-from bitwise_nvidia_sm90.activations import FORMULAS
+from bitwise_nvidia_sm90.activations import FORMULAS, SHORT_FORMULAS
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import finished
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
@@ -175,6 +175,18 @@ def test_bytes_are_those_of_the_epilogue_of_the_product(name: str) -> None:
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_activations_are_those_of_their_formulas(name: str, dtype: str) -> None:
     found, wanted, _ = run_fused(matrix(72, WGMMA, dtype=dtype), 64, 64, consumers(64, 64), Epilogue.of(name))
+    assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_short_formulas_have_the_same_bits_for_every_number(name: str, dtype: str) -> None:
+    given = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+    hardware = registry.default().hardware
+    wanted, found = (
+        evaluate_epilogue(Epilogue.of(name), dtype, given, formulas=each, hardware=hardware)
+        for each in (FORMULAS, SHORT_FORMULAS)
+    )
     assert (found == wanted).all()
 
 

@@ -23,18 +23,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.model_shapes import MODELS
+from bitwise_bench.cublas.model_shapes import MODELS, RANKS
 from bitwise_core.descriptors import Epilogue, Step
 
+_SCALED = (Step(name="scale", value=0.5), "add")
 EPILOGUES = {
-    "bias": Epilogue.of("bias"),
-    "bias, GELU": Epilogue.of("bias", "gelu_tanh"),
-    "bias, ReLU": Epilogue.of("bias", "relu"),
     "residual": Epilogue.of("add"),
+    "bias, GELU": Epilogue.of("bias", "gelu_tanh"),
     "SwiGLU": Epilogue.of("swiglu"),
-    "to fp8": Epilogue.of(Step(name="scale", value=0.25), Step(name="convert", dtype="e4m3")),
+    "expert": Epilogue.of(*_SCALED),
+    "LoRA": Epilogue.of(*_SCALED),
+    "to fp8": Epilogue.of(
+        Step(name="scale", value=16.0), Step(name="clamp", low=-448.0, high=448.0), Step(name="convert", dtype="e4m3")
+    ),
 }
-"""The six epilogues by name."""
+"""The six epilogues by name: what follows a product in models.
+
+An attention layer's output is added to the residual; a dense layer has a bias and GELU; a gated layer's second product
+is multiplied by SiLU of the first; an expert's output is scaled by the router and added to that of the others; the
+product of a LoRA adapter is scaled and added to that of the layer; and the input of a layer in fp8 is scaled, clamped
+and converted.
+"""
 TOKENS = (1, 16, 64, 256, 1024, 4096)
 _ROUNDS = 5
 
@@ -57,9 +66,10 @@ def published() -> list[Case]:
     for row, epilogue in enumerate(EPILOGUES):
         for column, model in enumerate(MODELS):
             inner = model.dense or model.expert
-            n, k = (model.hidden, inner) if epilogue in ("residual",) else (inner, model.hidden)
-            if epilogue == "bias":
-                n, k = model.hidden, model.hidden
+            n, k = {
+                "residual": (model.hidden, model.hidden), "expert": (model.hidden, model.expert or model.dense),
+                "LoRA": (model.hidden, RANKS[column % len(RANKS)]),
+            }.get(epilogue, (inner, model.hidden))  # fmt: skip
             found.append(Case(epilogue, model.name, TOKENS[(row + column) % len(TOKENS)], n, k))
     return found
 
@@ -111,10 +121,10 @@ class Operands:
         import torch
 
         a, b = self.a, self.b
-        if name in ("bias", "residual"):
-            return lambda: torch.addmm(self.others[0], a, b)
-        if name.startswith("bias, "):
-            return lambda: torch._addmm_activation(self.others[0], a, b, use_gelu=name.endswith("GELU"))
+        if name in ("residual", "expert", "LoRA"):
+            return lambda: torch.addmm(self.others[0], a, b, alpha=1.0 if name == "residual" else 0.5)
+        if name == "bias, GELU":
+            return lambda: torch._addmm_activation(self.others[0], a, b, use_gelu=True)
         return None
 
 

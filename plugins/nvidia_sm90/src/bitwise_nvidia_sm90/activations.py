@@ -6,7 +6,7 @@ compares all inputs of 16 bits with PyTorch's own operator, since another build 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from types import MappingProxyType
 
@@ -44,15 +44,20 @@ def _with_sign(magnitude: Node, sign: Node) -> Node:
     return _on("or.b32", _on("and.b32", magnitude, _constant(0x7FFFFFFF)), _on("and.b32", sign, _constant(0x80000000)))
 
 
-def silu(x: Node) -> Node:
-    """Return x / (1 + exp(-x))."""
+def _silu_divisor(x: Node) -> Node:
+    """Return 1 + exp(-x)."""
     negative = _on("neg.fp32", x)
     place = _on("fma.rn.sat.fp32", negative, _constant(0x3BBB989D), _HALF)
     rounded = _on("fma.rd.fp32", place, _constant(0x437C0000), _constant(0x4B400001))
     whole = _on("neg.fp32", _on("add.rn.fp32", rounded, _constant(0xCB40007F)))
     rest = _fma(negative, _constant(0x32A57060), _fma(negative, _constant(0x3FB8AA3B), whole))
     scale = _on("shl.b32", rounded, Constant(32, 23))
-    return _on("div.rn.fp32", x, _fma(_on(_EX2, rest), scale, _ONE))
+    return _fma(_on(_EX2, rest), scale, _ONE)
+
+
+def silu(x: Node) -> Node:
+    """Return x / (1 + exp(-x))."""
+    return _on("div.rn.fp32", x, _silu_divisor(x))
 
 
 def _tanh(x: Node) -> Node:
@@ -60,16 +65,17 @@ def _tanh(x: Node) -> Node:
     power = _on("add.rn.fp32", _on(_EX2, _mul(magnitude, _constant(0x4038AA3B))), _ONE)
     large = _fma(_on(_RCP, power), _constant(0xC0000000), _ONE)
     large = Select(_on("ge.fp32", magnitude, _constant(0x41102CB4)), _ONE, large)
-    square = _mul(x, x)
+    return Select(_on("ge.fp32", magnitude, _constant(0x3F19999A)), _with_sign(large, x), _small_tanh(x))
+
+
+def _small_tanh(x: Node) -> Node:
     patterns = (0x3C80F082, 0xBD563CAE, 0x3E085941, 0xBEAAA9ED, 0)
-    small = _fma(_polynomial(square, [_constant(each) for each in patterns]), x, x)
-    return Select(_on("ge.fp32", magnitude, _constant(0x3F19999A)), _with_sign(large, x), small)
+    return _fma(_polynomial(_mul(x, x), [_constant(each) for each in patterns]), x, x)
 
 
 def gelu_tanh(x: Node) -> Node:
     """Return 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3)))."""
-    inner = _mul(_fma(_mul(x, _mul(x, x)), _constant(0x3D372713), x), _constant(0x3F4C422A))
-    return _mul(_mul(x, _HALF), _on("add.rn.fp32", _tanh(inner), _ONE))
+    return _gelu_tanh_in(x, _tanh)
 
 
 _ERF = (
@@ -95,10 +101,46 @@ def gelu(x: Node) -> Node:
     return _mul(_mul(x, _HALF), _on("add.rn.fp32", _erf(_mul(x, _constant(0x3F3504F3))), _ONE))
 
 
+def _silu_in_bf16(x: Node) -> Node:
+    power = _on(_EX2, _mul(x, _constant(0xBFB8AA3B)))
+    return _on("div.full.fp32@sm_90", x, _on("add.rn.fp32", power, _ONE))
+
+
+def _silu_in_fp16(x: Node) -> Node:
+    divisor = _silu_divisor(x)
+    inverse = _on(_RCP, divisor)
+    quotient = _mul(x, inverse)
+    refined = _fma(_fma(_on("neg.fp32", quotient), divisor, x), inverse, quotient)
+    # The refined quotient is NaN for infinities and for an infinite divisor, and +0 for -0.
+    return Select(_on("gt.fp32", _on("abs.fp32", refined), Constant(32, 0)), refined, quotient)
+
+
+def _gelu_tanh_in(x: Node, tanh: Callable[[Node], Node]) -> Node:
+    inner = _mul(_fma(_mul(x, _mul(x, x)), _constant(0x3D372713), x), _constant(0x3F4C422A))
+    return _mul(_mul(x, _HALF), _on("add.rn.fp32", tanh(inner), _ONE))
+
+
+def _large_tanh(x: Node) -> Node:
+    power = _on("add.rn.fp32", _on(_EX2, _mul(_on("abs.fp32", x), _constant(0x4038AA3B))), _ONE)
+    return _with_sign(_fma(_on(_RCP, power), _constant(0xC0000000), _ONE), x)
+
+
+def _unclamped_tanh(x: Node) -> Node:
+    is_large = _on("ge.fp32", _on("abs.fp32", x), _constant(0x3F19999A))
+    return Select(is_large, _large_tanh(x), _small_tanh(x))
+
+
 FORMULAS: Formulas = MappingProxyType({"gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu})
 """The functions by the names of steps of an Epilogue."""
 
-PYTORCH: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
-    {"gelu": ("gelu", {"approximate": "none"}), "gelu_tanh": ("gelu", {"approximate": "tanh"}), "silu": ("silu", {})}
-)
-"""By the names of FORMULAS: PyTorch's operator in torch.nn.functional, and its arguments."""
+SHORT_FORMULAS: Formulas = MappingProxyType(
+    {
+        **FORMULAS, "silu.bf16": _silu_in_bf16, "silu.fp16": _silu_in_fp16,
+        "gelu_tanh.bf16": lambda x: _gelu_tanh_in(x, _large_tanh),
+        "gelu_tanh.fp16": lambda x: _gelu_tanh_in(x, _unclamped_tanh),
+    }
+)  # fmt: skip
+"""FORMULAS, and shorter forms for a type, which have the same bits for all of its numbers once they are rounded to it.
+
+The tests compare them.
+"""

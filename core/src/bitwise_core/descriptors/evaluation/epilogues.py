@@ -20,7 +20,10 @@ from bitwise_core.ir.nodes import Constant, Load, Node, Operation, Select
 from bitwise_core.numerics import FLOAT_FORMATS, Bits
 
 Formulas: TypeAlias = Mapping[str, Callable[[Node], Node]]
-"""By the name of a step in FUNCTIONS: the tree of the function's value in fp32, over that of its argument."""
+"""By the name of a step in FUNCTIONS: the tree of the function's value in fp32, over that of its argument.
+
+A name followed by a dot and a type has a tree for steps of this type alone, for example `silu.bf16`.
+"""
 NO_FORMULAS: Formulas = {}
 
 _OVERFLOWS = {"e4m3": ("gtu.fp32", 464.0, 0x7F), "e5m2": ("ge.fp32", 61440.0, 0x7C)}
@@ -52,7 +55,9 @@ def epilogue_tree(epilogue: Epilogue, dtype: str, product: Node, formulas: Formu
     return found
 
 
-def _function(name: str, formulas: Formulas, x: Node) -> Node:
+def _function(name: str, dtype: str, formulas: Formulas, x: Node) -> Node:
+    if f"{name}.{dtype}" in formulas:
+        return formulas[f"{name}.{dtype}"](x)
     if name not in formulas:
         listed = ", ".join(sorted(formulas)) or "none; install the plugin of an architecture"
         raise DescriptorError(f"{name} has no formula; those with one are: {listed}")
@@ -63,14 +68,14 @@ def _with_operand(step: Step, x: Node, other: Node, dtype: str, formulas: Formul
     if step.name == "multiply":
         return Operation("mul.rn.fp32", (x, other))
     if step.name == "swiglu":
-        gate = _widened(_rounded(_function("silu", formulas, other), dtype), dtype)
+        gate = _widened(_rounded(_function("silu", dtype, formulas, other), dtype), dtype)
         return Operation("mul.rn.fp32", (gate, x))
     return Operation("add.rn.fp32", (x, other))
 
 
 def _alone(step: Step, x: Node, dtype: str, formulas: Formulas) -> Node:
     if step.name in FUNCTIONS:
-        return _function(step.name, formulas, x)
+        return _function(step.name, dtype, formulas, x)
     if step.name in ("relu", "clamp"):
         if step.name == "relu":
             found = Operation("max.nan.fp32", (x, Constant(32, 0)))

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from bitwise_core.descriptors import Epilogue
 from bitwise_core.descriptors.evaluation import epilogue_tree
 from bitwise_core.ir.nodes import Load, Node, Operation
-from bitwise_nvidia_sm90.activations import FORMULAS
+from bitwise_nvidia_sm90.activations import SHORT_FORMULAS
 from bitwise_nvidia_sm90.gemm.kernels.element_text import ElementText, element_text
 
 MOST_OPERANDS = 3
@@ -61,7 +61,7 @@ def finished(epilogue: Epilogue, dtype: str, prefix: str) -> ElementText:
     start: Node = Load("sum", 0, 32)
     if dtype != "fp32":
         start = Operation(f"convert.rn.{dtype}.fp32", (start,))
-    tree = epilogue_tree(epilogue, dtype, start, FORMULAS)
+    tree = epilogue_tree(epilogue, dtype, start, SHORT_FORMULAS)
     leaves = {"sum": "<sum>", **{f"operand{index}": f"<operand{index}>" for index in range(len(epilogue.operands))}}
     return element_text(tree, leaves, prefix)
 

@@ -781,7 +781,13 @@ def _store_to_pointers(tiles: WarpgroupTiles) -> Lines:
                     yield "mad.lo.u64 %d_line, %d_row, %d_stride_cm, %d_slice_place;"
                 for block in batch:
                     yield f"add.u32 %r_part_column, %r_column, {8 * block};"
+                    skip = f"SKIP_{part}_{half}_{block}"
+                    if tiles.finish is not None:
+                        yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
+                        yield f"@!%p_inside bra {skip};"
                     yield from (_store_pair if tiles.store == "pairs" else _store_elements)(tiles, part, block, half)
+                    if tiles.finish is not None:
+                        yield f"{skip}:"
 
 
 def _store_pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Lines:
