@@ -173,7 +173,9 @@ def test_a_trace_contains_one_operator() -> None:
 
 def test_a_trace_with_a_library_contains_one_operator_and_its_gradients(toy: None) -> None:
     a, b = normal(5, 40).requires_grad_(), normal(40, 7, 1).requires_grad_()
-    traced = torch.compile(lambda x, y: matmul(x, y, like="toy", grad_like="torch") * 2, backend="aot_eager", fullgraph=True)
+    traced = torch.compile(
+        lambda x, y: matmul(x, y, like="toy", grad_like="torch") * 2, backend="aot_eager", fullgraph=True
+    )
     with pytest.warns(DroppedWarning):
         found = traced(a, b)
     assert (patterns(found) == patterns(matmul(a, b, like="toy") * 2)).all()

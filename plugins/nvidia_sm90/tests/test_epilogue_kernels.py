@@ -75,8 +75,10 @@ def run_fused(
     operands, values = [], []
     for index, (name, each) in enumerate(zip(epilogue.operands, epilogue.operand_types(dtype), strict=True)):
         shape = (m, n)[2 - OPERANDS[name] :]
-        found = random_patterns((m, n), each, random)[:1].ravel() if len(shape) == 1 else random_patterns(
-            (m, n), each, random
+        found = (
+            random_patterns((m, n), each, random)[:1].ravel()
+            if len(shape) == 1
+            else random_patterns((m, n), each, random)
         )
         given = (strides or {}).get(index, (n, 1)[2 - len(shape) :])
         operands.append(Sized(f"O{index}", shape, given, each, address))

@@ -233,9 +233,7 @@ def known_call(key: tuple[Any, ...]) -> CachedCall | None:
     return call
 
 
-def run(
-    call: CachedCall, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor]
-) -> torch.Tensor | None:
+def run(call: CachedCall, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Return the result of a cached call with a launch, None where its output would have another alignment."""
     assert call.launch is not None
     out = a.new_empty(call.shape, dtype=call.dtype)
@@ -275,9 +273,7 @@ def first_call(
             _calls.clear()
         at = out.data_ptr()
         shape = (int(out.shape[0]), int(out.shape[1]))
-        _calls[key] = CachedCall(
-            registry.default(), given, profile, token, launch, shape, out.dtype, at & -at & 255
-        )
+        _calls[key] = CachedCall(registry.default(), given, profile, token, launch, shape, out.dtype, at & -at & 255)
     return wanted
 
 
@@ -308,8 +304,19 @@ def _to_confirm(epilogue: Epilogue, desc: GEMMDesc) -> list[tuple[Step, str]]:
     return found
 
 
-@cache
 def _confirmed(launcher: EpilogueLauncher, step: Step, dtype: str, device: Any) -> bool:
+    """Return `_compare` of these arguments, which runs once in a process."""
+    key = (id(launcher), step, dtype, device)
+    if key not in _compared:
+        _compared[key] = (launcher, _compare(launcher, step, dtype, device))
+    return _compared[key][1]
+
+
+_compared: dict[tuple[Any, ...], tuple[EpilogueLauncher, bool]] = {}
+"""The results of comparisons; a launcher stays alive, so that its id stays unique."""
+
+
+def _compare(launcher: EpilogueLauncher, step: Step, dtype: str, device: Any) -> bool:
     """Return whether a step returns the bytes of PyTorch's operator, for all numbers of a type of 16 bits.
 
     An activation of fp32 is not confirmed: it has too many inputs.  Conversions of fp32 are compared on the numbers

@@ -65,11 +65,13 @@ def matmul(
     which is slow.  The operands may have any strides; a library's profile may not cover some.
 
     `epilogue`, an Epilogue or its text, has the bytes of PyTorch's operators for its steps, one after the other, with
-    `operands` for the steps that have one.  Where a plugin has a kernel for the product and the steps, it is one launch.
+    `operands` for the steps that have one.  Where a plugin has kernels for the product and the steps, they are fused.
 
     The products of gradients have the bits of the library `grad_like`, by default `like`; "torch" stands for PyTorch's
-    ordinary products, which also compute them with `desc` or `lock` alone.  `out` does not support gradients.  With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a
-    process.  Raises ProductError, NotCovered, LockError or DescriptorError.
+    ordinary products, which also compute them with `desc` or `lock` alone.  `out` does not support gradients.
+
+    With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a process.  Raises
+    ProductError, NotCovered, LockError or DescriptorError.
     """
     import torch
 
@@ -375,9 +377,7 @@ def _traced_product(
     return found
 
 
-def _traced_descriptor(
-    a: torch.Tensor, desc: GEMMDesc | str | None, out_dtype: torch.dtype | None
-) -> tuple[str, str]:
+def _traced_descriptor(a: torch.Tensor, desc: GEMMDesc | str | None, out_dtype: torch.dtype | None) -> tuple[str, str]:
     """Return the text of a descriptor, empty for None, and the format of the product, as a trace has them."""
     import torch
 
@@ -400,7 +400,6 @@ def _product_with_epilogue(
 
     if torch.compiler.is_compiling():
         return _traced_epilogue(a, b, epilogue, operands, desc, like, lock, out_dtype, grad_like)
-    plain = {"desc": desc, "like": like, "lock": lock, "out_dtype": out_dtype, "grad_like": grad_like}
     try:
         key = epilogues.call_key(a, b, epilogue, operands, desc, like, lock, out_dtype)
     except (AttributeError, RuntimeError, TypeError):  # an argument is not a tensor with memory
@@ -420,7 +419,7 @@ def _product_with_epilogue(
     for position, each in enumerate(operands):
         _check_tensor(f"operand {position} of the epilogue", each)
     recorded = dispatch_cache.gradients_enabled() and any(each.requires_grad for each in (a, b, *operands))
-    product = matmul(a, b, **plain)
+    product = matmul(a, b, desc=desc, like=like, lock=lock, out_dtype=out_dtype, grad_like=grad_like)
     if call is None:
         shape = (int(product.shape[0]), int(product.shape[1]))
         problem = epilogues.operand_problem(steps, NAMES[str(product.dtype)], shape, product.device, operands)
@@ -430,17 +429,17 @@ def _product_with_epilogue(
         return epilogues.eager(steps, product, operands)
     if _on_cpu(product):
         return epilogues.evaluated(steps, product, operands)
+    given = (epilogue, desc, lock)
+    profile, token = None, None
     if lock is not None:
         desc = _locked_descriptor(lock, a, b, out_dtype)
     elif isinstance(desc, str):
         desc = parse_descriptor(desc)
-    profile, token = None, None
-    if desc is None:
+    elif desc is None:
         assert like is not None
         profile = _profile_of(like)
         token = profile.cache_token() if isinstance(profile, CacheableProfile) else None
         desc = _described(profile, a, b, product)
-    given = (epilogue, plain["desc"], lock)
     return epilogues.first_call(key, given, profile, token, desc, steps, a, b, operands, product)
 
 
@@ -493,8 +492,9 @@ def torch_operator() -> Any:
         ctx.grad_like = inputs[5]
 
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        a, b = ctx.saved_tensors
         needed = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
-        return *_product_gradients(*ctx.saved_tensors, gradient, ctx.grad_like, needed), None, None, None, None
+        return *_product_gradients(a, b, gradient, ctx.grad_like, needed), None, None, None, None
 
     made = torch.library.custom_op(
         "bitwise::matmul", product, mutates_args=(),

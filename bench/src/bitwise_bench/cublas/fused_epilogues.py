@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ def held_out(count: int = 48) -> list[Case]:
 
 
 PARTS = {"models": published, "held-out": held_out}
+COMPILED = "models"
+"""The part whose sequences torch.compile compiles."""
 
 
 class Operands:
@@ -104,9 +107,7 @@ class Operands:
         self.epilogue = EPILOGUES[case.epilogue]
         self.a = normal(case.m, case.k)
         self.b = (normal(case.n, case.k) / math.sqrt(case.k)).t()
-        self.others = [
-            normal(case.n) if each == "bias" else normal(case.m, case.n) for each in self.epilogue.operands
-        ]
+        self.others = [normal(case.n) if each == "bias" else normal(case.m, case.n) for each in self.epilogue.operands]
 
     def sequence(self) -> Any:
         """Return the result of torch.mm and PyTorch's operators."""
@@ -128,16 +129,27 @@ class Operands:
         return None
 
 
-def _compile(cases: Sequence[Case], part: int, parts: int) -> None:
+def _compile(cases: Sequence[Case], compiled: Sequence[Case], part: int, parts: int) -> None:
     """Run a share of the cases once, to fill the compilers' caches."""
+    import torch
+
     from bitwise_torch import matmul
 
-    for case in cases[part::parts]:
-        try:
+    with torch.no_grad():
+        for case in cases[part::parts]:
+            try:
+                given = Operands(case)
+                matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
+            except Exception as error:
+                print(f"{case}: {error}", file=sys.stderr)
+        for case in list({_kind(case): case for case in compiled}.values())[part::parts]:
             given = Operands(case)
-            matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
-        except Exception as error:
-            print(f"{case}: {error}", file=sys.stderr)
+            _compiled_sequence(given.epilogue)(given.a, given.b, *given.others)
+
+
+def _kind(case: Case) -> tuple[str, str, bool]:
+    """Return what torch.compile compiles once: it treats a length of 1 as a constant."""
+    return case.epilogue, case.dtype, case.m == 1
 
 
 def _graph(launch: Callable[[], Any]) -> tuple[Any, int]:
@@ -202,15 +214,13 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[
     from bitwise_torch import matmul
     from bitwise_torch.epilogues import fuses
 
-    sequences: dict[str, Callable[..., Any]] = {}
+    sequences: dict[tuple[str, str, bool], Callable[..., Any]] = {}
     for case in cases:
         if time.time() > deadline:
             return
         given = Operands(case)
 
-        def fused(given: Operands = given) -> Any:
-            return matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
-
+        fused = partial(matmul, given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
         record = asdict(case)
         try:
             with torch.no_grad():
@@ -227,10 +237,10 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[
         if library is not None:
             launches["library"] = library
         if compiled:
-            name = f"{case.epilogue} {case.dtype} {case.m == 1}"
-            if name not in sequences:
-                sequences[name] = _compiled_sequence(given.epilogue)
-            launches["compiled"] = lambda each=sequences[name], given=given: each(given.a, given.b, *given.others)  # type: ignore[misc]
+            kind = _kind(case)
+            if kind not in sequences:
+                sequences[kind] = _compiled_sequence(given.epilogue)
+            launches["compiled"] = partial(sequences[kind], given.a, given.b, *given.others)
         with torch.no_grad():
             yield {**record, **in_turn(launches)}
 
@@ -280,7 +290,9 @@ def _environment() -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the cases of a part.  The exit status is 1 if bytes differ or a case failed."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.fused_epilogues", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.fused_epilogues", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--part", choices=(*PARTS, "all"), default="all", help="the cases (default all)")
     parser.add_argument("--every", type=int, default=1, help="take every so many cases (default 1)")
@@ -289,22 +301,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args(arguments)
     deadline = time.time() + given.seconds
-    cases = {
-        name: make()[:: given.every] for name, make in PARTS.items() if given.part in (name, "all")
-    }
+    cases = {name: make()[:: given.every] for name, make in PARTS.items() if given.part in (name, "all")}
     every = [case for each in cases.values() for case in each]
+    compiled = [] if given.no_compile else cases.get(COMPILED, [])
     context = multiprocessing.get_context("spawn")
     workers = [
-        context.Process(target=_compile, args=(every, part, given.processes)) for part in range(given.processes)
+        context.Process(target=_compile, args=(every, compiled, part, given.processes))
+        for part in range(given.processes)
     ]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join(max(1.0, deadline - time.time()))
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(1.0, deadline - time.time()))
+    print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
     result: dict[str, Any] = {"environment": _environment(), "parts": {}}
     status = 0
     for name, each in cases.items():
-        found = list(rows(each, deadline, compiled=not given.no_compile))
+        found = list(rows(each, deadline, compiled=bool(compiled) and name == COMPILED))
         totals = summary(found)
         totals["not reached"] = len(each) - len(found)
         status |= bool(totals["failed"] or totals["other bytes"])

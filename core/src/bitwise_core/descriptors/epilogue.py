@@ -43,7 +43,9 @@ class Step(TextRecord, word="step"):
     the operand's element g, rounded to the type, times x.  `scale`: x * `value`.  `clamp`: at least `low`, then at most
     `high`; a NaN stays.  `relu`: the greater of x and +0; a NaN stays.  `gelu`, `gelu_tanh`, `silu`: activation
     functions.  `convert`: x in `dtype`, which the steps after it have, to nearest even.  An overflow of a format of 8
-    bits is its largest number with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.  Numbers are rounded to fp32.  Raises DescriptorError.
+    bits is its largest number with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.
+
+    Numbers are rounded to fp32.  Raises DescriptorError.
     """
 
     name: StepName
@@ -102,9 +104,7 @@ class Epilogue(Descriptor, word="epilogue"):
 
     def operand_types(self, dtype: str) -> tuple[str, ...]:
         """Return the type of each operand, for a product of type `dtype`."""
-        return tuple(
-            kind for kind, each in zip(self.types(dtype), self.steps, strict=True) if each.name in OPERANDS
-        )
+        return tuple(kind for kind, each in zip(self.types(dtype), self.steps, strict=True) if each.name in OPERANDS)
 
     def output_dtype(self, dtype: str) -> str:
         """Return the type of the output, for a product of type `dtype`."""

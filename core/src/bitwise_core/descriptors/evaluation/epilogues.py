@@ -109,7 +109,7 @@ def _rounded(x: Node, dtype: str, saturate: bool = False) -> Node:
         return converted(x, "fp32", dtype)
     magnitude = Operation("and.b32", (x, Constant(32, 0x7FFFFFFF)))
     sign = Operation("shr.u32", (Operation("and.b32", (x, Constant(32, 0x80000000))), Constant(32, 24)))
-    small = Operation("convert.u32.u8", (converted(magnitude, "fp32", dtype, satfinite=True),))
+    small: Node = Operation("convert.u32.u8", (converted(magnitude, "fp32", dtype, satfinite=True),))
     if not saturate:
         comparison, least, pattern = _OVERFLOWS[dtype]
         small = Select(Operation(comparison, (magnitude, number(least))), Constant(32, pattern), small)

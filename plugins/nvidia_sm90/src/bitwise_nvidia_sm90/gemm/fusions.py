@@ -86,8 +86,7 @@ class Fusion:
 
 
 def inline_text(lines: tuple[str, ...], result: str, operands: int) -> str:
-    """Return lines of `finished` as inline assembly: the result, in the low bits of 32, then the sum and the operands.
-    """
+    """Return lines of `finished` as inline assembly: the result, in the low bits of 32, the sum, the operands."""
     body = "\n".join(lines)
     names = sorted(set(re.findall(r"%([phr])_(\w+)", body)))
     declared = "\n".join(f".reg .{_REGISTERS[kind]} %{kind}_{name};" for kind, name in names)

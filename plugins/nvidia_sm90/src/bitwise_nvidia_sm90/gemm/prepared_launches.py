@@ -79,7 +79,7 @@ def prepare(
 def product_launch(
     kernels: Sequence[Kernel], workspaces: Sequence[int], device: int, matrices: int = 3
 ) -> EpilogueLaunch:
-    """Return a function of the addresses of `matrices` matrices that launches kernels on the current stream of a device.
+    """Return a function of the addresses of matrices that launches kernels on the current stream of a device.
 
     `workspaces` are the sizes in bytes of memory that each call allocates on that stream, all at once; their addresses
     follow those of the matrices.  Raises TooFewResources and DriverError.

@@ -1,6 +1,5 @@
 """Epilogues in Triton functions: the PTX of `finish` as inline assembly on each element of a block."""
 
-# ruff: noqa: SIM108  (Triton compiles only the taken branch of an if on a constant)
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations
 
@@ -9,19 +8,19 @@ import triton.language as tl
 
 
 @triton.jit
-def loaded(O, stride_row, stride_column, rows, columns, rows_inside, columns_inside):
+def load_operand(operand, stride_row, stride_column, rows, columns, rows_inside, columns_inside):
     """Return an operand's elements as integers of its width, 0 for an operand that is None.
 
     `rows` and `columns` are indices whose shapes broadcast to that of the result.  A stride that is None is 0, and
     needs no index.
     """
-    if O is None:
+    if operand is None:
         return 0
     else:
-        if O.dtype.element_ty.primitive_bitwidth == 32:
-            place = O.to(tl.pointer_type(tl.int32))
+        if operand.dtype.element_ty.primitive_bitwidth == 32:
+            place = operand.to(tl.pointer_type(tl.int32))
         else:
-            place = O.to(tl.pointer_type(tl.int16))
+            place = operand.to(tl.pointer_type(tl.int16))
         if stride_row is None:
             return tl.load(place + columns.to(tl.int64) * stride_column, mask=columns_inside, other=0)
         elif stride_column is None:
@@ -45,7 +44,8 @@ def finished(
 ):  # fmt: skip
     """Return the elements of type KIND that are stored for sums x in fp32: x rounded, or EPILOGUE of x.
 
-    O0 to O2 are the operands of the epilogue, None for those that it has not; the next are their `loaded` elements.
+    O0 to O2 are the operands of the epilogue, None for those that it has not; the next are their elements, which
+    `load_operand` returned.
     """
     if EPILOGUE == "":
         return x.to(KIND)
@@ -90,9 +90,9 @@ def apply(
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
     rows, columns = quotient(where, N, count)
-    first = loaded(O0, o0_row, o0_column, rows, columns, inside, inside)
-    second = loaded(O1, o1_row, o1_column, rows, columns, inside, inside)
-    third = loaded(O2, o2_row, o2_column, rows, columns, inside, inside)
+    first = load_operand(O0, o0_row, o0_column, rows, columns, inside, inside)
+    second = load_operand(O1, o1_row, o1_column, rows, columns, inside, inside)
+    third = load_operand(O2, o2_row, o2_column, rows, columns, inside, inside)
     rows, columns = rows.to(tl.int64), columns.to(tl.int64)
     x = tl.load(X + rows * stride_xm + columns * stride_xn, mask=inside, other=0.0).to(tl.float32)
     found = finished(x, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, loaded, quotient
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, load_operand, quotient
 
 
 @triton.jit
@@ -71,9 +71,9 @@ def lanes(
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
     row, column = element // N, element % N
-    first = loaded(O0, o0_row, o0_column, row, column, inside, inside)
-    second = loaded(O1, o1_row, o1_column, row, column, inside, inside)
-    third = loaded(O2, o2_row, o2_column, row, column, inside, inside)
+    first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
+    second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
+    third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     slice_index = tl.program_id(1)
     start = 0 if CYCLIC_SLICES else slice_index * slice_k
     length = slice_k if CYCLIC_SLICES else min(slice_k, K - start)
@@ -130,9 +130,9 @@ def merge_blocks(
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
     row, column = quotient(element, N, count)
-    first = loaded(O0, o0_row, o0_column, row, column, inside, inside)
-    second = loaded(O1, o1_row, o1_column, row, column, inside, inside)
-    third = loaded(O2, o2_row, o2_column, row, column, inside, inside)
+    first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
+    second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
+    third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     thread = tl.arange(0, THREADS)
     part = W + element[:, None] + thread.to(tl.int64)[None, :] * count
     x = tl.load(part, mask=inside[:, None] & (thread < blocks)[None, :], other=0.0)

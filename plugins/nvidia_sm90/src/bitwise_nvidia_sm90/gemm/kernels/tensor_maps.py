@@ -11,8 +11,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, loaded
-
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, load_operand
 
 _EARLY: tl.constexpr = tl.constexpr(64 * 128)
 """Elements of the largest tile whose operands of an epilogue are loaded before the product is computed."""
@@ -29,12 +28,12 @@ def _load(X, row, column, TRANSPOSED: tl.constexpr):
 
 @triton.jit
 def _loaded(
-    row, column, M, N, O, stride_row, stride_column, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    row, column, M, N, operand, stride_row, stride_column, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """Load the elements of an epilogue's operand for a tile at (row, column); 0 for None."""
     rows = (row + tl.arange(0, BLOCK_M))[:, None]
     columns = (column + tl.arange(0, BLOCK_N))[None, :]
-    return loaded(O, stride_row, stride_column, rows, columns, rows < M, columns < N)
+    return load_operand(operand, stride_row, stride_column, rows, columns, rows < M, columns < N)
 
 
 @triton.jit
@@ -119,8 +118,8 @@ def _tile(
         first = _loaded(row, column + BLOCK_N // 2, M, N, O0, o0_row, o0_column, BLOCK_M, BLOCK_N // 2)
         second = _loaded(row, column + BLOCK_N // 2, M, N, O1, o1_row, o1_column, BLOCK_M, BLOCK_N // 2)
         third = _loaded(row, column + BLOCK_N // 2, M, N, O2, o2_row, o2_column, BLOCK_M, BLOCK_N // 2)
-        _store(out, right, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, O0, O1, O2, first, second, third, C_TMA,
-               C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
+        _store(out, right, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, O0, O1, O2, first, second, third,
+               C_TMA, C_TRANSPOSED, EPILOGUE, CONSTRAINTS)  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["slices"])

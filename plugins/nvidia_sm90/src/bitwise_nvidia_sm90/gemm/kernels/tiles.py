@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, loaded, quotient, rounded
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, load_operand, quotient, rounded
 
 
 @triton.jit
@@ -97,9 +97,15 @@ def product(
             accumulator = tl.dot(a, b, accumulator)
     out = C + slice_index.to(tl.int64) * stride_cs
     out += rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
-    first = loaded(O0, o0_row, o0_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N)
-    second = loaded(O1, o1_row, o1_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N)
-    third = loaded(O2, o2_row, o2_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N)
+    first = load_operand(
+        O0, o0_row, o0_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N
+    )
+    second = load_operand(
+        O1, o1_row, o1_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N
+    )
+    third = load_operand(
+        O2, o2_row, o2_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N
+    )
     found = finished(accumulator, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
     tl.store(out, found, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
@@ -121,9 +127,9 @@ def merge(
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
     row, column = quotient(where, N, count)
-    first = loaded(O0, o0_row, o0_column, row, column, inside, inside)
-    second = loaded(O1, o1_row, o1_column, row, column, inside, inside)
-    third = loaded(O2, o2_row, o2_column, row, column, inside, inside)
+    first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
+    second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
+    third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
     if FROM_ZERO:
         total += 0.0

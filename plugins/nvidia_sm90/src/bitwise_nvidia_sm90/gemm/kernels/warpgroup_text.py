@@ -89,8 +89,10 @@ def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
         else:
             parameters.append(f".param .{'u32' if index <= _MAPS + _INTEGERS else 'u64'} {each}")
     mapped = None if tiles.mapped_operand is None else OPERAND_PARAMETERS[0].format(tiles.mapped_operand)
-    for each in _parameters(tiles)[len(PARAMETERS) :]:
-        parameters.append(f".param .align 64 .b8 {each}[128]" if each == mapped else f".param .u64 {each}")
+    parameters.extend(
+        f".param .align 64 .b8 {each}[128]" if each == mapped else f".param .u64 {each}"
+        for each in _parameters(tiles)[len(PARAMETERS) :]
+    )
     registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
     declared = "\n".join(f".reg .{_TYPES[kind]} %{kind}_{rest};" for kind, rest in registers)
     cluster = f".reqnctapercluster {tiles.blocks}, 1, 1\n" if tiles.blocks > 1 else ""
@@ -634,8 +636,10 @@ def _pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Generator[
     found = []
     for index, each in _layouts(tiles):
         if each.size == 2 and each.columns in ("pairs", "map"):
-            pair = f"%r_mapped_{2 * (block % 2) + half}" if each.columns == "map" else _operand(
-                index, each, part, half, block, 0
+            pair = (
+                f"%r_mapped_{2 * (block % 2) + half}"
+                if each.columns == "map"
+                else _operand(index, each, part, half, block, 0)
             )
             yield f"mov.b32 {{%h_operand{index}_0, %h_operand{index}_1}}, {pair};"
     for place, total in enumerate((low, high)):

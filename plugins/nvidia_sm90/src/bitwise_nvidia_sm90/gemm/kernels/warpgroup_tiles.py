@@ -254,7 +254,8 @@ class WarpgroupTiles:
             _require(OUTPUT_BYTES[self.output] > 1, f"output {self.output}: only epilogues have one of 8 bits")
         mapped = [each for each in (self.finish.layouts if self.finish else ()) if each.columns == "map"]
         _require(
-            not mapped or (len(mapped) == 1 and self.store == "map" and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
+            not mapped
+            or (len(mapped) == 1 and self.store == "map" and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
             "an operand through a tensor map: one, of 16 bits as the output, which is stored through a map",
         )
         narrow = self.store == "map" and OUTPUT_BYTES[self.output] == 1
