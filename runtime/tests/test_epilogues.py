@@ -10,7 +10,7 @@ import pytest
 from bitwise_core.descriptors import Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_epilogue
 from bitwise_core.plugins import registry
-from bitwise_torch import FusionWarning, ProductError, dispatch_cache, epilogues, matmul
+from bitwise_torch import FusionWarning, ProductError, epilogues, matmul
 from bitwise_torch.products import epilogue_operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -256,6 +256,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(registry, "default", lambda: found)
         monkeypatch.setattr("bitwise_torch.products._on_cpu", lambda tensor: False)
         monkeypatch.setattr(epilogues, "_calls", {})
+        # Each product is computed anew: what this launcher prepares for products alone does nothing.
+        monkeypatch.setattr("bitwise_torch.products._keep_call", lambda *arguments: None)
         monkeypatch.setattr("bitwise_torch.dispatch_cache._calls", {})
 
     return install
@@ -291,7 +293,6 @@ def test_a_kernel_of_other_bytes_does_not_run(elsewhere: Any) -> None:
     a, b, desc = normal(5, 40), normal(40, 7, seed=1), desc_of(40)
     with pytest.warns(FusionWarning, match="returned other bytes than PyTorch's operators"):
         wanted = matmul(a, b, desc=desc, epilogue="epilogue(steps=[step(name=relu)])")
-    dispatch_cache.clear()  # what this launcher prepares for the product itself does nothing
     found = matmul(a, b, desc=desc, epilogue="epilogue(steps=[step(name=relu)])")
     assert torch.equal(wanted, torch.relu((a.float() @ b.float()).half()))
     assert torch.equal(found, wanted)

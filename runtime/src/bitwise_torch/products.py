@@ -515,11 +515,17 @@ def _product_gradients(
     a: torch.Tensor, b: torch.Tensor, gradient: torch.Tensor, like: str, needed: tuple[bool, bool]
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Return the gradients of a and b that are needed, with the bits of a library, or of PyTorch's products."""
+    import torch
+
     if 0 in gradient.stride():  # an expanded matrix, of which a library receives a dense copy
         gradient = gradient.contiguous()
 
     def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x @ y if like == "torch" else matmul(x, y, like=like)
+        if like == "torch":
+            return x @ y
+        # The operator, since gradients may be traced.
+        found: torch.Tensor = torch.ops.bitwise.matmul(x, y, "", like, _output_format(x, None), like)
+        return found
 
     left = product(gradient.to(b.dtype), b.t()).to(a.dtype) if needed[0] else None
     right = product(a.t(), gradient.to(a.dtype)).to(b.dtype) if needed[1] else None

@@ -46,7 +46,7 @@ product of a LoRA adapter is scaled and added to that of the layer; and the inpu
 and converted.
 """
 TOKENS = (1, 16, 64, 256, 1024, 4096)
-_ROUNDS = 5
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)

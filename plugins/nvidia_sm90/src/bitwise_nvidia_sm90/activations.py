@@ -11,7 +11,7 @@ from functools import reduce
 from types import MappingProxyType
 
 from bitwise_core.descriptors.evaluation import Formulas
-from bitwise_core.ir.nodes import Constant, Node, Operation, Select
+from bitwise_core.ir import Constant, Node, Operation, Select
 
 _ONE = Constant(32, 0x3F800000)
 _HALF = Constant(32, 0x3F000000)

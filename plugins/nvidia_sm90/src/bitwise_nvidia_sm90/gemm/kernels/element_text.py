@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bitwise_core.ir.nodes import Constant, Load, Node, Operation, Select, descendants
+from bitwise_core.ir import Constant, Load, Node, Operation, Select, descendants
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 
 _FORMS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}

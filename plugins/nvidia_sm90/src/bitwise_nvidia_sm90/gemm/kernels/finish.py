@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from bitwise_core.descriptors import Epilogue
 from bitwise_core.descriptors.evaluation import epilogue_tree
-from bitwise_core.ir.nodes import Load, Node, Operation
+from bitwise_core.ir import Load, Node, Operation
 from bitwise_nvidia_sm90.activations import SHORT_FORMULAS
 from bitwise_nvidia_sm90.gemm.kernels.element_text import ElementText, element_text
 
