@@ -11,9 +11,12 @@ from bitwise_core.descriptors import Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_epilogue
 from bitwise_core.plugins import registry
 from bitwise_torch import FusionWarning, ProductError, epilogues, matmul
-from bitwise_torch.products import epilogue_operator
+from bitwise_torch.products import epilogue_operator, gradients_operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from functorch.compile import make_boxed_func  # noqa: E402
+from torch._dynamo.backends.common import aot_autograd  # noqa: E402
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "e4m3": torch.float8_e4m3fn,
           "e5m2": torch.float8_e5m2}  # fmt: skip
@@ -163,6 +166,7 @@ def test_gradients_of_the_steps_are_those_of_autograd(steps: tuple[Any, ...]) ->
 def test_a_trace_contains_one_operator_with_gradients(toy: None) -> None:
     a, b = normal(5, 40).requires_grad_(), normal(40, 7, seed=1).requires_grad_()
     bias, residual = normal(7, seed=2).requires_grad_(), normal(5, 7, seed=3)
+    torch.library.opcheck(gradients_operator(), (normal(5, 7), [normal(7), normal(5, 7)], normal(5, 7), TEXT))
     torch.library.opcheck(
         epilogue_operator(), (a, b, [bias, residual], TEXT, "", "toy", "fp16", "toy"),
         test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
@@ -171,12 +175,21 @@ def test_a_trace_contains_one_operator_with_gradients(toy: None) -> None:
     def step(a: Any, b: Any, bias: Any, residual: Any) -> Any:
         return matmul(a, b, like="toy", epilogue=TEXT, operands=(bias, residual)) * 2
 
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return make_boxed_func(graph.forward)
+
     plain = step(a, b, bias, residual)
     wanted = torch.autograd.grad(plain.sum(), [a, b, bias])
-    traced = torch.compile(step, backend="aot_eager", fullgraph=True)
+    compiler = aot_autograd(fw_compiler=backend, bw_compiler=backend)
+    traced = torch.compile(step, backend=compiler, fullgraph=True)
     found = traced(a, b, bias, residual)
     assert torch.equal(found, plain)
     gradients = torch.autograd.grad(found.sum(), [a, b, bias])
+    assert [sum(f"bitwise.{name}." in each for each in graphs[1]) for name in ("matmul", "epilogue_gradients")] == [3, 1]
+    assert sum("bitwise.matmul_epilogue." in each for each in graphs[0]) == 1
     assert all(torch.equal(each, other) for each, other in zip(gradients, wanted, strict=True))
     with torch.no_grad():
         assert torch.equal(traced(a, b, bias, residual), plain)

@@ -533,6 +533,36 @@ def _product_gradients(
 
 
 @cache
+def gradients_operator() -> Any:
+    """Register the PyTorch operator that represents the gradients of an epilogue in traces, and return it.
+
+    `bitwise::epilogue_gradients(product, operands, upstream, epilogue)` returns those of the product and of each
+    operand.  As one operator it has the bytes of PyTorch's eager operators: a compiler would fuse them, and round less
+    often.  Repeated calls return the same operator.
+    """
+    import torch
+
+    def compute(
+        product: torch.Tensor, operands: list[torch.Tensor], upstream: torch.Tensor, epilogue: str
+    ) -> list[torch.Tensor]:
+        inner, others = epilogues.gradients(epilogues.parse_epilogue(epilogue), product, operands, upstream)
+        # The results of an operator are no views of its arguments, nor one tensor twice.
+        return [each.contiguous().clone() for each in (inner, *others)]
+
+    def fake(
+        product: torch.Tensor, operands: list[torch.Tensor], upstream: torch.Tensor, epilogue: str
+    ) -> list[torch.Tensor]:
+        return [each.new_empty(each.shape) for each in (product, *operands)]
+
+    made = torch.library.custom_op(
+        "bitwise::epilogue_gradients", compute, mutates_args=(),
+        schema="(Tensor product, Tensor[] operands, Tensor upstream, str epilogue) -> Tensor[]",
+    )  # fmt: skip
+    made.register_fake(fake)
+    return made
+
+
+@cache
 def epilogue_operator() -> Any:
     """Register the PyTorch operator that represents a product with an epilogue in traces, and return it.
 
@@ -566,7 +596,7 @@ def epilogue_operator() -> Any:
         a, b, *operands = ctx.saved_tensors
         epilogue, desc, like, dtype, grad_like = ctx.texts
         product = torch.ops.bitwise.matmul(a, b, desc, like, dtype, grad_like)
-        inner, others = epilogues.gradients(epilogues.parse_epilogue(epilogue), product, operands, gradient)
+        inner, *others = torch.ops.bitwise.epilogue_gradients(product, operands, gradient, epilogue)
         needed = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         return *_product_gradients(a, b, inner, grad_like, needed), others, None, None, None, None, None
 
@@ -583,6 +613,7 @@ def epilogue_operator() -> Any:
 def _register_operator() -> bool:
     """Register the operators; torch.compile treats the result as a constant."""
     torch_operator()
+    gradients_operator()
     epilogue_operator()
     return True
 
