@@ -276,6 +276,16 @@ def _mean(ratios: Iterable[float]) -> float:
     return round(math.exp(sum(logarithms) / len(logarithms)), 3)
 
 
+def write(path: Path, result: dict[str, Any]) -> None:
+    """Write a record, each case on a line."""
+    parts = []
+    for name, each in result["parts"].items():
+        lines = ",\n".join(json.dumps(row) for row in each["rows"])
+        parts.append(f'{json.dumps(name)}: {{\n"summary": {json.dumps(each["summary"])},\n"rows": [\n{lines}\n]}}')
+    head = json.dumps(result["environment"])
+    path.write_text(f'{{\n"environment": {head},\n"parts": {{\n' + ",\n".join(parts) + "\n}}\n", encoding="utf-8")
+
+
 def _environment() -> dict[str, Any]:
     import torch
     import triton
@@ -322,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         totals["not reached"] = len(each) - len(found)
         status |= bool(totals["failed"] or totals["other bytes"])
         result["parts"][name] = {"summary": totals, "rows": found}
-        given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(given.out, result)
         print(name, json.dumps(totals, indent=1))
     return int(status)
 

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import AfterValidator, model_validator
 
 from bitwise_core.descriptors.cuts import FloatName
-from bitwise_core.descriptors.record import DescriptorError, single
+from bitwise_core.descriptors.record import single
 from bitwise_core.descriptors.text import Descriptor, TextRecord
 
 StepName: TypeAlias = Literal[
@@ -109,12 +109,3 @@ class Epilogue(Descriptor, word="epilogue"):
     def output_dtype(self, dtype: str) -> str:
         """Return the type of the output, for a product of type `dtype`."""
         return self.types(dtype)[-1]
-
-
-def epilogue_of(given: Epilogue | str) -> Epilogue:
-    """Return an epilogue, given as such or as its text.  Raises DescriptorError."""
-    if isinstance(given, str):
-        return Epilogue.from_text(given)
-    if not isinstance(given, Epilogue):
-        raise DescriptorError(f"epilogue is a {type(given).__name__}; give an Epilogue or the text of one")
-    return given
