@@ -160,9 +160,10 @@ def fused_epilogues(record: Mapping[str, Any]) -> str:
             "fused below 1")  # fmt: skip
     wrong = sum(each["summary"]["other bytes"] for each in record["parts"].values())
     return _markdown(head, rows) + (
-        f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. cuBLASLt's epilogue and torch.compile"
-        f" (with dynamic shapes) may return other bytes. {environment['gpu']}, cuBLASLt {environment['library']}, "
-        f"PyTorch {environment['torch']}, Triton {environment['triton']}."
+        f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. "
+        "cuBLASLt's epilogue and torch.compile (with dynamic shapes) may return other bytes. "
+        f"{environment['gpu']}, cuBLASLt {environment['library']}, PyTorch {environment['torch']}, "
+        f"Triton {environment['triton']}."
     )
 
 

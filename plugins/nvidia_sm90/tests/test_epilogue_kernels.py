@@ -137,6 +137,9 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
     "to e4m3": (
         matrix(72, WGMMA, **BF16), 72, 160, consumers(64, 160), Epilogue.of(Step(name="scale", value=0.5), CONVERT)
     ),
+    "to e4m3, with a part that is stored twice": (
+        matrix(72, WGMMA), 72, 304, consumers(64, 144), Epilogue.of("add", CONVERT)
+    ),
     "to e4m3 by elements": (matrix(72, WGMMA), 72, 40, consumers(64, 16), Epilogue.of("bias", CONVERT)),
     "saturated": (
         matrix(72, WGMMA), 40, 72, consumers(64, 64),

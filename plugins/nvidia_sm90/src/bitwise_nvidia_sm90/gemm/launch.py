@@ -11,7 +11,7 @@ from typing import Any
 
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
@@ -251,7 +251,7 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
     k_major = not _is_transposed((m, plan.k), a_strides, size), not _is_transposed((n, plan.k), b_strides, size)
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
-    if output_size == 1 and chosen.block_n % 32:
+    if not fills_lines(chosen.block_n, output_size):
         store = "elements"
     finish = None
     if fusion:

@@ -258,8 +258,10 @@ class WarpgroupTiles:
             or (len(mapped) == 1 and self.store == "map" and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
             "an operand through a tensor map: one, of 16 bits as the output, which is stored through a map",
         )
-        narrow = self.store == "map" and OUTPUT_BYTES[self.output] == 1
-        _require(not narrow or self.block_n % 32 == 0, f"block_n {self.block_n}: a multiple of 32 for a map of 8 bits")
+        _require(
+            self.store != "map" or fills_lines(self.block_n, OUTPUT_BYTES[self.output]),
+            f"block_n {self.block_n}: a multiple of 32, or at least {STAGE_BYTES}, for a map of 8 bits",
+        )
         sizes = {OPERAND_BYTES[each] for each in self.operands}
         _require(len(sizes) == 1, f"operands {self.operands}: one width")
         _require(2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both")
@@ -271,6 +273,11 @@ class WarpgroupTiles:
 def most_accumulators(consumers: int) -> int:
     """Return the accumulator registers of a thread that leave enough registers for addresses."""
     return 128 if consumers < 3 else 96
+
+
+def fills_lines(block_n: int, size: int) -> bool:
+    """Return whether parts of a tile of `block_n` columns fill lines that a tensor map stores."""
+    return block_n * size % 32 == 0 or block_n * size >= STAGE_BYTES
 
 
 def widest_line(elements: int, size: int) -> int:
