@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bitwise_core.assembly.module import Instruction, Kernel, Module, once_a_kernel
+from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.instruction_info import (
     Describe,
     Effects,
@@ -131,7 +132,13 @@ class OpcodeTable:
         opcode = self.opcodes.get(self.name_of(instruction))
         if opcode is None:
             raise UnknownInstruction(instruction)
-        return opcode.build(instruction, context)
+        try:
+            return opcode.build(instruction, context)
+        except (IndexError, ValueError) as error:
+            if isinstance(error, BitwiseError):
+                raise
+            # Its operands are not those of the opcode: no assembler accepts the text.
+            raise UnknownInstruction(instruction) from None
 
 
 @once_a_kernel

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.time_limit import check_time
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
 from bitwise_nvidia_ptx.inner_blocks import spelling
@@ -326,8 +327,14 @@ def _unbounded_product(operands: tuple[Operand, ...], ups: list[bool], downs: li
 
 
 def candidate_pairs(program: Program) -> tuple[Pair, ...]:
-    """Return every pair that ptxas may fuse, or for which the analysis cannot exclude it, in text order."""
-    return tuple(_pairs(program))
+    """Return every pair that ptxas may fuse, or for which the analysis cannot exclude it, in text order.
+
+    Raises Unsupported for a text that no assembler accepts.
+    """
+    try:
+        return tuple(_pairs(program))
+    except IndexError:
+        raise Unsupported("an instruction lacks operands of its opcode") from None
 
 
 def _pairs(program: Program) -> Iterable[Pair]:

@@ -103,6 +103,8 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     parts = instruction.opcode.split(".")
     if parts[:2] == ["barrier", "cluster"]:
         return cluster_barrier(instruction, context)
+    if not instruction.operands:
+        raise UnknownInstruction(instruction)
     if "warp" in parts:
 
         def warp(machine: Machine) -> None:
