@@ -11,7 +11,15 @@ from typing import Any
 
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
-from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.plan import (
+    BlocksPlan,
+    MatrixPlan,
+    Plan,
+    ScalarPlan,
+    SinglePrecisionPlan,
+    Slices,
+    UnsupportedGEMM,
+)
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
 from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tiles
 
@@ -94,7 +102,7 @@ def kernel_calls(
         plan = packed_plan(plan)
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
     # The kernel of lanes adds a single slice to +0 itself.
-    sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
+    sliced = slices.number > 1 or (isinstance(plan, MatrixPlan | SinglePrecisionPlan) and slices.from_zero)
     target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
     common = {
@@ -106,6 +114,8 @@ def kernel_calls(
         if chosen.transposed:
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
         calls.append((_warpgroups if chosen.consumers else _tma if chosen.tma else _pointers)(plan, chosen, common))
+    elif isinstance(plan, SinglePrecisionPlan):
+        calls.append(_single_precision(plan, chosen, common))
     else:
         calls.append(_lanes(plan, chosen, m, n, common))
     return [*calls, _merge(plan, slices, target, out, m, n)] if sliced else calls
@@ -176,6 +186,21 @@ def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> 
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
             "SHORT_FIRST": plan.short_first, "INSTRUCTION_K8": plan.instruction_k8,
             "NEW_ACCUMULATOR": bool(plan.accumulator_k), "WHOLE_ITERATIONS": whole,
+        },
+        _options(chosen),
+    )  # fmt: skip
+
+
+def _single_precision(plan: SinglePrecisionPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.single_precision import product_of_fp32
+
+    return KernelCall(
+        product_of_fp32,
+        (-(-common["M"] // chosen.block_m) * -(-common["N"] // chosen.block_n), plan.slices.number),
+        {**common, "apart": plan.dealt * plan.slices.number},
+        {
+            "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
+            "SHORT_FIRST": plan.short_first, "DEALT": plan.dealt, "TF32": plan.tf32,
         },
         _options(chosen),
     )  # fmt: skip

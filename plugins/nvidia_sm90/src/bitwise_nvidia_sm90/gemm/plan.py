@@ -13,7 +13,7 @@ _CHAIN_LANES = 32
 """The largest number of lanes that are added one after the other."""
 _UNITS = frozenset({"wgmma", "mma.sync"})
 _FP8 = frozenset({"e4m3", "e5m2"})
-_TYPES = frozenset({"fp16", "bf16", *_FP8})
+_TYPES = frozenset({"fp16", "bf16", "fp32", *_FP8})
 _FROM_ZERO = Cut(count=1, start="zero")
 """The outermost cut of a sum whose total is added to +0."""
 _OUTPUTS = frozenset({"fp16", "bf16", "fp32"})
@@ -123,12 +123,32 @@ class BlocksPlan:
         return min(whole if self.blocks == whole else max(32, whole), 128)
 
 
-Plan = MatrixPlan | ScalarPlan | BlocksPlan
+@dataclass(frozen=True, slots=True)
+class SinglePrecisionPlan:
+    """A product of fp32 matrices in one accumulator for each element and slice.
+
+    With `tf32`, operands are rounded to tf32 and multiplied by matrix instructions, otherwise by fused multiply-adds.
+    `dealt` is the length of tiles of k that are distributed round-robin to the slices (0: a slice is a range of k); the
+    slices' `span` is then the largest number of values of a slice.  `short_first` is that of MatrixPlan.
+    """
+
+    k: int
+    slices: Slices
+    dealt: int
+    short_first: int
+    tf32: bool
+
+
+Plan = MatrixPlan | ScalarPlan | BlocksPlan | SinglePrecisionPlan
 
 
 def plan(desc: GEMMDesc) -> Plan:
     """Return the plan of a descriptor.  Raises UnsupportedGEMM if the kernels do not implement it."""
     _check(desc)
+    if desc.left_dtype == "fp32":
+        single = _single_precision_plan(desc)
+        if single is not None:
+            return single
     return _matrix_plan(desc) if desc.path == "matrix" else _scalar_plan(desc)
 
 
@@ -142,6 +162,10 @@ def _check(desc: GEMMDesc) -> None:
     ):
         raise UnsupportedGEMM(
             f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take two of the same width"
+        )
+    if desc.multiplied_as not in (None, "tf32"):
+        raise UnsupportedGEMM(
+            f"operands converted to {desc.multiplied_as}: these kernels convert them to tf32 or not at all"
         )
     if desc.output_dtype not in _OUTPUTS:
         raise UnsupportedGEMM(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
@@ -205,6 +229,54 @@ def _matrix_plan(desc: GEMMDesc) -> MatrixPlan:
     if short_first and k % short_first == 0 and (slices.number == 1 or slices.span % short_first == 0):
         short_first = 0  # no iteration is short
     return MatrixPlan(k, slices, short_first, instruction_k8, accumulator_k)
+
+
+def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
+    """Return the plan of a product of fp32 matrices in chains over slices of k, None for another order on lanes.
+
+    Raises UnsupportedGEMM.
+    """
+    tf32, k, short_first = desc.path == "matrix", desc.k - desc.k_dropped, 0
+    if tf32:
+        short_first = _tf32_iteration(desc)
+    if len(desc.k_cuts) > 1:
+        if tf32:
+            raise UnsupportedGEMM(f"{len(desc.k_cuts)} cuts of k on a matrix unit: these kernels take slices of tf32")
+        return None
+    if not desc.k_cuts:
+        return SinglePrecisionPlan(k, Slices(1, k), 0, short_first, tf32)
+    (cut,) = desc.k_cuts
+    if cut.layout == "contiguous":
+        return SinglePrecisionPlan(k, _slices(cut, desc, k), 0, short_first, tf32)
+    dealt = (
+        cut.merge in SLICE_ORDERS and not cut.groups and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
+        and not short_first
+    )  # fmt: skip
+    if not dealt and tf32:
+        raise UnsupportedGEMM(f"slices by {cut}: these kernels distribute tiles of k to slices that are added in order")
+    if not dealt or cut.count is None:
+        return None
+    span = -(-k // (cut.tile * cut.count)) * cut.tile
+    return SinglePrecisionPlan(k, Slices(cut.count, span, from_zero=cut.start == "zero"), cut.tile, 0, tf32)
+
+
+def _tf32_iteration(desc: GEMMDesc) -> int:
+    """Return the length of an iteration whose short one runs first, 0 for others.  Raises UnsupportedGEMM."""
+    assert desc.instruction is not None
+    if desc.instruction.architecture != "sm_90" or desc.instruction.family not in _UNITS:
+        raise UnsupportedGEMM(f"instruction {desc.instruction_name}: these kernels run wgmma and mma.sync of sm_90")
+    if desc.multiplied_as != "tf32" or (desc.instruction.k, desc.instruction_k) != (8, 8) or not desc.use_fast_accum:
+        raise UnsupportedGEMM(
+            f"instruction_k {desc.instruction_k} on fp32: these kernels round operands to tf32, run instructions of k 8 "
+            "and add inside of them"
+        )
+    if desc.k_loop_step is None:
+        return 0
+    if desc.short_iteration != "first" or desc.k_loop_step not in (16, 32, 64):
+        raise UnsupportedGEMM(
+            f"k_loop_step {desc.k_loop_step}: these kernels take 16, 32 and 64 on tf32, with the short iteration first"
+        )
+    return desc.k_loop_step
 
 
 def _starts_accumulators(cut: Cut) -> bool:
