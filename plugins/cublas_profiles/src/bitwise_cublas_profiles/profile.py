@@ -20,9 +20,9 @@ SECTIONS = ("units", "layouts", "algorithms", "stages", "merges", "granularities
 
 A published row with a field `doubtful`, a reason, may be wrong."""
 
-OPTIONAL = ("features",)
+OPTIONAL = ("features", "fma")
 """Tables that a profile may lack. `features` lists batches, biases and padded rows by algorithm, with and without split
-K.
+K, and `fma` the kernels of fp32 operands that accumulate each slice in one chain.
 """
 
 

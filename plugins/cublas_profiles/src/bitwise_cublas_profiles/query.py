@@ -58,7 +58,8 @@ class GemmQuery:
     `a`, `b` and `c` name element types. A transposed operand is stored as [k, m] or [n, k]. Leading dimensions and
     batch strides are in elements; None means dense. `workspace` is the limit in bytes. `alignment` gives the alignment
     of the pointers of A, B and C in bytes; the heuristic may choose another algorithm for another alignment. A bias has
-    n elements of the type of C. Raises CublasError for an invalid query.
+    n elements of the type of C. `reductions` is a mask of the REDUCTION_SCHEMEs that split K may have, None for all.
+    Raises CublasError for an invalid query.
     """
 
     m: int
@@ -81,6 +82,7 @@ class GemmQuery:
     fast_accumulation: bool = False
     workspace: int = WORKSPACE
     alignment: tuple[int, int, int] = (256, 256, 256)
+    reductions: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
@@ -107,6 +109,11 @@ class GemmQuery:
                 raise CublasError(
                     f"the leading dimension of {name} is {leading}; its {rows} rows of {columns} elements would overlap"
                 )
+
+    @property
+    def multiplied(self) -> str:
+        """The type in which A is multiplied: tf32 for fp32 operands on tensor cores, else its own."""
+        return "tf32" if self.compute == "tf32" else self.a
 
     @property
     def stored_a(self) -> tuple[int, int]:

@@ -101,8 +101,8 @@ def kernel_calls(
         calls, (left, right) = _packing(plan, (left, right), workspace)
         plan = packed_plan(plan)
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
-    # The kernel of lanes adds a single slice to +0 itself.
-    sliced = slices.number > 1 or (isinstance(plan, MatrixPlan | SinglePrecisionPlan) and slices.from_zero)
+    # The kernels of lanes and of fp32 operands add a single slice to +0 themselves.
+    sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
     target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
     common = {
@@ -201,6 +201,7 @@ def _single_precision(plan: SinglePrecisionPlan, chosen: Schedule, common: Mappi
         {
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
             "SHORT_FIRST": plan.short_first, "DEALT": plan.dealt, "TF32": plan.tf32,
+            "FROM_ZERO": plan.slices.from_zero and plan.slices.number == 1,
         },
         _options(chosen),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, strided_blocks, strided_lanes
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder, index_bits
@@ -239,15 +239,20 @@ def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
     tf32, k, short_first = desc.path == "matrix", desc.k - desc.k_dropped, 0
     if tf32:
         short_first = _tf32_iteration(desc)
-    if len(desc.k_cuts) > 1:
+    from_zero = desc.k_cuts[:1] == (_FROM_ZERO,)
+    cuts = desc.k_cuts[1:] if from_zero else desc.k_cuts
+    if len(cuts) > 1:
         if tf32:
-            raise UnsupportedGEMM(f"{len(desc.k_cuts)} cuts of k on a matrix unit: these kernels take slices of tf32")
+            raise UnsupportedGEMM(f"{len(cuts)} cuts of k on a matrix unit: these kernels take slices of tf32")
         return None
-    if not desc.k_cuts:
-        return SinglePrecisionPlan(k, Slices(1, k), 0, short_first, tf32)
-    (cut,) = desc.k_cuts
+    if not cuts:
+        return SinglePrecisionPlan(k, Slices(1, k, from_zero=from_zero), 0, short_first, tf32)
+    (cut,) = cuts
     if cut.layout == "contiguous":
-        return SinglePrecisionPlan(k, _slices(cut, desc, k), 0, short_first, tf32)
+        slices = _slices(cut, desc, k)
+        # Starting from +0, or adding +0 to the total, changes the sign of a zero only, and both to +0.
+        slices = replace(slices, from_zero=slices.from_zero or from_zero)
+        return SinglePrecisionPlan(k, slices, 0, short_first, tf32)
     dealt = (
         cut.merge in SLICE_ORDERS and not cut.groups and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
         and not short_first
@@ -257,7 +262,8 @@ def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
     if not dealt or cut.count is None:
         return None
     span = -(-k // (cut.tile * cut.count)) * cut.tile
-    return SinglePrecisionPlan(k, Slices(cut.count, span, from_zero=cut.start == "zero"), cut.tile, 0, tf32)
+    slices = Slices(cut.count, span, from_zero=from_zero or cut.start == "zero")
+    return SinglePrecisionPlan(k, slices, cut.tile, 0, tf32)
 
 
 def _tf32_iteration(desc: GEMMDesc) -> int:
@@ -267,8 +273,8 @@ def _tf32_iteration(desc: GEMMDesc) -> int:
         raise UnsupportedGEMM(f"instruction {desc.instruction_name}: these kernels run wgmma and mma.sync of sm_90")
     if desc.multiplied_as != "tf32" or (desc.instruction.k, desc.instruction_k) != (8, 8) or not desc.use_fast_accum:
         raise UnsupportedGEMM(
-            f"instruction_k {desc.instruction_k} on fp32: these kernels round operands to tf32, run instructions of k 8 "
-            "and add inside of them"
+            f"instruction_k {desc.instruction_k} on fp32: these kernels round operands to tf32, and run "
+            "instructions of k 8 that add their accumulator"
         )
     if desc.k_loop_step is None:
         return 0
@@ -299,6 +305,8 @@ def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
             f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: these kernels take fp32 and the output's type"
         )
     lengths = cut.lengths(k)
+    if cut.start == "zero":  # the running sum is never -0, and an empty slice adds +0
+        lengths = [each for each in lengths if each]
     if 0 in lengths:
         raise UnsupportedGEMM(f"{lengths.count(0)} empty slices: every slice of these kernels has at least one k")
     # All slices have the first length, except possibly the last.

@@ -24,10 +24,7 @@ def _add_products(A, B, accumulator, row_offsets, column_offsets, begin, length,
                   BLOCK_K: tl.constexpr, DEALT: tl.constexpr, TF32: tl.constexpr):  # fmt: skip
     """Add the products of one iteration: the values `begin` to `length` - 1 of the slice, at most BLOCK_K of them."""
     position = begin + tl.arange(0, BLOCK_K)
-    if DEALT:
-        k = start + (position // DEALT) * apart + position % DEALT
-    else:
-        k = start + position
+    k = start + ((position // DEALT) * apart + position % DEALT if DEALT else position)
     real = (position < length) & (k < K)
     where = k.to(tl.int64)
     a = tl.load(A + row_offsets[:, None] + where[None, :] * stride_ak, mask=real[None, :], other=0.0)
@@ -38,11 +35,11 @@ def _add_products(A, B, accumulator, row_offsets, column_offsets, begin, length,
     return tl.dot(a, tl.where(real[:, None], b, _negative_zero()), accumulator, input_precision="ieee")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "K", "slice_k", "apart", "stride_cs"])
 def product_of_fp32(
     A, B, C, M, N, K, slice_k, apart, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    SHORT_FIRST: tl.constexpr, DEALT: tl.constexpr, TF32: tl.constexpr,
+    SHORT_FIRST: tl.constexpr, DEALT: tl.constexpr, TF32: tl.constexpr, FROM_ZERO: tl.constexpr,
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], in ascending k and in one fp32 accumulator.
 
@@ -50,6 +47,7 @@ def product_of_fp32(
     of k are distributed round-robin to the slices, tiles of a slice are `apart` values apart, and slice_k is at least
     the number of its values.  With TF32, operands are rounded to tf32 and multiplied by matrix instructions, otherwise
     by fused multiply-adds.  SHORT_FIRST: the remainder of the slice modulo SHORT_FIRST runs first (0: it runs last).
+    With FROM_ZERO, the sum is added to +0.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -70,6 +68,8 @@ def product_of_fp32(
     for begin in range(first, length, BLOCK_K):
         accumulator = _add_products(A, B, accumulator, row_offsets, column_offsets, begin, length, start, apart, K,
                                     stride_ak, stride_bk, BLOCK_K, DEALT, TF32)  # fmt: skip
+    if FROM_ZERO:
+        accumulator += 0.0
     out = C + slice_index.to(tl.int64) * stride_cs
     out += rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
     tl.store(out, accumulator.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
