@@ -244,8 +244,10 @@ def test_products_of_fp32_are_chains_of_fused_multiply_adds_over_slices() -> Non
         assert descriptor_of(each, split, H100).k_cuts == (Cut(count=1, start="zero"), Cut(span=span))
     dealt = replace(split, algorithm=55, stages=31)
     assert descriptor_of(query, dealt, H100).k_cuts[1:] == (Cut(layout="strided", count=6, tile=8),)
+    paired = descriptor_of(query, replace(dealt, custom=1), H100)
+    assert paired.k_cuts[1:] == (Cut(layout="strided", count=6, tile=8, merge="paired"),)
     for wrong, why in (
-        (replace(dealt, custom=1), "STAGES_ID 31, CUSTOM_OPTION 1 of algorithm 55 with slices has no row"),
+        (replace(dealt, custom=3), "STAGES_ID 31, CUSTOM_OPTION 3 of algorithm 55 with slices has no row"),
         (replace(split, reduction=4), "REDUCTION_SCHEME 4 of this algorithm is not measured"),
         (replace(split, reduction=3), "REDUCTION_SCHEME 3 has no row"),
     ):

@@ -178,6 +178,11 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
         (single(37, "k_cuts=[cut(count=1 start=zero)]"), 20, 24, Schedule(32, 16, 32)),
         (single(75, "k_cuts=[cut(count=1 start=zero) cut(span=32)]"), 20, 24, None),
         (single(75, "k_cuts=[cut(count=1 start=zero) cut(layout=strided count=3 tile=8)]"), 5, 70, None),
+        *(
+            (single(90, f"k_cuts=[cut(count=1 start=zero) cut(layout=strided count={count} tile=8 merge=paired)]"),
+             5, 7, None)
+            for count in (2, 3, 4, 5, 8, 13)
+        ),
         (single(20, "k_cuts=[cut(layout=strided count=4 tile=8)]"), 5, 7, None),
         (single(90, "k_cuts=[cut(count=7 start=zero tile=16) cut(layout=strided count=4 merge=halves)]"), 1, 9, None),
         (tf32(45, "wgmma"), 64, 24, None),
@@ -314,7 +319,7 @@ def test_every_merge_order_of_lanes_is_simulated_or_raises(monkeypatch: pytest.M
                 UnsupportedGEMM, match=f"^lanes added {order.words}: these kernels add them one after the other"
             ):
                 plan(desc)
-    assert MERGE_ORDERS.keys() - found.keys() == {"outside-in"}
+    assert MERGE_ORDERS.keys() - found.keys() == {"outside-in", "paired"}
     assert len(set(found.values())) == len(found)
 
 

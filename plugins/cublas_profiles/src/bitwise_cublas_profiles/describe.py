@@ -242,7 +242,8 @@ class _Description:
         if self._merge() != ("fp32", "fp32", "first"):
             raise self.not_covered(f"REDUCTION_SCHEME {configuration.reduction} of this algorithm is not measured")
         if "dealt" in row:
-            return self._scalar(Cut(layout="strided", count=split, tile=int(row["dealt"])))
+            merge = row.get("merge", "chain")
+            return self._scalar(Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=merge))
         return self._scalar(self._granules(int(row.get("granularity") or self._granularity())))
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:

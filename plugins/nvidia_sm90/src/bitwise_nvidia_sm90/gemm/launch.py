@@ -355,6 +355,16 @@ def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int)
         return KernelCall(
             merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4, **_DEPENDENT_LAUNCH}
         )
+    if isinstance(plan, SinglePrecisionPlan) and plan.paired:
+        from bitwise_nvidia_sm90.gemm.kernels.single_precision import merge_pairs
+
+        return KernelCall(
+            merge_pairs,
+            (-(-m * n // 256),),
+            {**common, "slices": slices.number},
+            {"FROM_ZERO": slices.from_zero, "BLOCK": 256},
+            {"num_warps": 2, **_DEPENDENT_LAUNCH},
+        )
     dense = strides[1] == 1 and (m == 1 or strides[0] == n)
     block = 1024 if m * n >= 1 << 18 else 256
     return KernelCall(

@@ -129,7 +129,8 @@ class SinglePrecisionPlan:
 
     With `tf32`, operands are rounded to tf32 and multiplied by matrix instructions, otherwise by fused multiply-adds.
     `dealt` is the length of tiles of k that are distributed round-robin to the slices (0: a slice is a range of k); the
-    slices' `span` is then the largest number of values of a slice.  `short_first` is that of MatrixPlan.
+    slices' `span` is then the largest number of values of a slice.  With `paired`, the slices are added in that merge
+    order.  `short_first` is that of MatrixPlan.
     """
 
     k: int
@@ -137,6 +138,7 @@ class SinglePrecisionPlan:
     dealt: int
     short_first: int
     tf32: bool
+    paired: bool = False
 
 
 Plan = MatrixPlan | ScalarPlan | BlocksPlan | SinglePrecisionPlan
@@ -254,8 +256,8 @@ def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
         slices = replace(slices, from_zero=slices.from_zero or from_zero)
         return SinglePrecisionPlan(k, slices, 0, short_first, tf32)
     dealt = (
-        cut.merge in SLICE_ORDERS and not cut.groups and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
-        and not short_first
+        cut.merge in (*SLICE_ORDERS, "paired") and not cut.groups and not short_first
+        and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
     )  # fmt: skip
     if not dealt and tf32:
         raise UnsupportedGEMM(f"slices by {cut}: these kernels distribute tiles of k to slices that are added in order")
@@ -263,7 +265,7 @@ def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
         return None
     span = -(-k // (cut.tile * cut.count)) * cut.tile
     slices = Slices(cut.count, span, from_zero=from_zero or cut.start == "zero")
-    return SinglePrecisionPlan(k, slices, cut.tile, 0, tf32)
+    return SinglePrecisionPlan(k, slices, cut.tile, 0, tf32, cut.merge == "paired")
 
 
 def _tf32_iteration(desc: GEMMDesc) -> int:

@@ -73,3 +73,30 @@ def product_of_fp32(
     out = C + slice_index.to(tl.int64) * stride_cs
     out += rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
     tl.store(out, accumulator.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+
+@triton.jit(do_not_specialize=["N", "count", "slices"])
+def merge_pairs(W, C, N, count, slices, stride_cm, stride_cn, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr):
+    """C[m, n] = the sum of W[slice, m, n] over at least two slices, in the merge order `paired`.
+
+    W is dense, `count` elements per slice.  With FROM_ZERO, the sum is added to +0.
+    """
+    gdc_wait()
+    gdc_launch_dependents()
+    where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = where < count
+    half = (slices + 1) // 2
+    last = slices - 1
+    total = tl.load(W + where, mask=inside, other=0.0)
+    if half < last:
+        total += tl.load(W + half.to(tl.int64) * count + where, mask=inside, other=0.0)
+    total += tl.load(W + last.to(tl.int64) * count + where, mask=inside, other=0.0)
+    for part in range(1, half):
+        pair = tl.load(W + part.to(tl.int64) * count + where, mask=inside, other=0.0)
+        if part + half < last:
+            pair += tl.load(W + (part + half).to(tl.int64) * count + where, mask=inside, other=0.0)
+        total += pair
+    if FROM_ZERO:
+        total += 0.0
+    out = C + (where // N) * stride_cm + (where % N) * stride_cn
+    tl.store(out, total.to(C.dtype.element_ty), mask=inside)
