@@ -233,26 +233,45 @@ TF32 = Instruction(architecture="sm_90", family="mma.sync", k=8)
 
 
 def test_products_of_fp32_are_chains_of_fused_multiply_adds_over_slices() -> None:
-    query = gemm_query(64, 64, 640, "fp32")
+    query, zero = gemm_query(64, 64, 640, "fp32"), Cut(count=1, start="zero")
     desc = descriptor_of(query, FMA, H100)
-    assert (desc.path, desc.left_dtype, desc.multiplied_as, desc.k_cuts) == (
-        "fma", "fp32", None, (Cut(count=1, start="zero"),),
-    )  # fmt: skip
+    assert (desc.path, desc.left_dtype, desc.multiplied_as, desc.k_cuts) == ("fma", "fp32", None, ())
     split = replace(FMA, split_k=6, reduction=2)
     for transposes, k, span in (("NN", 640, 128), ("NN", 644, 108), ("TN", 640, 108)):
         each = replace(query, k=k, transpose_a=transposes[0] == "T")
-        assert descriptor_of(each, split, H100).k_cuts == (Cut(count=1, start="zero"), Cut(span=span))
+        assert descriptor_of(each, split, H100).k_cuts == (zero, Cut(span=span))
+    in_place = replace(split, stages=26, reduction=1)
+    assert descriptor_of(query, in_place, H100).k_cuts == (Cut(span=128),)
     dealt = replace(split, algorithm=55, stages=31)
-    assert descriptor_of(query, dealt, H100).k_cuts[1:] == (Cut(layout="strided", count=6, tile=8),)
-    paired = descriptor_of(query, replace(dealt, custom=1), H100)
-    assert paired.k_cuts[1:] == (Cut(layout="strided", count=6, tile=8, merge="paired"),)
+    assert descriptor_of(query, dealt, H100).k_cuts == (zero, Cut(layout="strided", count=6, tile=8))
+    paired = Cut(layout="strided", count=6, tile=8, merge="paired")
+    assert descriptor_of(query, replace(dealt, custom=1), H100).k_cuts == (zero, paired)
+    assert descriptor_of(query, replace(dealt, split_k=1), H100).k_cuts == (zero,)
     for wrong, why in (
-        (replace(dealt, custom=3), "STAGES_ID 31, CUSTOM_OPTION 3 of algorithm 55 with slices has no row"),
-        (replace(split, reduction=4), "REDUCTION_SCHEME 4 of this algorithm is not measured"),
-        (replace(split, reduction=3), "REDUCTION_SCHEME 3 has no row"),
+        (replace(dealt, custom=3), "STAGES_ID 31, CUSTOM_OPTION 3 of algorithm 55 with REDUCTION_SCHEME 2 has no row"),
+        (replace(split, reduction=4), "STAGES_ID 28, CUSTOM_OPTION 0 of algorithm 20 with REDUCTION_SCHEME 4 has no"),
+        (replace(FMA, stages=27), "STAGES_ID 27, CUSTOM_OPTION 0 of algorithm 20 without slices has no row"),
     ):
         with pytest.raises(RowNotCovered, match=why):
             descriptor_of(query, wrong, H100)
+
+
+def test_a_batch_of_outer_products_of_fp32_has_no_order() -> None:
+    outer = gemm_query(64, 24, 1, "fp32", batch=8)
+    assert descriptor_of(outer, FMA, H100).k_cuts == ()
+    with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
+        descriptor_of(replace(outer, k=2), FMA, H100)
+    with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
+        descriptor_of(replace(outer, ld_c=32), FMA, H100)
+
+
+def test_lanes_of_custom_option_10_are_others_on_fp32() -> None:
+    chosen = replace(NVJET, algorithm=13, stages=0, custom=10)
+    for outputs, lanes in ((128, 32), (129, 24), (8449, 20), (12673, 16), (17479, 12)):
+        (outer, dealt) = descriptor_of(gemm_query(1, outputs, 330, "fp32"), chosen, H100, extrapolate=True).k_cuts
+        assert (outer.start, dealt.count, dealt.tile) == ("zero", lanes, 4)
+    with pytest.raises(RowNotCovered, match="changes its order above 17479 outputs"):
+        descriptor_of(gemm_query(1, 17480, 330, "fp32"), chosen, H100, extrapolate=True)
 
 
 def test_operands_of_tf32_are_rounded_to_it() -> None:

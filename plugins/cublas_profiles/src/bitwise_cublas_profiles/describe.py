@@ -98,7 +98,9 @@ class _Description:
         gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
         matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
         if query.batch > 1 and query.epilogue == "none":
-            if gaps or not query.contiguous_batch:
+            if query.k == 1 and query.a == "fp32" and query.contiguous_output_batch:
+                pass  # a single product has no order
+            elif gaps or not query.contiguous_batch:
                 self._check_feature("strided batches", measured=matrices and query.contiguous_output_batch)
             else:
                 self._check_feature("batches", measured=query.m > 1 or query.n > 1)
@@ -230,27 +232,32 @@ class _Description:
         """One chain of fused multiply-adds over a slice, of whole granules of k or of tiles dealt round-robin."""
         configuration = self.configuration
         split = configuration.split_k
-        key = {"algorithm": configuration.algorithm, "stages": configuration.stages, "custom": configuration.custom}
-        row = self.known.row("fma", sliced=split > 1, **key)
+        sliced = split > 1
+        row = self.known.row(
+            "fma", algorithm=configuration.algorithm, stages=configuration.stages, custom=configuration.custom,
+            sliced=sliced, reduction=configuration.reduction if sliced else None,
+        )  # fmt: skip
         if row is None:
+            how = f" with REDUCTION_SCHEME {configuration.reduction}" if sliced else " without slices"
             raise self.not_covered(
                 f"STAGES_ID {configuration.stages}, CUSTOM_OPTION {configuration.custom} of algorithm "
-                f"{configuration.algorithm} {'with' if split > 1 else 'without'} slices has no row"
+                f"{configuration.algorithm}{how} has no row"
             )
-        if split <= 1:
-            return self._scalar()
-        if self._merge() != ("fp32", "fp32", "first"):
-            raise self.not_covered(f"REDUCTION_SCHEME {configuration.reduction} of this algorithm is not measured")
-        if "dealt" in row:
-            merge = row.get("merge", "chain")
-            return self._scalar(Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=merge))
-        return self._scalar(self._granules(int(row.get("granularity") or self._granularity())))
+        cuts: tuple[Cut, ...] = ()
+        if sliced and "dealt" in row:
+            cuts = (Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=row["merge"]),)
+        elif sliced:
+            cuts = (self._granules(int(row.get("granularity") or self._granularity())),)
+        return self._chains(starting_from_zero(cuts) if row.get("start") == "zero" else cuts)
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
-        query = self.query
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
         if row is not None and row.get("start") == "zero":
             cuts = starting_from_zero(cuts)
+        return self._chains(cuts)
+
+    def _chains(self, cuts: tuple[Cut, ...]) -> GEMMDesc:
+        query = self.query
         return GEMMDesc(
             k=query.k, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="fma", k_cuts=cuts
         )
