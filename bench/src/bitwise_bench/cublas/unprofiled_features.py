@@ -320,6 +320,32 @@ def feature_rows(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+FP32_KERNELS = (frozenset({10, 11, 13, 14, 20, 55}), frozenset({21, 23, 43, 63}))
+"""Algorithms that multiply fp32 operands as they are, for tf32 as well, and those that round them to tf32."""
+
+
+def fp32_feature_rows(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a profile's table of features for fp32 operands.
+
+    Excluded are sums in place (REDUCTION_SCHEME 1), tiles that blocks share, sliced sums with a bias, whose order
+    depends on the reduction scheme, and CUSTOM_OPTION 10 of algorithm 13, whose order was not known to these runs.
+    """
+    found = []
+    for algorithms in FP32_KERNELS:
+        kept = []
+        for run in runs:
+            at = {name: place for place, name in enumerate(run["columns"])}
+            rows = [
+                row for row in run["rows"]
+                if row[at["algorithm"]] in algorithms and row[at["reduction"]] != 1 and row[at["split_k"]] != -1
+                and (row[at["algorithm"]], row[at["custom"]]) != (13, 10)
+                and not ("bia" in row[at["kind"]] and row[at["split_k"]] > 1)
+            ]  # fmt: skip
+            kept.append({**run, "rows": rows})
+        found += feature_rows(kept)
+    return found
+
+
 def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Outcomes by kind, and by kind and configuration, and whether PyTorch's functions have the same bytes."""
     at = {name: place for place, name in enumerate(COLUMNS)}
