@@ -64,7 +64,9 @@ def _matrix(desc: GEMMDesc) -> list[Change]:
 def _tf32(desc: GEMMDesc, used: int, outer: Cut | None) -> list[Change]:
     step = desc.k_loop_step
     if outer is not None:
-        return [("slices", {"k_cuts": (_cut(outer, span=outer.span + 8),)})] if (outer.span or used) < used else []
+        if outer.span is None or outer.span >= used:
+            return []
+        return [("slices", {"k_cuts": (_cut(outer, span=outer.span + 8),)})]
     found: list[Change] = [("slices", {"k_cuts": (Cut(span=-(-used // 64) * 32),)})] if used >= 64 else []
     if step and used > step and used % step % 8:
         found.append(("short turn", {"k_loop_step": None, "short_iteration": "last"}))

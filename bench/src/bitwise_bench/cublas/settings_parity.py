@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
             process.kill()
             found[name] = {"failed": f"{type(error).__name__}: {error}"}
-    about = next((each for each in found.values() if "counts" in each), {})
+    about: dict[str, Any] = next((each for each in found.values() if "counts" in each), {})
     head = {name: about.get(name) for name in ("gpu", "library", "torch")}
     record = {"environment": {**head, "seed": given.seed}, "settings": {
         name: {part: each[part] for part in ("counts", "different", "failed") if part in each}
