@@ -179,16 +179,19 @@ def gemm_query(m: int, n: int, k: int, dtype: str = "fp16", out: str | None = No
 def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (256, 256, 256)) -> GemmQuery:
     """The query of a problem with PyTorch's workspace limit, which is smaller for a GEMM with a bias.
 
-    Raises CublasError, also for a bias on a single column: PyTorch adds it with kernels of its own.
+    Operands and outputs of tf32 are fp32 operands that tensor cores multiply, and an fp32 output. Raises CublasError,
+    also for a bias on a single column: PyTorch adds it with kernels of its own.
     """
     if problem.epilogue == "bias" and problem.n == 1:
         raise CublasError(
             f"{problem.words} is not described: PyTorch adds a bias on one column with kernels of its own"
         )
+    types = ["fp32" if each == "tf32" else each for each in (problem.a, problem.b, problem.out)]
+    compute = "tf32" if problem.a == problem.b == "tf32" else "fp32"
     return GemmQuery(
-        problem.m, problem.n, problem.k, problem.a, problem.b, problem.out, "fp32", problem.transpose_a,
-        problem.transpose_b, problem.batch or 1, problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b,
-        epilogue=problem.epilogue, alignment=alignment,
+        problem.m, problem.n, problem.k, *types, compute, problem.transpose_a, problem.transpose_b, problem.batch or 1,
+        problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b, epilogue=problem.epilogue,
+        alignment=alignment,
         workspace=BIAS_WORKSPACE if problem.epilogue == "bias" else WORKSPACE,
     )  # fmt: skip
 
