@@ -186,12 +186,12 @@ def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (25
         raise CublasError(
             f"{problem.words} is not described: PyTorch adds a bias on one column with kernels of its own"
         )
-    types = ["fp32" if each == "tf32" else each for each in (problem.a, problem.b, problem.out)]
+    a, b, out = ("fp32" if each == "tf32" else each for each in (problem.a, problem.b, problem.out))
     compute = "tf32" if problem.a == problem.b == "tf32" else "fp32"
     return GemmQuery(
-        problem.m, problem.n, problem.k, *types, compute, problem.transpose_a, problem.transpose_b, problem.batch or 1,
-        problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b, epilogue=problem.epilogue,
-        alignment=alignment,
+        problem.m, problem.n, problem.k, a, b, out, compute, problem.transpose_a, problem.transpose_b,
+        problem.batch or 1, problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b,
+        epilogue=problem.epilogue, alignment=alignment,
         workspace=BIAS_WORKSPACE if problem.epilogue == "bias" else WORKSPACE,
     )  # fmt: skip
 
