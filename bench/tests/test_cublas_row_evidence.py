@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_bench.cublas.row_evidence import count_evidence, lines
 from bitwise_bench.cublas.sweep_records import COLUMNS
-from bitwise_bench.cublas.unprofiled_features import feature_rows
+from bitwise_bench.cublas.unprofiled_features import feature_rows, fp32_feature_rows
 from bitwise_cublas_profiles.profile import profile
 
 H100 = profile("13.1", "9.0")
@@ -38,9 +38,11 @@ def test_rows_count_the_shapes_of_the_recorded_sweep(tmp_path: Path) -> None:
     assert count_evidence(H100, swept(file))[1] == []
 
 
-def test_feature_rows_match_the_record() -> None:
-    record = Path(__file__).resolve().parents[2] / "records" / "cublas-forms-sm90-h100-13.1.json.xz"
-    if not record.exists():
+def test_feature_rows_match_the_records() -> None:
+    folder = Path(__file__).resolve().parents[2] / "records"
+    name = "cublas-forms{}-sm90-h100-13.1{}.json.xz"
+    names = [name.format("", ""), *(name.format("-fp32", f"-seed{seed}") for seed in (18, 19))]
+    if not (folder / names[0]).exists():
         pytest.skip("records are not part of an installed distribution")
-    found = feature_rows(json.loads(lzma.decompress(record.read_bytes()))["runs"])
-    assert list(H100.tables["features"]) == found
+    first, *others = (json.loads(lzma.decompress((folder / each).read_bytes())) for each in names)
+    assert list(H100.tables["features"]) == [*feature_rows(first["runs"]), *fp32_feature_rows(others)]

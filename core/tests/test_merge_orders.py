@@ -126,17 +126,29 @@ def test_an_inconsistent_order_is_refused(additions: Callable[[int], list[Additi
 
 def test_orders_that_halve_by_a_bit_of_the_number() -> None:
     found = {name: bits_of(order, 8) for name, order in MERGE_ORDERS.items()}
-    assert found == {"chain": None, "chain-down": None, "neighbours": (0, 1, 2), "halves": (2, 1, 0)}
+    assert found == {
+        "chain": None, "chain-down": None, "neighbours": (0, 1, 2), "halves": (2, 1, 0), "paired": None,
+    }  # fmt: skip
     assert bits_of(MERGE_ORDERS["neighbours"], 6) is None
     assert bits_of(ENDS, 8) is None
     assert bits_of(MERGE_ORDERS["chain"], 2) == bits_of(ENDS, 2) == (0,)
     assert bits_of(MERGE_ORDERS["chain"], 1) == ()
 
 
+def test_pairs_are_half_their_number_apart_and_the_last_part_has_none() -> None:
+    def joined(one: str, other: str) -> str:
+        return f"({one} {other})"
+
+    sums = {
+        count: MERGE_ORDERS["paired"].steps(count).run([*map(str, range(count))], "", joined) for count in (2, 3, 5, 8)
+    }
+    assert sums == {2: "(0 1)", 3: "((0 2) 1)", 5: "((((0 3) 4) 1) 2)", 8: "(((((0 4) 7) (1 5)) (2 6)) 3)"}
+
+
 def test_an_unknown_order_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DescriptorError) as caught:
         Cut(count=6, merge="ends")
-    listed = "chain, chain-down, neighbours, halves"
+    listed = "chain, chain-down, neighbours, halves, paired"
     assert str(caught.value) == f"Cut: merge: there is no merge order 'ends'; there are {listed}"
     with pytest.raises(DescriptorError, match=f"there are {listed}"):
         Group(count=2, merge="ends")

@@ -176,7 +176,7 @@ import torch
 a = torch.arange(8).reshape(2, 4).half()
 print(sys.argv[1:], (a @ a.t()).tolist())
 if "more" in sys.argv:
-    torch.mv(a, a[0])
+    torch.addmv(a[:, 0], a, a[0])
 sys.exit(len(sys.argv) - 2)
 """
 
@@ -194,7 +194,10 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     said += "bitwise: 1 of these problems leave the last values of k out, as the locked library did\n"
     assert ran("apply", "lock.json", "script.py", "one") == (0, "['one'] [[5.0, 17.0], [17.0, 77.0]]\n", said)
     status, printed, said = ran("apply", "lock.json", "script.py", "more")
-    assert (status, said) == (2, "bitwise: torch.mv: this operation is not intercepted; only mm, addmm, bmm are\n")
+    assert (status, said) == (
+        2,
+        "bitwise: torch.addmv: this operation is not intercepted; only mm, addmm, bmm, mv, dot are\n",
+    )
     assert ran("apply", "lock.json", "script.py", "one", "two")[0] == 1
     status, printed, said = ran("apply", "--pass", "lock.json", "script.py", "more")
     assert (status, said.splitlines()[1]) == (
@@ -203,10 +206,10 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     )
     assert (
         said.splitlines()[2]
-        == "bitwise: not locked, 1 times: mv: this operation is not intercepted; only mm, addmm, bmm are"
+        == "bitwise: not locked, 1 times: addmv: this operation is not intercepted; only mm, addmm, bmm, mv, dot are"
     )
     status, printed, said = ran("--out", "more.json", "script.py", "more")
     assert (status, printed.splitlines()[1:]) == (
-        3, ["more.json: 1 products, 0 of them without a descriptor", "not locked, 1 times: mv: this operation is "
-        "not intercepted; only mm, addmm, bmm are"]
+        3, ["more.json: 1 products, 0 of them without a descriptor", "not locked, 1 times: addmv: this operation is "
+        "not intercepted; only mm, addmm, bmm, mv, dot are"]
     )  # fmt: skip

@@ -19,7 +19,7 @@ from bitwise_torch.tensor_problems import problem_of
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-NOT_INTERCEPTED = "this operation is not intercepted; only mm, addmm, bmm are"
+NOT_INTERCEPTED = "this operation is not intercepted; only mm, addmm, bmm, mv, dot are"
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:
@@ -169,7 +169,11 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
          lambda: a @ b),
         ("torch.mm: 9x5x20 fp16 NN to fp16 is locked without a descriptor: it was not measured",
          lambda: normal(9, 20) @ b),
-        (f"torch.mv: {NOT_INTERCEPTED}", lambda: torch.mv(a, b[:, 0])),
+        ("torch.mv: 4x1x20 fp16 NN to fp16 is not in the lock", lambda: torch.mv(a, b[:, 0].contiguous())),
+        ("torch.mv: a vector is not contiguous", lambda: torch.mv(a, b[:, 0])),
+        (r"torch.dot: libraries have a kernel of their own for dot products of torch\.float32",
+         lambda: torch.dot(a[0].float(), a[1].float())),
+        (f"torch.addmv: {NOT_INTERCEPTED}", lambda: torch.addmv(normal(4), a, a[0])),
         (f"torch.baddbmm: {NOT_INTERCEPTED}", lambda: torch.baddbmm(normal(1), a[None], b[None])),
         ("torch.addmm: beta = 2 and alpha = 1 are not both 1", lambda: torch.addmm(normal(5), a, b, beta=2)),
         (r"torch.addmm: the added tensor of shape \(4, 5\) and torch.float16 is not a dense vector",
@@ -199,9 +203,9 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         for _, call in refused:
             call()
         assert torch.equal(a @ b, (a @ b))
-    assert replay.not_replayed.total() == 10
+    assert replay.not_replayed.total() == len(refused) + 2
     assert replay.report()[:2] == [
-        "0 products of 0 problems ran from the lock, 10 ran in this machine's library",
+        "0 products of 0 problems ran from the lock, 13 ran in this machine's library",
         "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): "
         'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)',
     ]
@@ -212,11 +216,11 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
 def test_a_recording_counts_products_that_cannot_be_locked(toy: None) -> None:
     with recorded_products("toy") as recording:
         normal(2, 3).float() @ normal(3, 2).float()
-        torch.dot(normal(3), normal(3))
+        torch.vdot(normal(3), normal(3))
     lock = recording.lock()
     assert (lock.declined, lock.entries[0].declined) == (1, "toy 1.0 is not measured on fp32")
     assert lock.provenance == {"library": "toy 1.0", "device": "the CPU"}
-    assert dict(recording.not_locked) == {f"dot: {NOT_INTERCEPTED}": 1}
+    assert dict(recording.not_locked) == {f"vdot: {NOT_INTERCEPTED}": 1}
     with pytest.raises(
         LockError, match="no installed plugin describes the products of the library 'other'; known libraries: toy"
     ):
@@ -260,3 +264,39 @@ def test_problems_of_tensors() -> None:
         assert problem_of(a, b) == expected
     narrow = torch.empty(4, 4).to(torch.float8_e4m3fn)
     assert problem_of(narrow, narrow).out == "bf16"
+
+
+def test_products_of_vectors_are_products_of_matrices(toy: None) -> None:
+    a, x, y = normal(6, 20), normal(20, seed=1), normal(20, seed=2)
+    with recorded_products("toy") as recording:
+        torch.mv(a, x)
+        torch.mv(a.t().contiguous().t(), x)
+        torch.dot(x, y)
+    lock = recording.lock()
+    assert [each.problem for each in lock.entries] == [
+        problem(6, 1, 20), problem(6, 1, 20, transpose_a=True), problem(1, 1, 20),
+    ]  # fmt: skip
+    assert not recording.not_locked
+    with locked_products(lock) as replay:
+        for _ in range(2):  # the second time from the cache
+            assert (patterns(torch.mv(a, x)) == evaluated(descriptor(20), a, x[:, None])[:, 0]).all()
+            found = torch.dot(x, y)
+            assert found.shape == ()
+            assert (patterns(found[None]) == evaluated(descriptor(20), x[None], y[:, None])[0]).all()
+        out = torch.empty(6, dtype=torch.float16)
+        assert torch.mv(a, x, out=out) is out
+    assert (patterns(out) == evaluated(descriptor(20), a, x[:, None])[:, 0]).all()
+    assert replay.replayed.total() == 5
+
+
+def test_products_of_integers_are_exact_and_need_no_lock(toy: None) -> None:
+    a, b = torch.full((32, 64), -128, dtype=torch.int8), torch.full((64, 8), 127, dtype=torch.int8)
+    with recorded_products("toy") as recording:
+        torch._int_mm(a, b)
+    assert (recording.products, dict(recording.not_locked), recording.lock().entries) == (1, {}, ())
+    with locked_products(recording.lock()) as replay:
+        assert (torch._int_mm(a, b) == -128 * 127 * 64).all()
+        long = torch.zeros((32, 1 << 17), dtype=torch.int8)
+        with pytest.raises(LockError, match=f"torch._int_mm: {NOT_INTERCEPTED}"):
+            torch._int_mm(long, long.t())
+    assert not replay.not_replayed

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.descriptors import Cut
+from bitwise_core.descriptors import Cut, Instruction
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, RowNotCovered, profile, profiles, read
 from bitwise_cublas_profiles.query import Configuration, gemm_query
@@ -194,8 +194,8 @@ def test_a_bias_is_added_before_or_after_the_sum_is_rounded() -> None:
 @pytest.mark.parametrize(
     ("dtype", "fields", "words", "why"),
     [
-        ("fp32", {}, "64x64x64 fp32 NN to fp32", "products of fp32 operands have no rows"),
-        ("tf32", {}, "64x64x64 tf32 NN to fp32", "products of fp32 operands have no rows"),
+        ("fp32", {}, "64x64x64 fp32 NN to fp32", "STAGES_ID 35 is not measured on fp32"),
+        ("tf32", {}, "64x64x64 tf32 NN to fp32", "STAGES_ID 35 is not measured on tf32"),
         ("fp16", {"epilogue": "gelu_bias"}, "64x64x64 fp16 NN to fp16", "the epilogue gelu_bias is not measured"),
         ("e4m3", {"fast_accumulation": True}, "64x64x64 e4m3 NT to bf16", "fast accumulation is not measured"),
     ],
@@ -226,3 +226,81 @@ def test_dot_products_take_two_values_of_k_along_a_dense_axis(m: int, n: int, tr
     query = gemm_query(m, n, 900, transpose_a=transposes[0] == "T", transpose_b=transposes[1] == "T")
     chosen = replace(NVJET, algorithm=14, custom=0, stages=0, split_k=496, reduction=2)
     assert descriptor_of(query, chosen, H100).k_cuts[1].tile == 128 * wide
+
+
+FMA = replace(NVJET, algorithm=20, stages=28, custom=0)
+TF32 = Instruction(architecture="sm_90", family="mma.sync", k=8)
+
+
+def test_products_of_fp32_are_chains_of_fused_multiply_adds_over_slices() -> None:
+    query, zero = gemm_query(64, 64, 640, "fp32"), Cut(count=1, start="zero")
+    desc = descriptor_of(query, FMA, H100)
+    assert (desc.path, desc.left_dtype, desc.multiplied_as, desc.k_cuts) == ("fma", "fp32", None, ())
+    split = replace(FMA, split_k=6, reduction=2)
+    for transposes, k, span in (("NN", 640, 128), ("NN", 644, 108), ("TN", 640, 108)):
+        each = replace(query, k=k, transpose_a=transposes[0] == "T")
+        assert descriptor_of(each, split, H100).k_cuts == (zero, Cut(span=span))
+    in_place = replace(split, stages=26, reduction=1)
+    assert descriptor_of(query, in_place, H100).k_cuts == (Cut(span=128),)
+    dealt = replace(split, algorithm=55, stages=31)
+    assert descriptor_of(query, dealt, H100).k_cuts == (zero, Cut(layout="strided", count=6, tile=8))
+    paired = Cut(layout="strided", count=6, tile=8, merge="paired")
+    assert descriptor_of(query, replace(dealt, custom=1), H100).k_cuts == (zero, paired)
+    assert descriptor_of(query, replace(dealt, split_k=1), H100).k_cuts == (zero,)
+    for wrong, why in (
+        (replace(dealt, custom=3), "STAGES_ID 31, CUSTOM_OPTION 3 of algorithm 55 with REDUCTION_SCHEME 2 has no row"),
+        (replace(split, reduction=4), "STAGES_ID 28, CUSTOM_OPTION 0 of algorithm 20 with REDUCTION_SCHEME 4 has no"),
+        (replace(FMA, stages=27), "STAGES_ID 27, CUSTOM_OPTION 0 of algorithm 20 without slices has no row"),
+    ):
+        with pytest.raises(RowNotCovered, match=why):
+            descriptor_of(query, wrong, H100)
+
+
+def test_a_batch_of_outer_products_of_fp32_has_no_order() -> None:
+    outer = gemm_query(64, 24, 1, "fp32", batch=8)
+    assert descriptor_of(outer, FMA, H100).k_cuts == ()
+    with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
+        descriptor_of(replace(outer, k=2), FMA, H100)
+    with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
+        descriptor_of(replace(outer, ld_c=32), FMA, H100)
+
+
+def test_lanes_of_custom_option_10_are_others_on_fp32() -> None:
+    chosen = replace(NVJET, algorithm=13, stages=0, custom=10)
+    for outputs, lanes in ((128, 32), (129, 24), (8449, 20), (12673, 16), (17479, 12)):
+        (outer, dealt) = descriptor_of(gemm_query(1, outputs, 330, "fp32"), chosen, H100, extrapolate=True).k_cuts
+        assert (outer.start, dealt.count, dealt.tile) == ("zero", lanes, 4)
+    with pytest.raises(RowNotCovered, match="changes its order above 17479 outputs"):
+        descriptor_of(gemm_query(1, 17480, 330, "fp32"), chosen, H100, extrapolate=True)
+
+
+def test_operands_of_tf32_are_rounded_to_it() -> None:
+    query = gemm_query(64, 64, 652, "tf32")
+    chosen = replace(NVJET, algorithm=21, stages=6, custom=0, split_k=5, reduction=2)
+    desc = descriptor_of(query, chosen, H100)
+    assert (desc.left_dtype, desc.multiplied_as, desc.instruction, desc.instruction_k) == ("fp32", "tf32", TF32, 8)
+    assert (desc.k_loop_step, desc.short_iteration, desc.k_cuts) == (16, "first", (Cut(span=132),))
+    deep = descriptor_of(query, replace(chosen, stages=12, split_k=1), H100)
+    assert (deep.k_loop_step, deep.k_cuts) == (32, ())
+    dealt = descriptor_of(query, replace(chosen, algorithm=63, stages=10), H100)
+    assert dealt.k_cuts == (Cut(layout="strided", count=5, tile=32),)
+    # Algorithms of scalar kernels multiply fp32 operands as they are.
+    scalar = descriptor_of(query, FMA, H100)
+    assert scalar == descriptor_of(replace(query, compute="fp32"), FMA, H100)
+
+
+def test_tiles_shared_by_blocks_are_recognised_by_the_workspace() -> None:
+    query, shared = gemm_query(64, 64, 640, "tf32"), replace(NVJET, algorithm=43, stages=34, split_k=-1, reduction=2)
+    assert descriptor_of(query, shared, H100, workspace=131).k_cuts == ()
+    for workspace in (None, 1 << 20):
+        with pytest.raises(RowNotCovered, match="tiles that several blocks share along k are not measured"):
+            descriptor_of(query, shared, H100, workspace=workspace)
+
+
+def test_fp32_operands_need_measured_rows_of_scalar_kernels() -> None:
+    unmeasured = replace(NVJET, algorithm=13, stages=0, custom=24)
+    query = gemm_query(1, 640, 300, "fp32")
+    with pytest.raises(RowNotCovered, match="CUSTOM_OPTION 24 is not measured on fp32"):
+        descriptor_of(query, unmeasured, H100)
+    wide = descriptor_of(query, unmeasured, H100, extrapolate=True)
+    assert wide.k_cuts == descriptor_of(gemm_query(1, 640, 300), unmeasured, H100).k_cuts

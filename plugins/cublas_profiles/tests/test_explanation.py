@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins.profiles import ExplainableProfile, NotCovered
 from bitwise_cublas_profiles.explanation import configuration_of
@@ -90,3 +91,12 @@ def test_unmeasured_configurations_are_declined_with_the_key() -> None:
                          | {"algorithm": 99})  # fmt: skip
     with pytest.raises(NotCovered, match="'fp64' is not an element type of a"):
         HOPPER.explain(problem(16, 16, 16, "fp64"), None)
+
+
+def test_fp32_and_tf32_are_explained() -> None:
+    chosen = {"algorithm": 20, "stages": 28, "split_k": 6, "reduction": 2, "custom": 0}
+    for dtype, changes, rounded in (("fp32", {}, None), ("tf32", {"algorithm": 21, "stages": 6}, "tf32")):
+        found = HOPPER.explain(problem(64, 64, 640, dtype), {**chosen, **changes})
+        assert isinstance(found.desc, GEMMDesc)
+        assert (found.desc.left_dtype, found.desc.multiplied_as, found.desc.output_dtype) == ("fp32", rounded, "fp32")
+        assert any("shapes, the sampled elements equal" in each for each in found.notes)

@@ -1,9 +1,9 @@
-"""PyTorch settings without measurements, which are declined before the library is queried."""
+"""PyTorch's settings as queries of the library, and those that are declined before it is queried."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -13,48 +13,153 @@ import pytest
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
-from bitwise_cublas_profiles import driver, library, plugin, pytorch_library, tensors
-from bitwise_cublas_profiles.query import Configuration, GemmQuery, HeuristicResult, gemm_query, query_of_problem
+from bitwise_cublas_profiles import driver, library, plugin, pytorch_library, pytorch_settings, tensors
+from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
+from bitwise_cublas_profiles.query import (
+    Configuration,
+    CublasError,
+    GemmQuery,
+    HeuristicResult,
+    gemm_query,
+    query_of_problem,
+)
+
+FLAGS = {
+    "allow_fp16_accumulation": False, "allow_tf32": False,
+    "allow_fp16_reduced_precision_reduction": True, "allow_fp16_reduced_precision_reduction_split_k": True,
+    "allow_bf16_reduced_precision_reduction": True, "allow_bf16_reduced_precision_reduction_split_k": True,
+}  # fmt: skip
+VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "TORCH_CUBLASLT_UNIFIED_WORKSPACE", "DISABLE_ADDMM_CUDA_LT",
+)  # fmt: skip
 
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    matmul = SimpleNamespace(**pytorch_library.SETTINGS)
+    matmul = SimpleNamespace(**FLAGS)
     cuda = SimpleNamespace(matmul=matmul, preferred_blas_library=lambda: "_BlasBackend.Cublas")
     torch = SimpleNamespace(backends=SimpleNamespace(cuda=cuda), cuda=cuda)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pytorch_settings, "AT_START", {})
     return cuda
 
 
+@pytest.fixture
+def started_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Set an environment variable as if the process had started with it."""
+    known: dict[str, str] = {}
+    monkeypatch.setattr(pytorch_settings, "AT_START", known)
+
+    def start(name: str, value: str) -> None:
+        monkeypatch.setenv(name, value)
+        known[name] = value
+
+    return start
+
+
 def test_defaults_of_pytorch_versions_are_the_measured_settings(settings: SimpleNamespace) -> None:
-    assert pytorch_library.unmeasured_setting() is None
+    assert current_settings() == PyTorchSettings()
     del settings.matmul.allow_fp16_reduced_precision_reduction_split_k
     del settings.matmul.allow_fp16_accumulation
     settings.preferred_blas_library = lambda: "_BlasBackend.Default"
-    assert pytorch_library.unmeasured_setting() is None
+    assert current_settings() == PyTorchSettings()
 
 
-@pytest.mark.parametrize("name", pytorch_library.SETTINGS)
-def test_any_other_setting_is_declined_with_its_name(settings: SimpleNamespace, name: str) -> None:
-    setattr(settings.matmul, name, not pytorch_library.SETTINGS[name])
+@pytest.mark.parametrize(
+    ("value", "workspace"), [(":4096:8", 32 << 20), (":16:8", 128 << 10), (":0:0", 0), (":4096:2:16:8", 8320 << 10)]
+)
+def test_the_workspace_is_the_sum_of_its_parts(
+    settings: SimpleNamespace, started_with: Callable[[str, str], None], value: str, workspace: int
+) -> None:
+    started_with("CUBLAS_WORKSPACE_CONFIG", value)
+    found = current_settings()
+    assert found.applied(gemm_query(64, 64, 64)).workspace == workspace
+    biased = gemm_query(64, 64, 64, epilogue="bias", workspace=1 << 20)
+    assert found.applied(biased).workspace == min(workspace, 1 << 20)
+    started_with("CUBLASLT_WORKSPACE_SIZE", "16384")
+    assert found.applied(biased).workspace == min(workspace, 16 << 20)
+    assert found.applied(gemm_query(64, 64, 64)).workspace == workspace
+
+
+def test_reductions_and_tf32_are_those_of_the_flags(settings: SimpleNamespace) -> None:
+    settings.matmul.allow_fp16_reduced_precision_reduction = False
+    found = current_settings()
+    assert [found.applied(gemm_query(64, 64, 64, name)).reductions for name in ("fp16", "bf16", "fp32")] == [
+        2, None, None,
+    ]  # fmt: skip
+    settings.matmul.allow_bf16_reduced_precision_reduction = False
+    settings.matmul.allow_bf16_reduced_precision_reduction_split_k = False
+    found = current_settings()
+    assert found.applied(gemm_query(64, 64, 64, "bf16", epilogue="bias")).reductions == 0
+    with pytest.raises(CublasError, match="PyTorch does not multiply bf16 matrices without a bias"):
+        found.applied(gemm_query(64, 64, 64, "bf16"))
+    assert found.applied(gemm_query(64, 64, 64, "fp32")).compute == "fp32"
+    settings.matmul.allow_tf32 = True
+    assert current_settings().applied(gemm_query(64, 64, 64, "fp32")) == gemm_query(64, 64, 64, "tf32")
+    assert current_settings().applied(gemm_query(64, 64, 64, "fp16")).compute == "fp32"
+
+
+def test_settings_that_mix_two_interfaces_are_read_by_the_other_one(settings: SimpleNamespace) -> None:
+    class Mixed:
+        fp32_precision = "tf32"
+
+        @property
+        def allow_tf32(self) -> bool:
+            raise RuntimeError
+
+    settings.matmul = Mixed()
+    assert current_settings().tf32
+    Mixed.fp32_precision = "ieee"
+    assert not current_settings().tf32
+
+
+def test_unmeasured_settings_are_declined_with_their_names(
+    settings: SimpleNamespace, started_with: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     operand: Any = None
-    with pytest.raises(
-        NotCovered, match=rf"matmul\.{name} is {not pytorch_library.SETTINGS[name]}: products were measured"
-    ):
-        pytorch_library.PyTorchLibrary().product(operand, operand, operand)
-
-
-def test_another_library_or_workspace_is_declined(settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
-    assert pytorch_library.unmeasured_setting() == (
-        "PyTorch prefers _BlasBackend.Cublaslt for products: they were measured with cuBLAS, its default"
-    )
+    with pytest.raises(NotCovered, match=r"PyTorch prefers _BlasBackend\.Cublaslt for products"):
+        pytorch_library.PyTorchLibrary().product(operand, operand, operand)
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublas"
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    assert pytorch_library.unmeasured_setting() == (
-        "CUBLAS_WORKSPACE_CONFIG is set: products were measured with PyTorch's own workspace; unset it"
-    )
+    settings.matmul.allow_fp16_accumulation = True
+    with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: products of fp16 were measured"):
+        current_settings().applied(gemm_query(64, 64, 64))
+    assert current_settings().applied(gemm_query(64, 64, 64, "bf16")) == gemm_query(64, 64, 64, "bf16")
+    started_with("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    with pytest.raises(CublasError, match="CUBLAS_WORKSPACE_CONFIG is set: fp8 products were measured without it"):
+        current_settings().applied(gemm_query(64, 64, 64, "e4m3"))
+    biased = gemm_query(64, 64, 64, "bf16", epilogue="bias")
+    for name, value, why in (
+        ("CUBLASLT_WORKSPACE_SIZE", "many", "is 'many': give a number of KiB"),
+        ("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "0", "biases were measured without it for this workspace"),
+        ("DISABLE_ADDMM_CUDA_LT", "1", "biases were measured without it"),
+    ):
+        started_with(name, value)
+        with pytest.raises(CublasError, match=why):
+            current_settings().applied(biased)
+        monkeypatch.delenv(name)
+        del pytorch_settings.AT_START[name]  # type: ignore[attr-defined]
+    started_with("CUBLAS_WORKSPACE_CONFIG", "large")
+    with pytest.raises(CublasError, match="is 'large': products were measured with values such as :4096:8"):
+        current_settings()
+
+
+def test_variables_that_change_after_the_start_are_declined(
+    settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # the default under another name
+    assert current_settings() == PyTorchSettings()
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    with pytest.raises(CublasError, match="was changed to ':16:8' after Python started"):
+        current_settings()
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "0")
+    with pytest.raises(CublasError, match="CUBLASLT_WORKSPACE_SIZE was changed after Python started"):
+        current_settings().applied(gemm_query(64, 64, 64, epilogue="bias"))
+    monkeypatch.setattr(pytorch_settings, "AT_START", None)  # a system that does not say
+    assert current_settings().applied(gemm_query(64, 64, 64, epilogue="bias")).workspace == 0
 
 
 def test_the_heuristic_is_queried_on_the_device_of_the_operands(
@@ -142,15 +247,11 @@ def test_problems_are_queried_from_the_library_at_a_path(
         (biased.model_copy(update={"n": 1}), {}, "PyTorch adds a bias on one column with kernels of its own"),
         (problem, {"device": SimpleNamespace(type="cpu")}, "and cuBLAS runs on a GPU"),
         (problem, {"alignment": (64, 8, 64)}, "pointers without 16-byte alignment are not measured"),
-        (problem.model_copy(update={"a": "fp32"}), {}, "are not measured|have no rows"),
+        (problem.model_copy(update={"a": "fp32"}), {}, "are not measured"),
     ]
     for other, options, why in declined:
         with pytest.raises(NotCovered, match=why):
             profile.describe_problem(other, **options)
-    monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "4096")
-    with pytest.raises(NotCovered, match="CUBLASLT_WORKSPACE_SIZE is set: biases were measured without it"):
-        profile.describe_problem(biased)
-    assert profile.describe_problem(problem) == found
     settings.is_available = lambda: False
     with pytest.raises(NotCovered, match="there is no GPU: the kernel that cuBLAS selects depends on the GPU model"):
         profile.describe_problem(problem)
@@ -162,10 +263,11 @@ def test_a_missing_driver_is_unknown() -> None:
 
 def test_the_token_changes_with_settings(settings: SimpleNamespace) -> None:
     (described, *_) = plugin.bitwise_profiles()
-    assert described.cache_token() == (None,)  # type: ignore[attr-defined]
-    settings.matmul.allow_fp16_accumulation = True
-    (found,) = described.cache_token()  # type: ignore[attr-defined]
-    assert found.startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")
+    assert described.cache_token() == PyTorchSettings()  # type: ignore[attr-defined]
+    settings.matmul.allow_tf32 = True
+    assert described.cache_token() == PyTorchSettings(tf32=True)  # type: ignore[attr-defined]
+    settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
+    assert described.cache_token().startswith("PyTorch prefers")  # type: ignore[attr-defined]
 
 
 def test_the_token_has_the_values_of_pytorchs_functions(
@@ -176,39 +278,43 @@ def test_the_token_has_the_values_of_pytorchs_functions(
         "_get_cublas_allow_fp16_reduced_precision_reduction": (True, True),
         "_get_cublas_allow_bf16_reduced_precision_reduction": (True, True),
         "_get_blas_preferred_backend": 0,
+        "_get_cublas_allow_tf32": False,
     }
     functions = SimpleNamespace(**{name: lambda name=name: said[name] for name in said})
     monkeypatch.setattr(sys.modules["torch"], "_C", functions, raising=False)
-    tokens = [pytorch_library.settings_token()]
-    assert tokens == [(False, (True, True), (True, True), 0, False)]
+    tokens = [pytorch_settings.settings_token()]
+    assert tokens == [(False, (True, True), (True, True), 0, False, None)]
     for name, other in (
         ("_get_cublas_allow_fp16_accumulation", True),
         ("_get_cublas_allow_fp16_reduced_precision_reduction", (True, False)),
         ("_get_cublas_allow_bf16_reduced_precision_reduction", (False, True)),
         ("_get_blas_preferred_backend", 1),
+        ("_get_cublas_allow_tf32", True),
     ):
         said[name] = other
-        tokens.append(pytorch_library.settings_token())
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    tokens.append(pytorch_library.settings_token())
-    assert len(set(tokens)) == 6
+        tokens.append(pytorch_settings.settings_token())
+    for value in (":4096:8", ":16:8"):
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", value)
+        tokens.append(pytorch_settings.settings_token())
+    assert len(set(tokens)) == 8
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     del functions._get_cublas_allow_fp16_accumulation
-    assert pytorch_library.settings_token() == (pytorch_library.unmeasured_setting(),)
+    assert pytorch_settings.settings_token() == current_settings()
 
 
 def test_pytorchs_own_functions_follow_its_settings() -> None:
     torch = pytest.importorskip("torch")
-    token = pytorch_library.settings_token()
+    token = pytorch_settings.settings_token()
     assert isinstance(token, tuple)
-    assert len(token) == 5
+    assert len(token) == 6
     matmul = torch.backends.cuda.matmul
-    for name in pytorch_library.SETTINGS:
+    for name in FLAGS:
         if name.endswith("_split_k"):
             continue
         default = getattr(matmul, name)
         try:
             setattr(matmul, name, not default)
-            assert pytorch_library.settings_token() != token
+            assert pytorch_settings.settings_token() != token
         finally:
             setattr(matmul, name, default)
-        assert pytorch_library.settings_token() == token
+        assert pytorch_settings.settings_token() == token

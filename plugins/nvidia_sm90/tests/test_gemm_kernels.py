@@ -32,6 +32,19 @@ def scalar(k: int, cuts: str = "", dtype: str = "fp16") -> GEMMDesc:
     return found
 
 
+def single(k: int, rest: str = "") -> GEMMDesc:
+    """Return a product of fp32 matrices, by tf32 instructions of the given unit or by fused multiply-adds."""
+    path = rest if rest.startswith("path=") else f"path=fma {rest}"
+    found = read(f"gemm(k={k} left_dtype=fp32 right_dtype=fp32 output_dtype=fp32 {path})")
+    assert isinstance(found, GEMMDesc)
+    return found
+
+
+def tf32(k: int, family: str, rest: str = "") -> GEMMDesc:
+    unit = f"instruction=instruction(architecture=sm_90 family={family} k=8) instruction_k=8"
+    return single(k, f"path=matrix multiplied_as=tf32 {unit} {rest}")
+
+
 def simulated(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
     """Simulate the kernels that a descriptor launches; return the bit patterns of the output."""
     m, n, k = a.shape[0], b.shape[1], desc.k
@@ -161,6 +174,21 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
         (scalar(600, "cut(count=2) cut(span=256)", "bf16"), 5, 3, None),
         (scalar(600, "cut(count=4 start=zero) cut(span=128)", "bf16"), 5, 3, None),
         (scalar(30), 6, 3, None),
+        (single(37), 20, 24, None),
+        (single(37, "k_cuts=[cut(count=1 start=zero)]"), 20, 24, Schedule(32, 16, 32)),
+        (single(75, "k_cuts=[cut(count=1 start=zero) cut(span=32)]"), 20, 24, None),
+        (single(75, "k_cuts=[cut(count=1 start=zero) cut(layout=strided count=3 tile=8)]"), 5, 70, None),
+        *(
+            (single(90, f"k_cuts=[cut(count=1 start=zero) cut(layout=strided count={count} tile=8 merge=paired)]"),
+             5, 7, None)
+            for count in (2, 3, 4, 5, 8, 13)
+        ),
+        (single(20, "k_cuts=[cut(layout=strided count=4 tile=8)]"), 5, 7, None),
+        (single(90, "k_cuts=[cut(count=7 start=zero tile=16) cut(layout=strided count=4 merge=halves)]"), 1, 9, None),
+        (tf32(45, "wgmma"), 64, 24, None),
+        (tf32(45, "mma.sync", "k_loop_step=32 short_iteration=first"), 20, 24, None),
+        (tf32(77, "mma.sync", "k_loop_step=16 short_iteration=first k_cuts=[cut(span=40)]"), 20, 24, None),
+        (tf32(75, "wgmma", "k_cuts=[cut(layout=strided count=2 tile=32)]"), 64, 24, None),
         (scalar(9100, f"{STRIDED_BLOCKS} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
         (
             scalar(9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) "
@@ -188,9 +216,43 @@ def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chose
     assert (found == evaluate(desc, a, b)).all()
 
 
+@pytest.mark.parametrize("start", ["first", "zero"])
+@pytest.mark.parametrize("cuts", ["", "cut(span=16)", "cut(layout=strided count=2 tile=8)"])
+def test_sums_of_fp32_products_that_underflow(cuts: str, start: str) -> None:
+    pytest.importorskip("triton")
+    outer = "cut(count=1 start=zero)" if start == "zero" else ""
+    desc = single(27, f"k_cuts=[{outer} {cuts}]" if outer or cuts else "")
+    a, b = np.full((5, 27), -1e-30, np.float32), np.full((27, 6), 1e-30, np.float32)
+    a[1::2, 3:9], b[20:] = -0.0, 0.0
+    found = simulated(desc, a.view(np.uint32), b.view(np.uint32), None)
+    assert (found == evaluate(desc, a.view(np.uint32), b.view(np.uint32))).all()
+    assert (found == (0 if start == "zero" else 0x80000000)).all()
+
+
+def test_operands_of_tf32_are_rounded_to_nearest_even() -> None:
+    pytest.importorskip("triton")
+    # Halves above even and odd fractions, a carry into the exponent, an infinity, and NaNs with any payload.
+    rows = [0x3F801000, 0x3F803000, 0x3F801001, 0x3FFFF000, 0x00001000, 0x7F7FF000, 0x7F800000, 0x7F800001, 0xFFFFFFFF]
+    a, b = np.zeros((9, 16), np.uint32), np.zeros((16, 16), np.uint32)
+    a[:, 0], b[0] = rows, 0x3F800000
+    desc = tf32(16, "wgmma")
+    found, expected = simulated(desc, a, b, None), evaluate(desc, a, b)
+    assert (found[:7] == expected[:7]).all()
+    assert found[:7, 0].tolist() == [
+        0x3F800000, 0x3F804000, 0x3F802000, 0x40000000, 0, 0x7F800000, 0x7F800000,
+    ]  # fmt: skip
+    assert np.isnan(found[7:].view(np.float32)).all()
+    assert np.isnan(expected[7:].view(np.float32)).all()
+
+
 @pytest.mark.parametrize(
     ("why", "desc"),
     [
+        ("convert them to tf32 or not at all", matrix(64, WGMMA, "multiplied_as=fp32", "bf16")),
+        ("2 cuts of k on a matrix unit", tf32(64, "wgmma", "k_cuts=[cut(span=32) cut(span=16)]")),
+        ("distribute tiles of k to slices", tf32(64, "wgmma", "k_cuts=[cut(layout=strided count=2 merge=halves)]")),
+        ("these kernels take 16, 32 and 64 on tf32", tf32(64, "mma.sync", "k_loop_step=8 short_iteration=first")),
+        ("add their accumulator", tf32(64, "wgmma", "use_fast_accum=false")),
         ("fp8 in one accumulator", matrix(64, "family=wgmma k=32", dtype="e4m3", out="bf16")),
         ("a scale", matrix(64, WGMMA, "alpha=2.0")),
         ("output_satfinite", matrix(64, WGMMA, "output_satfinite=true")),
@@ -257,7 +319,7 @@ def test_every_merge_order_of_lanes_is_simulated_or_raises(monkeypatch: pytest.M
                 UnsupportedGEMM, match=f"^lanes added {order.words}: these kernels add them one after the other"
             ):
                 plan(desc)
-    assert MERGE_ORDERS.keys() - found.keys() == {"outside-in"}
+    assert MERGE_ORDERS.keys() - found.keys() == {"outside-in", "paired"}
     assert len(set(found.values())) == len(found)
 
 

@@ -7,9 +7,10 @@ recording.lock().write("products.json")
 with locked_products(read_lock("products.json")) as replay:
     model(x)
 
-Both intercept torch.mm, addmm and bmm in PyTorch's dispatcher, below autograd.  torch.matmul, linear layers, einsum and
-the products of a backward pass arrive there as one of the three.  torch.compile does not compile what runs inside.
-Products that do not pass through the dispatcher are not intercepted: replays of CUDA graphs, and custom kernels.
+Both intercept torch.mm, addmm, bmm, mv and dot in PyTorch's dispatcher, below autograd.  torch.matmul, linear layers,
+einsum and the products of a backward pass arrive there as one of them.  torch.compile does not compile what runs
+inside.  Products that do not pass through the dispatcher are not intercepted: replays of CUDA graphs, and custom
+kernels.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ from bitwise_torch.tensor_problems import library_layout, problem_of
 if TYPE_CHECKING:
     import torch
 
-INTERCEPTED = ("mm", "addmm", "bmm")
+INTERCEPTED = ("mm", "addmm", "bmm", "mv", "dot")
 """The intercepted operations, in the dispatcher's namespace `aten`."""
+
+EXACT_K = 1 << 17
+"""With fewer values of k, sums of products of int8 fit int32, and `_int_mm` returns the same integers everywhere."""
 
 NOT_INTERCEPTED = (
     "_addmm_activation", "_grouped_mm", "_int_mm", "_scaled_grouped_mm", "_scaled_mm", "addbmm", "addmv", "addr",
-    "baddbmm", "dot", "mv", "vdot",
+    "baddbmm", "vdot",
 )  # fmt: skip
 """Operations that multiply matrices and are not intercepted: their bits are not locked."""
 
@@ -66,10 +70,9 @@ def intercepted_product(
     name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> InterceptedProduct:
     """Return the product that an operation computes.  Raises NotLockable."""
-    operands = list(arguments)
-    bias = operands.pop(0) if name == "addmm" else None
-    a, b = operands[:2]
-    out_dtype = operands[2] if "dtype" in overload else (bias if bias is not None else a).dtype
+    _check_vectors(name, arguments)
+    a, b, bias = _operands(name, arguments)
+    out_dtype = arguments[2 + (bias is not None)] if "dtype" in overload else (bias if bias is not None else a).dtype
     _check_memory(*(each for each in (a, b, bias, options.get("out")) if each is not None))
     if overload in ("out", "dtype_out"):
         out = options["out"]
@@ -94,6 +97,30 @@ def intercepted_product(
         return InterceptedProduct(a, b, bias, problem_of(a, b, out_dtype, epilogue))
     except ProblemError as error:
         raise NotLockable(str(error)) from None
+
+
+def _operands(name: str, arguments: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Return the matrices that an operation multiplies, and its bias or None."""
+    if name == "addmm":
+        return arguments[1], arguments[2], arguments[0]
+    a, b = arguments[:2]
+    if name == "dot":
+        a = a[None]
+    return a, b[:, None] if name in ("mv", "dot") else b, None
+
+
+def _check_vectors(name: str, arguments: tuple[Any, ...]) -> None:
+    """Raise NotLockable for a product of vectors that the library does not compute as a product of matrices."""
+    vectors = {"mv": arguments[1:2], "dot": arguments[:2]}.get(name, ())
+    if any(each.stride(0) != 1 and each.shape[0] > 1 for each in vectors):
+        raise NotLockable("a vector is not contiguous")
+    if name == "dot" and str(arguments[0].dtype) not in ("torch.float16", "torch.bfloat16"):
+        raise NotLockable(f"libraries have a kernel of their own for dot products of {arguments[0].dtype}")
+
+
+def _is_exact(name: str, arguments: tuple[Any, ...]) -> bool:
+    """Return whether an operation returns the same integers in every order."""
+    return name == "_int_mm" and int(arguments[0].shape[1]) < EXACT_K
 
 
 def _check_memory(*tensors: torch.Tensor) -> None:
@@ -178,6 +205,8 @@ class Recording:
         """Run an operation and record its product."""
         result = func(*arguments, **options)
         self.products += 1
+        if _is_exact(name, arguments):
+            return result
         try:
             if _not_intercepted(name):
                 raise NotLockable(_NOT_INTERCEPTED_REASON)
@@ -239,6 +268,8 @@ class Replay:
 
     def handle(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
+        if _is_exact(name, arguments):
+            return func(*arguments, **options)
         try:
             if _not_intercepted(name):
                 raise NotLockable(_NOT_INTERCEPTED_REASON)
@@ -252,6 +283,8 @@ class Replay:
             return func(*arguments, **options)
         out = options.get("out")
         result = locked_product(product, entry.desc, entry.rounded_first)
+        if name in ("mv", "dot"):
+            result = result[:, 0] if name == "mv" else result[0, 0]
         if out is not None:
             result = out.copy_(result)
         self.replayed[product.problem] += 1
@@ -264,10 +297,8 @@ class Replay:
         key = None if options else (name, overload, *map(_key_of, arguments))
         cached = None if key is None else self._entries.get(key)
         if cached is not None:
-            tensors = arguments[1:] if name == "addmm" else arguments
-            bias = arguments[0] if name == "addmm" else None
-            a, b = library_layout(tensors[0]), library_layout(tensors[1])
-            return InterceptedProduct(a, b, bias, cached.problem), cached
+            a, b, bias = _operands(name, arguments)
+            return InterceptedProduct(library_layout(a), library_layout(b), bias, cached.problem), cached
         product = intercepted_product(name, overload, arguments, options)
         entry = self.lock.entry(product.problem)
         if entry.descriptor is None:
@@ -290,10 +321,11 @@ def _key_of(argument: Any) -> Any:
 
 @contextmanager
 def locked_products(lock: Lock, missing: Literal["error", "pass"] = "error") -> Iterator[Replay]:
-    """Replace torch.mm, addmm and bmm inside with the products of a lock, independent of this device's library.
+    """Replace torch.mm, addmm, bmm, mv and dot inside with products of a lock, independent of this device's library.
 
     A product for which the lock has no descriptor raises LockError.  With `missing="pass"` the library computes it, and
-    it is counted in `Replay.not_replayed`.  Empty products are not replaced.
+    it is counted in `Replay.not_replayed`.  Empty products are not replaced, nor is `torch._int_mm`, whose integers are
+    exact below EXACT_K values of k.
     """
     if missing not in ("error", "pass"):
         raise LockError(f'missing is {missing!r}; give "error" or "pass"')

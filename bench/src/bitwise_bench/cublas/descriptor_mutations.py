@@ -34,6 +34,8 @@ def _matrix(desc: GEMMDesc) -> list[Change]:
     used, step = desc.k - desc.k_dropped, desc.k_loop_step
     found: list[Change] = [("tail", {"k_dropped": 0})] if desc.k_dropped else []
     outer = desc.k_cuts[0] if desc.k_cuts else None
+    if desc.multiplied_as == "tf32":
+        return _tf32(desc, used, outer)
     if desc.left_dtype not in ("fp16", "bf16"):
         if used > 256:
             found.append(("slices", {"k_cuts": (Cut(span=-(-used // 256) * 128), Cut(span=128))}))
@@ -56,6 +58,20 @@ def _matrix(desc: GEMMDesc) -> list[Change]:
         found += [
             ("merge", {"k_cuts": (_cut(outer, partial_dtype=partial, merge_dtype=merge),)}) for partial, merge in pairs
         ]
+    return found
+
+
+def _tf32(desc: GEMMDesc, used: int, outer: Cut | None) -> list[Change]:
+    step = desc.k_loop_step
+    if outer is not None:
+        if outer.span is None or outer.span >= used:
+            return []
+        return [("slices", {"k_cuts": (_cut(outer, span=outer.span + 8),)})]
+    found: list[Change] = [("slices", {"k_cuts": (Cut(span=-(-used // 64) * 32),)})] if used >= 64 else []
+    if step and used > step and used % step % 8:
+        found.append(("short turn", {"k_loop_step": None, "short_iteration": "last"}))
+    if not step and used > 32 and used % 32 % 8:
+        found.append(("short turn", {"k_loop_step": 32, "short_iteration": "first"}))
     return found
 
 

@@ -20,7 +20,7 @@ POOL = 1 << 25
 _CHUNK = 1 << 22
 _FEW = 1 << 20
 _MASK = (1 << 32) - 1
-_REACH = {"fp16": 10, "bf16": 16, "e4m3": 5, "e5m2": 8}
+_REACH = {"fp16": 10, "bf16": 16, "fp32": 16, "e4m3": 5, "e5m2": 8}
 """Number of binades below 8 that wide draws cover; the limit keeps sums finite."""
 
 
@@ -37,7 +37,8 @@ def patterns(counters: torch.Tensor, seed: int, dtype: str, draw: str) -> torch.
     form, words = FLOAT_FORMATS[dtype], hashed(counters, seed)
     low, reach = (form.bias - 2, 3) if draw == "flat" else (form.bias + 3 - _REACH[dtype], _REACH[dtype])
     exponent = low + (words >> 12) % reach
-    fraction = (words >> 22) & ((1 << form.mantissa_bits) - 1)
+    more = words >> 22 if form.mantissa_bits <= 10 else hashed(counters, seed + 1)
+    fraction = more & ((1 << form.mantissa_bits) - 1)
     return ((words & 1) << form.magnitude_bits) | (exponent << form.mantissa_bits) | fraction
 
 
@@ -76,9 +77,11 @@ class Operands:
 
         from bitwise_cublas_profiles.tensors import torch_type
 
-        narrow = torch_type(dtype).itemsize == 1
-        found = patterns(counters, self.seed, dtype, draw).to(torch.uint8 if narrow else torch.int32)
-        return (found if narrow else found.to(torch.int16)).view(torch_type(dtype))
+        form = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[torch_type(dtype).itemsize]
+        found = patterns(counters, self.seed, dtype, draw)
+        if form == torch.int32:  # a conversion of a number outside of the type's range is not defined
+            found = torch.where(found >> 31 > 0, found - (1 << 32), found)
+        return (found.to(torch.int32).to(form) if form != torch.int32 else found.to(form)).view(torch_type(dtype))
 
     def draw(self, query: GemmQuery, number: int, draw: str) -> tuple[torch.Tensor, torch.Tensor]:
         """A (m, k) and B (k, n) of a query without padding, in its layout."""

@@ -24,7 +24,7 @@ from bitwise_bench.cublas.order_survey_check import Case, agrees, cases, read
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, Profile, Row, RowNotCovered, profiles
-from bitwise_cublas_profiles.query import Configuration, GemmQuery
+from bitwise_cublas_profiles.query import Configuration, GemmQuery, gemm_query
 
 BY_LAYOUT = ("chains", "lanes", "slices")
 """Tables of scalar kernels, whose rows may apply to some layouts only."""
@@ -55,10 +55,7 @@ def without_counts(known: Profile) -> RecordingProfile:
 def query_and_configuration(line: dict[str, Any]) -> tuple[GemmQuery, Configuration]:
     """The query and the configuration of a sweep's line."""
     first, second = (letter == "T" for letter in line["transposes"])
-    right = "e4m3" if line["a"] == "e5m2" else line["a"]
-    query = GemmQuery(
-        line["m"], line["n"], line["k"], line["a"], right, line["c"], transpose_a=first, transpose_b=second
-    )
+    query = gemm_query(line["m"], line["n"], line["k"], line["a"], line["c"], transpose_a=first, transpose_b=second)
     names = ("algorithm", "tile", "stages", "split_k", "reduction", "custom", "cluster_shape")
     return query, Configuration(swizzle=0, inner_shape=0, **{name: line[name] for name in names})
 

@@ -28,6 +28,7 @@ from bitwise_bench.cublas.sweep_operands import KINDS
 from bitwise_bench.cublas.sweep_records import COLUMNS, read_lines, summary
 from bitwise_bench.cublas.sweep_worker import Sweep
 from bitwise_cublas_profiles.library import Library
+from bitwise_cublas_profiles.query import DTYPES as NAMES
 
 
 def _work(start: int, chosen: argparse.Namespace, done: frozenset[int], deadline: float, results: Any) -> None:
@@ -56,7 +57,8 @@ def environment(chosen: argparse.Namespace) -> dict[str, Any]:
         "gpu": properties.name, "capability": f"{properties.major}.{properties.minor}",
         "multiprocessors": properties.multi_processor_count, "library": version, "torch": torch.__version__,
         "triton": triton.__version__, "seed": chosen.seed, "draws": len(KINDS),
-        "kinds of draws": list(KINDS), "candidates": chosen.candidates, "shares": dict(chosen.shares),
+        "kinds of draws": list(KINDS), "candidates": chosen.candidates, "workspace": chosen.workspace,
+        "reductions": chosen.reductions, "shares": dict(chosen.shares),
         "regimes": list(REGIMES), "columns": list(COLUMNS),
     }  # fmt: skip
 
@@ -64,7 +66,7 @@ def environment(chosen: argparse.Namespace) -> dict[str, Any]:
 def share(text: str) -> tuple[str, float]:
     """An operand type and its frequency, in the form fp16=60. Raises ValueError."""
     name, _, number = text.partition("=")
-    if name not in dict(DTYPES) or not (found := float(number)) > 0:
+    if name not in NAMES or not (found := float(number)) > 0:
         raise ValueError(text)
     return name, found
 
@@ -87,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--shares", type=share, nargs="+", default=list(DTYPES), metavar="TYPE=SHARE",
         help="frequency of each operand type (default: fp16=60 bf16=20 e4m3=15 e5m2=5)",
     )  # fmt: skip
+    parser.add_argument("--workspace", type=int, help="workspace limit in bytes (default: PyTorch's)")
+    parser.add_argument("--reductions", type=int, help="mask of REDUCTION_SCHEMEs (default: all)")
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     parser.add_argument("--launcher", default="bitwise_nvidia_sm90.gemm.run:run", help="module:function to run one")
     chosen = parser.parse_args(arguments)

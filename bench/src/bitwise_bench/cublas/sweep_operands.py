@@ -25,7 +25,7 @@ CANCELLING = sum("cancelling" in kind for kind in KINDS)
 
 _REACH = 2000.0
 """Approximate magnitude of a partial sum of a cancelling draw with an fp16 output, whose maximum is 65504."""
-_SPREAD = {"fp16": (-10, 3), "bf16": (-16, 5), "e4m3": (-6, 7), "e5m2": (-10, 9)}
+_SPREAD = {"fp16": (-10, 3), "bf16": (-16, 5), "fp32": (-16, 5), "e4m3": (-6, 7), "e5m2": (-10, 9)}
 """Exponent range of a wide draw, half open."""
 
 
@@ -85,10 +85,10 @@ class Pools:
             copy = matrix.clone()
             if sign and query.c == "fp16" and query.a not in FP8:
                 copy *= 2.0 ** math.floor(math.log2(max(2.0, _REACH / math.sqrt(query.k))))
-            bits = copy.view(torch.uint8 if copy.element_size() == 1 else torch.int16)
+            bits, sign_bit = self._bits(copy)
             chosen = bits.index_select(axis, first)
             if sign:
-                chosen ^= 1 << 7 if copy.element_size() == 1 else -(1 << 15)
+                chosen ^= sign_bit
             bits.index_copy_(axis, second, chosen)
             bits.index_fill_(axis, over, 0)
             made.append(copy)
@@ -96,8 +96,9 @@ class Pools:
 
     def _bits(self, matrix: Any) -> tuple[Any, int]:
         """The bit patterns as a view, and the sign bit."""
-        narrow = matrix.element_size() == 1
-        return matrix.view(self.torch.int8 if narrow else self.torch.int16), -(1 << 7) if narrow else -(1 << 15)
+        size = matrix.element_size()
+        form = {1: self.torch.int8, 2: self.torch.int16, 4: self.torch.int32}[size]
+        return matrix.view(form), -(1 << (8 * size - 1))
 
     def _lines(self, query: GemmQuery, source: random.Random, a: Any, b: Any) -> list[tuple[Any, Any]]:
         """A by rows and B by columns, each with a class from 0 to 3 for each line."""
@@ -129,12 +130,12 @@ class Pools:
         one sign.
         """
         deep = math.log2(query.k)
-        if query.a == "bf16":
+        if query.a in ("bf16", "fp32"):
             # Products below fp32; products near its limit; products whose sums may be below bf16; larger ones.
             exponents = [-156.0, -150.0, max(-150.0, -136 - deep), -131 - deep / 2]
         else:
             exponents = [-28 - deep, -26 - deep, -24 - deep, -22 - deep / 2]
-        half, less = round(exponents[1] / 2), 14 if query.a == "bf16" else 2
+        half, less = round(exponents[1] / 2), 14 if query.a in ("bf16", "fp32") else 2
         powers = [round(each) - half for each in exponents], [half, half - less, half, half]
         for (lines, number), left in zip(self._lines(query, source, a, b), (True, False), strict=True):
             bits, sign = self._bits(lines)

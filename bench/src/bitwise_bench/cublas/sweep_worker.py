@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from bitwise_bench.cublas.random_queries import REGIMES, RandomQuery, random_query
@@ -101,7 +102,14 @@ class Sweep:
         from bitwise_bench.cublas.descriptor_mutations import alternatives
 
         found = result.configuration
-        key = (each.query.a, found.algorithm, found.stages, found.custom, found.reduction, each.query.transposes)
+        key = (
+            each.query.multiplied,
+            found.algorithm,
+            found.stages,
+            found.custom,
+            found.reduction,
+            each.query.transposes,
+        )
         self.tried[key] += 1
         if self.tried[key] > 2:
             return None
@@ -127,8 +135,13 @@ class Sweep:
 
         each = random_query(self.chosen.seed, number, self.chosen.candidates, self.chosen.shares)
         query = each.query
+        if self.chosen.workspace is not None:
+            query = replace(query, workspace=self.chosen.workspace)
+        query = replace(query, reductions=self.chosen.reductions)
+        each = replace(each, query=query)
         row: list[Any] = [
-            number, REGIMES.index(each.regime), query.m, query.n, query.k, query.a, query.transposes, query.c, 0,
+            number, REGIMES.index(each.regime), query.m, query.n, query.k, query.multiplied, query.transposes, query.c,
+            0,
         ]  # fmt: skip
         try:
             result = self.library.heuristic(query)[0]
@@ -140,9 +153,9 @@ class Sweep:
         control = ran = None
         try:
             try:
-                desc = descriptor_of(query, found, self.profile)
+                desc = descriptor_of(query, found, self.profile, workspace=result.workspace)
             except RowNotCovered:
-                desc = descriptor_of(query, found, self.profile, extrapolate=True)
+                desc = descriptor_of(query, found, self.profile, extrapolate=True, workspace=result.workspace)
                 row[COLUMNS.index("candidate")] = 1
             ran = digest(desc)
             outcome, about = self.compare(each, result, desc)

@@ -22,12 +22,14 @@ from types import MappingProxyType
 from typing import Any
 
 from bitwise_bench.cublas.portable_operands import DRAWS, Operands
+from bitwise_bench.cublas.random_queries import DTYPES as SHARES
 from bitwise_bench.cublas.random_queries import random_query
+from bitwise_bench.cublas.sweep import share
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.k_axis import parts_of
 from bitwise_cublas_profiles.profile import profile
-from bitwise_cublas_profiles.query import MEBIBYTE, WORKSPACE, CublasError, GemmQuery, HeuristicResult
+from bitwise_cublas_profiles.query import FP8, MEBIBYTE, WORKSPACE, CublasError, GemmQuery, HeuristicResult
 
 COLUMNS = (
     "number", "kind", "m", "n", "k", "batch", "a", "transposes", "algorithm", "tile", "stages", "split_k", "reduction",
@@ -43,11 +45,13 @@ SLICES = 48
 """Largest number of slices that are summed one by one when other ways to add a bias are tried."""
 
 
-def query_of_number(seed: int, number: int) -> tuple[str, GemmQuery] | None:
-    """The query of a number: 16-bit types in all layouts; None if it is too large."""
+def query_of_number(
+    seed: int, number: int, shares: Sequence[tuple[str, float]] = SHARES
+) -> tuple[str, GemmQuery] | None:  # fmt: skip
+    """The query of a number: 16-bit and 32-bit types in all layouts; None if it is too large."""
     source = random.Random(f"{seed}:{number}:beyond")
-    query = random_query(seed, number).query
-    if query.a not in ("fp16", "bf16") or query.m * query.n * query.k > 1 << 32:
+    query = random_query(seed, number, shares=shares).query
+    if query.a in FP8 or query.m * query.n * query.k > 1 << 32:
         return None
     first, second = source.choice([(False, True), (False, True), (False, False), (True, False), (True, True)])
     # A vector has one layout only.
@@ -100,7 +104,7 @@ class FeatureComparison:
 
     def row(self, number: int, kind: str, query: GemmQuery) -> list[Any]:
         """The row of COLUMNS for a query."""
-        row: list[Any] = [number, kind, query.m, query.n, query.k, query.batch, query.a, query.transposes]
+        row: list[Any] = [number, kind, query.m, query.n, query.k, query.batch, query.multiplied, query.transposes]
         try:
             result = self.library.heuristic(query)[0]
         except CublasError as error:
@@ -120,6 +124,7 @@ class FeatureComparison:
         from bitwise_torch import matmul
 
         torch = self.torch
+        torch.backends.cuda.matmul.allow_tf32 = query.compute == "tf32"
         plain = replace(query, batch=1, epilogue="none", ld_a=None, ld_b=None, stride_a=None, stride_b=None)
         desc = descriptor_of(plain, result.configuration, self.profile, extrapolate=True)
         wide = desc.model_copy(update={"output_dtype": "fp32"})
@@ -211,7 +216,8 @@ class FeatureComparison:
     def equal(self, one: Any, other: Any) -> bool:
         """Whether two outputs have the same bits. All NaNs count as one value."""
         torch = self.torch
-        differ = (one.view(torch.int16) != other.view(torch.int16)) & ~(one.isnan() & other.isnan())
+        form = torch.int32 if one.element_size() == 4 else torch.int16
+        differ = (one.view(form) != other.view(form)) & ~(one.isnan() & other.isnan())
         return not bool(differ.any())
 
     def operands_of(self, query: GemmQuery, number: int, draw: str, *, batched: bool) -> tuple[Any, Any]:
@@ -244,7 +250,7 @@ def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -
     comparison = FeatureComparison(Library(given.library), f"{major}.{minor}", Operands(given.seed))
     number = start
     while time.time() < deadline and number < given.count:
-        found = query_of_number(given.seed, number)
+        found = query_of_number(given.seed, number, given.shares)
         if found is not None:
             yield comparison.row(number, *found)
         number += step
@@ -255,6 +261,7 @@ FEATURES = MappingProxyType({
     "biased gaps": "biases with padded rows",
 })  # fmt: skip
 """Profile names of the kinds."""
+TYPES = ("fp16", "bf16", "fp32", "tf32")
 MINIMUM_SHAPES = 16
 """Least number of shapes that support a row."""
 MINIMUM_OUTPUTS = 1 << 16
@@ -306,11 +313,37 @@ def feature_rows(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {"feature": feature, "algorithm": algorithm, "sliced": sliced,
          **({"reduction": reduction} if reduction else {}),
-         "dtypes": [name for name in ("fp16", "bf16") if count[name]], "provenance": "measured",
+         "dtypes": [name for name in TYPES if count[name]], "provenance": "measured",
          "shapes": count["equal"], "draws": len(DRAWS) * count["equal"]}
         for (feature, algorithm, sliced, reduction), count in sorted(found.items())
         if not count["different"] and count["equal"] >= MINIMUM_SHAPES and count["outputs"] >= MINIMUM_OUTPUTS
     ]  # fmt: skip
+
+
+FP32_KERNELS = (frozenset({10, 11, 13, 14, 20, 55}), frozenset({21, 23, 43, 63}))
+"""Algorithms that multiply fp32 operands as they are, for tf32 as well, and those that round them to tf32."""
+
+
+def fp32_feature_rows(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a profile's table of features for fp32 operands.
+
+    Excluded are sums in place (REDUCTION_SCHEME 1), tiles that blocks share, sliced sums with a bias, whose order
+    depends on the reduction scheme, and CUSTOM_OPTION 10 of algorithm 13, whose order was not known to these runs.
+    """
+    found = []
+    for algorithms in FP32_KERNELS:
+        kept = []
+        for run in runs:
+            at = {name: place for place, name in enumerate(run["columns"])}
+            rows = [
+                row for row in run["rows"]
+                if row[at["algorithm"]] in algorithms and row[at["reduction"]] != 1 and row[at["split_k"]] != -1
+                and (row[at["algorithm"]], row[at["custom"]]) != (13, 10)
+                and not ("bia" in row[at["kind"]] and row[at["split_k"]] > 1)
+            ]  # fmt: skip
+            kept.append({**run, "rows": rows})
+        found += feature_rows(kept)
+    return found
 
 
 def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -344,6 +377,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=60.0, help="start no new shape after this many seconds (default 60)"
     )
     parser.add_argument("--processes", type=int, default=14, help="worker processes on the GPU (default 14)")
+    parser.add_argument(
+        "--shares", type=share, nargs="+", default=list(SHARES), metavar="TYPE=SHARE",
+        help="frequency of each operand type (default: fp16=60 bf16=20, and fp8, which is skipped)",
+    )  # fmt: skip
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     given = parser.parse_args(arguments)
     from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY

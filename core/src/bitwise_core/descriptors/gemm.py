@@ -15,6 +15,9 @@ from bitwise_core.numerics import FLOAT_FORMATS
 
 _NAME = r"^[A-Za-z0-9._-]+$"
 
+ROUNDED_OPERANDS = frozenset({("fp32", "tf32")})
+"""Pairs of an operand's type and a type that does not hold it, to which it may be rounded before it is multiplied."""
+
 
 class Instruction(TextRecord, word="instruction"):
     """A matrix instruction without its data types: the architecture, the mnemonic's family, the native k."""
@@ -89,7 +92,8 @@ class GEMMDesc(Descriptor, word="gemm"):
     None where the iterations do not affect the bits.
 
     path `matrix`: `instruction` names the matrix unit's row.  Its types are the descriptor's; both operands have the
-    type `multiplied_as` where they are first widened to it, exactly.  With `use_fast_accum` the accumulator enters the
+    type `multiplied_as` where they are first converted to it: widened exactly, or fp32 rounded to tf32, to nearest
+    even.  With `use_fast_accum` the accumulator enters the
     instruction's own sum.  Without it each instruction starts from +0, and one more addition, to nearest even in the
     accumulator's type, adds its result to the accumulator.  path `fma`: acc = fma(a, b, acc) for each k.  path
     `mul_add`: acc = acc + a b, rounded twice.  Both work in the accumulator's type, to nearest even.
@@ -196,7 +200,7 @@ class GEMMDesc(Descriptor, word="gemm"):
             if wide in (self.left_dtype, self.right_dtype) and self.left_dtype == self.right_dtype:
                 raise DescriptorError(f"operands of {wide} are {wide} already: leave multiplied_as out")
             for name in (self.left_dtype, self.right_dtype):
-                if not FLOAT_FORMATS[wide].holds(FLOAT_FORMATS[name]):
+                if not FLOAT_FORMATS[wide].holds(FLOAT_FORMATS[name]) and (name, wide) not in ROUNDED_OPERANDS:
                     raise DescriptorError(f"{wide} does not hold every {name}: choose another multiplied_as")
         if self.path != "matrix":
             for name in (self.left_dtype, self.right_dtype):

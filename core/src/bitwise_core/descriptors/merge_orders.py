@@ -129,6 +129,13 @@ def _halves(count: int) -> list[Addition]:
     return [(part, part + offset) for offset in offsets for part in range(min(offset, count - offset))]
 
 
+def _paired(count: int) -> list[Addition]:
+    """Return the additions of a chain over pairs of parts half the number apart, where the last part has no pair."""
+    half = (count + 1) // 2
+    pairs = [(part, part + half) for part in range(half) if part + half < count - 1]
+    return [*pairs, *[(0, count - 1)] * (count > 1), *((0, part) for part in range(1, half))]
+
+
 MERGE_ORDERS: dict[str, MergeOrder] = {
     order.name: order
     for order in (
@@ -137,6 +144,7 @@ MERGE_ORDERS: dict[str, MergeOrder] = {
         # The rounds of a butterfly with ascending offsets, and of one with descending offsets.
         MergeOrder("neighbours", "as a balanced tree, neighbours first", _neighbours, "a balanced tree", True),
         MergeOrder("halves", "as a balanced tree, the two halves pairwise first", _halves, "a balanced tree", True),
+        MergeOrder("paired", "in pairs half their number apart, the last one after the first pair", _paired, "pairs"),
     )
 }
 """Every order by its name, the likeliest first: reconstruction tries them in this order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitwise_core.descriptors.cuts import Cut
-from bitwise_core.descriptors.gemm import GEMMDesc
+from bitwise_core.descriptors.gemm import ROUNDED_OPERANDS, GEMMDesc
 from bitwise_core.descriptors.k_axis import Part, innermost_parts, instructions, parts_of
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.numerics.mma import FusedSum, MmaSpec
@@ -22,7 +22,7 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
     lines = [
         f"C = A B over k = {desc.k}: {desc.left_dtype} times {desc.right_dtype}, accumulated in "
         f"{desc.accumulator_dtype}, stored as {desc.output_dtype}"
-        + (f", both widened to {desc.multiplied_as} first" if desc.multiplied_as else "")
+        + _converted(desc)
         + (", an overflow as the largest finite number" if desc.output_satfinite else "")
         + (", an infinity as NaN." if desc.output_nan_for_infinity else ".")
     ]
@@ -44,6 +44,16 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
     elif desc.scaled:
         lines.append(f"At the end the value is multiplied in fp32 by {desc.alpha!r}.")
     return lines
+
+
+def _converted(desc: GEMMDesc) -> str:
+    """Return the words for the type in which both operands are multiplied, if it is not theirs."""
+    if desc.multiplied_as is None:
+        return ""
+    rounded = any((name, desc.multiplied_as) in ROUNDED_OPERANDS for name in (desc.left_dtype, desc.right_dtype))
+    if rounded:
+        return f", both rounded to {desc.multiplied_as} first, to nearest even"
+    return f", both widened to {desc.multiplied_as} first"
 
 
 def _path(desc: GEMMDesc, unit: MmaSpec | None) -> list[str]:

@@ -94,11 +94,10 @@ class _ShapeBuilder:
     def shape(self, child: int) -> TreeShape:
         if child >= 0:
             return TERM
-        for order in _orders_named_explicitly(running_sum=False):
-            if (parts := self._ordered_parts(child, order)) is not None:
-                return TreeShape(
-                    "tree", self.size(child), 2, self._runs(parts), self.layout(parts), order=order.name
-                )  # fmt: skip
+        named = [(self._ordered_parts(child, order), order) for order in _orders_named_explicitly(running_sum=False)]
+        parts, name = max(((each or (), order.name) for each, order in named), key=lambda each: len(each[0]))
+        if parts:
+            return TreeShape("tree", self.size(child), 2, self._runs(parts), self.layout(parts), order=name)
         steps: list[tuple[int, ...]] = []
         current: int = child
         while True:

@@ -13,17 +13,23 @@ from bitwise_cublas_profiles.dropped_k import dropped_k
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
+_COUNTERS = 4096
+"""The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
+
 
 def descriptor_of(
-    query: GemmQuery, configuration: Configuration, known: Profile, *, extrapolate: bool = False
-) -> GEMMDesc:
+    query: GemmQuery, configuration: Configuration, known: Profile, *, extrapolate: bool = False,
+    workspace: int | None = None,
+) -> GEMMDesc:  # fmt: skip
     """The descriptor of the GEMM that the library runs for a query with this configuration.
 
-    With a bias it describes the product whose fp32 sum the bias is added to before the single rounding. `extrapolate`
-    applies the rows of other layouts and output types to those without rows: a candidate for measurements, not a
-    measured fact. Raises RowNotCovered, with the key, for everything else that is not measured.
+    With a bias it describes the product whose fp32 sum the bias is added to before the single rounding. `workspace` is
+    the number of bytes that the configuration needs; without it, configurations that may divide tiles between blocks
+    (SPLITK_NUM -1) are not described. `extrapolate` applies the rows of other layouts and output types to those without
+    rows: a candidate for measurements, not a measured fact. Raises RowNotCovered, with the key, for everything else
+    that is not measured.
     """
-    return _Description(query, configuration, known, extrapolate).descriptor()
+    return _Description(query, configuration, known, extrapolate, workspace=workspace).descriptor()
 
 
 def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedGEMM:
@@ -48,9 +54,10 @@ class _Description:
         known: Profile,
         extrapolate: bool,
         rounded_first: bool = False,
+        workspace: int | None = None,
     ) -> None:
         self.query, self.configuration, self.known, self.extrapolate = query, configuration, known, extrapolate
-        self.rounded_first = rounded_first
+        self.rounded_first, self.workspace = rounded_first, workspace
 
     def not_covered(self, why: str) -> RowNotCovered:
         """The error for a missing measurement, with the key."""
@@ -59,8 +66,6 @@ class _Description:
 
     def descriptor(self) -> GEMMDesc:
         query, configuration = self.query, self.configuration
-        if query.compute != "fp32" or query.a == "fp32":
-            raise self.not_covered("products of fp32 operands have no rows")
         if query.epilogue not in ("none", "bias"):
             raise self.not_covered(f"the epilogue {query.epilogue} is not measured")
         if query.fast_accumulation:
@@ -76,7 +81,7 @@ class _Description:
             raise self.not_covered(f"algorithm {configuration.algorithm} is not measured on fp8")
         families: dict[str, Callable[[], GEMMDesc]] = {
             "single": self._single, "per_mma": self._per_mma, "chain": self._chain, "lanes": self._lanes,
-            "dot": self._dot,
+            "dot": self._dot, "fma": self._fma,
         }  # fmt: skip
         try:
             return families[family]()
@@ -85,7 +90,7 @@ class _Description:
 
     def _check_measured(self) -> None:
         query = self.query
-        operands = query.a if query.a == query.b else f"{query.a} x {query.b}"
+        operands = query.multiplied if query.a == query.b else f"{query.a} x {query.b}"
         if self.known.row("layouts", operands=operands, transposes=query.transposes, output=query.c) is None:
             raise self.not_covered(
                 f"{operands} operands stored {query.transposes}, with output {query.c}, are not measured"
@@ -93,7 +98,9 @@ class _Description:
         gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
         matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
         if query.batch > 1 and query.epilogue == "none":
-            if gaps or not query.contiguous_batch:
+            if query.k == 1 and query.a == "fp32" and query.contiguous_output_batch:
+                pass  # a single product has no order
+            elif gaps or not query.contiguous_batch:
                 self._check_feature("strided batches", measured=matrices and query.contiguous_output_batch)
             else:
                 self._check_feature("batches", measured=query.m > 1 or query.n > 1)
@@ -112,10 +119,24 @@ class _Description:
     def _check_feature(self, feature: str, *, measured: bool, **more: Any) -> None:
         """Raise RowNotCovered unless products with this feature were measured to have the plain descriptor."""
         sliced = self.configuration.split_k > 1
-        row = self.known.row("features", feature=feature, algorithm=self.configuration.algorithm, sliced=sliced, **more)
-        if row is None or not measured or self.query.a not in row["dtypes"]:
-            how = f"algorithm {self.configuration.algorithm}{' with slices' if sliced else ''} on {self.query.a}"
+        wanted = {"feature": feature, "algorithm": self.configuration.algorithm, "sliced": sliced, **more}
+        dtype = self.query.multiplied
+        row = next(
+            (
+                row for row in self.known.tables["features"]
+                if dtype in row["dtypes"] and all(row.get(name) == value for name, value in wanted.items())
+            ), None,
+        )  # fmt: skip
+        if row is not None:
+            self.known.record_use("features", row)
+        if row is None or not measured:
+            how = f"algorithm {self.configuration.algorithm}{' with slices' if sliced else ''} on {dtype}"
             raise self.not_covered(f"{feature} are not measured for this shape by {how}")
+
+    def _check_operands(self, row: Row, what: str) -> None:
+        """Raise RowNotCovered if fp32 operands were not measured with a row of a scalar kernel."""
+        if self.query.a == "fp32" and not self.extrapolate and not row.get("fp32"):
+            raise self.not_covered(f"{what} is not measured on fp32")
 
     def _check_layout(self, row: Row, what: str) -> None:
         """Raise RowNotCovered if a row was measured for some layouts and not for the query's."""
@@ -124,12 +145,16 @@ class _Description:
 
     def _stages(self, family: str) -> Row:
         number, query = self.configuration.stages, self.query
-        row = self.known.row("stages", family=family, stages=number)
-        if row is None:
+        names = {query.multiplied} if query.a == query.b else {query.a, query.b}
+        rows = [
+            row for row in self.known.tables["stages"] if (row["family"], row["stages"]) == (family, number)
+        ]  # fmt: skip
+        if not rows:
             raise self.not_covered(f"STAGES_ID {number} of algorithm {self.configuration.algorithm} has no row")
-        for name in {query.a, query.b}:
-            if name not in row["dtypes"]:
-                raise self.not_covered(f"STAGES_ID {number} is not measured on {name}")
+        row = next((row for row in rows if names <= set(row["dtypes"])), None)
+        if row is None:
+            raise self.not_covered(f"STAGES_ID {number} is not measured on {' and '.join(sorted(names))}")
+        self.known.record_use("stages", row)
         return row
 
     def _instruction(self, family: str, k: int) -> Instruction:
@@ -149,6 +174,7 @@ class _Description:
         query, k = self.query, int(row["instruction_k"])
         return GEMMDesc(
             k=query.k, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="matrix",
+            multiplied_as="tf32" if query.compute == "tf32" else None,
             instruction=self._instruction(str(row["family"]), k), instruction_k=k, k_cuts=cuts, k_dropped=dropped,
             k_loop_step=int(row["k_step"]) if first else None, short_iteration="first" if first else "last",
         )  # fmt: skip
@@ -158,8 +184,12 @@ class _Description:
         row = self._stages("single")
         split, step, k = self.configuration.split_k, int(row["k_step"]), self.query.k
         block = (Cut(span=int(row["block"])),) if row["block"] else ()
+        if split == -1 and (self.workspace is None or self.workspace > _COUNTERS):
+            raise self.not_covered("tiles that several blocks share along k are not measured")
         if split <= 1:
             return self._matrix(row, block)
+        if "dealt" in row:
+            return self._matrix(row, (Cut(layout="strided", count=split, tile=int(row["dealt"])),))
         if self.configuration.algorithm != SPLIT_K_ALGORITHM:
             raise self.not_covered(f"slices of algorithm {self.configuration.algorithm} are not measured")
         found = dropped_k(k, self.configuration)
@@ -175,31 +205,59 @@ class _Description:
         if self.configuration.algorithm == 12 and self.query.k != 1:
             raise self.not_covered("algorithm 12 was measured with k = 1 only")
         row = self._stages("per_mma")
-        split, k = self.configuration.split_k, self.query.k
-        if split <= 1:
+        if self.configuration.split_k <= 1:
             return self._matrix(row, (), first=True)
-        granularity = self._granularity()
-        granules = -(-k // granularity)
-        chunk = -(-granules // split) * granularity
+        return self._matrix(row, (self._granules(self._granularity()),), first=True)
+
+    def _granules(self, granularity: int) -> Cut:
+        """Slices of whole granules of k."""
+        granules = -(-self.query.k // granularity)
         partial, merge, start = self._merge()
-        cut = Cut(span=chunk, partial_dtype=partial, merge_dtype=merge, start=start)
-        return self._matrix(row, (cut,), first=True)
+        chunk = -(-granules // self.configuration.split_k) * granularity
+        return Cut(span=chunk, partial_dtype=partial, merge_dtype=merge, start=start)
 
     def _granularity(self) -> int:
         """The unit of slice lengths: the largest granularity of the layout that divides k, or the smallest."""
         transposes, k = self.query.transposes, self.query.k
-        table = self.known.tables["granularities"]
+        table = [row for row in self.known.tables["granularities"] if self.query.a in row["dtypes"]]
+        if not table:
+            raise self.not_covered(f"slices of {self.query.a} operands are not measured")
         rows = sorted(table, key=lambda row: int(row["granularity"]), reverse=True)
         allowed = [row for row in rows if transposes in row.get("transposes", (transposes,))]
         chosen = next((row for row in allowed if k % int(row["granularity"]) == 0), allowed[-1])
         self.known.record_use("granularities", chosen)
         return int(chosen["granularity"])
 
+    def _fma(self) -> GEMMDesc:
+        """One chain of fused multiply-adds over a slice, of whole granules of k or of tiles dealt round-robin."""
+        configuration = self.configuration
+        split = configuration.split_k
+        sliced = split > 1
+        row = self.known.row(
+            "fma", algorithm=configuration.algorithm, stages=configuration.stages, custom=configuration.custom,
+            sliced=sliced, reduction=configuration.reduction if sliced else None,
+        )  # fmt: skip
+        if row is None:
+            how = f" with REDUCTION_SCHEME {configuration.reduction}" if sliced else " without slices"
+            raise self.not_covered(
+                f"STAGES_ID {configuration.stages}, CUSTOM_OPTION {configuration.custom} of algorithm "
+                f"{configuration.algorithm}{how} has no row"
+            )
+        cuts: tuple[Cut, ...] = ()
+        if sliced and "dealt" in row:
+            cuts = (Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=row["merge"]),)
+        elif sliced:
+            cuts = (self._granules(int(row.get("granularity") or self._granularity())),)
+        return self._chains(starting_from_zero(cuts) if row.get("start") == "zero" else cuts)
+
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
-        query = self.query
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
         if row is not None and row.get("start") == "zero":
             cuts = starting_from_zero(cuts)
+        return self._chains(cuts)
+
+    def _chains(self, cuts: tuple[Cut, ...]) -> GEMMDesc:
+        query = self.query
         return GEMMDesc(
             k=query.k, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="fma", k_cuts=cuts
         )
@@ -207,8 +265,10 @@ class _Description:
     def _row(self, section: str) -> Row | None:
         """The row of a scalar kernel, by its algorithm, its custom option and the layout."""
         keys = {"algorithm": self.configuration.algorithm, "custom": self.configuration.custom}
-        row = self.known.row(section, self.query.transposes, **keys)
+        row = self.known.row(section, self.query.transposes, **keys, dtype=self.query.a)
+        row = row or self.known.row(section, self.query.transposes, **keys, dtype=None)
         if row is not None:
+            self._check_operands(row, f"CUSTOM_OPTION {self.configuration.custom}")
             self._check_layout(row, f"CUSTOM_OPTION {self.configuration.custom}")
         return row
 
@@ -267,6 +327,8 @@ class _Description:
             raise self.not_covered(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
         powers = blocks >= 4 and not blocks & (blocks - 1)
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
+        if row is not None:
+            self._check_operands(row, f"algorithm {self.configuration.algorithm}")
         if not powers and not self.extrapolate and not (row or {}).get("any_blocks"):
             raise self.not_covered(f"{blocks} blocks are not measured: only powers of two from 4 are")
         # If k is the dense axis of the matrix, a thread takes two values of k, with one accumulator each.

@@ -73,6 +73,8 @@ def _provenance(row: Row) -> str:
         doubt = f"; doubtful: {row['doubtful']}" if "doubtful" in row else ""
         return f"published, not measured here{doubt}"
     counted = [f"{row[name]:,} {name}" for name in ("shapes", "draws") if name in row]
+    if "sampled" in row:
+        return f"measured on {row['sampled']:,} shapes, the sampled elements equal"
     return f"measured on {' and '.join(counted)}, all bytes equal" if counted else "measured"
 
 

@@ -43,7 +43,7 @@ _SCALE_A, _SCALE_B, _FAST_ACCUMULATION, _BIAS_TYPE = 17, 18, 25, 26
 # cublasLtMatrixLayoutAttribute_t
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 # cublasLtMatmulPreferenceAttributes_t
-_WORKSPACE, _ALIGNMENT = 1, 5
+_WORKSPACE, _REDUCTIONS, _ALIGNMENT = 1, 3, 5
 _OPERATION = {False: 0, True: 1}
 
 # cublasLtMatmulAlgoConfigAttributes_t, in the order of the fields of Configuration.
@@ -311,6 +311,8 @@ class Library:
         self._call("cublasLtMatmulPreferenceCreate", byref(preference))
         try:
             self._set("cublasLtMatmulPreferenceSetAttribute", preference, _WORKSPACE, c_uint64(query.workspace))
+            if query.reductions is not None:
+                self._set("cublasLtMatmulPreferenceSetAttribute", preference, _REDUCTIONS, c_uint32(query.reductions))
             a, b, c = query.alignment
             for place, alignment in enumerate((b, a, c, c)):
                 self._set("cublasLtMatmulPreferenceSetAttribute", preference, _ALIGNMENT + place, c_uint32(alignment))

@@ -14,7 +14,8 @@ from bitwise_core.plugins.profiles import Explanation, Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.explanation import explain
-from bitwise_cublas_profiles.pytorch_library import PyTorchLibrary, settings_token
+from bitwise_cublas_profiles.pytorch_library import PyTorchLibrary
+from bitwise_cublas_profiles.pytorch_settings import settings_token
 from bitwise_cublas_profiles.query import Configuration, CublasError, gemm_query
 
 STRING_KEYS = ("version", "capability", "dtype", "output", "transposes")

@@ -18,11 +18,13 @@ Key = tuple[str, str]
 SECTIONS = ("units", "layouts", "algorithms", "stages", "merges", "granularities", "chains", "lanes", "slices")
 """Required tables of a profile. The `provenance` field of each row is `measured` or `published`.
 
-A published row with a field `doubtful`, a reason, may be wrong."""
+A published row with a field `doubtful`, a reason, may be wrong. `shapes` counts the measured shapes whose outputs were
+compared in full, `sampled` those that were compared in some elements at least, and `fp32` those of fp32 operands in a
+row of other operands."""
 
-OPTIONAL = ("features",)
+OPTIONAL = ("features", "fma")
 """Tables that a profile may lack. `features` lists batches, biases and padded rows by algorithm, with and without split
-K.
+K, and `fma` the kernels of fp32 operands that accumulate each slice in one chain.
 """
 
 

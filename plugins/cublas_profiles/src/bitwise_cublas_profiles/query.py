@@ -58,7 +58,8 @@ class GemmQuery:
     `a`, `b` and `c` name element types. A transposed operand is stored as [k, m] or [n, k]. Leading dimensions and
     batch strides are in elements; None means dense. `workspace` is the limit in bytes. `alignment` gives the alignment
     of the pointers of A, B and C in bytes; the heuristic may choose another algorithm for another alignment. A bias has
-    n elements of the type of C. Raises CublasError for an invalid query.
+    n elements of the type of C. `reductions` is a mask of the REDUCTION_SCHEMEs that split K may have, None for all.
+    Raises CublasError for an invalid query.
     """
 
     m: int
@@ -81,6 +82,7 @@ class GemmQuery:
     fast_accumulation: bool = False
     workspace: int = WORKSPACE
     alignment: tuple[int, int, int] = (256, 256, 256)
+    reductions: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
@@ -107,6 +109,11 @@ class GemmQuery:
                 raise CublasError(
                     f"the leading dimension of {name} is {leading}; its {rows} rows of {columns} elements would overlap"
                 )
+
+    @property
+    def multiplied(self) -> str:
+        """The type in which A is multiplied: tf32 for fp32 operands on tensor cores, else its own."""
+        return "tf32" if self.compute == "tf32" else self.a
 
     @property
     def stored_a(self) -> tuple[int, int]:
@@ -172,15 +179,18 @@ def gemm_query(m: int, n: int, k: int, dtype: str = "fp16", out: str | None = No
 def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (256, 256, 256)) -> GemmQuery:
     """The query of a problem with PyTorch's workspace limit, which is smaller for a GEMM with a bias.
 
-    Raises CublasError, also for a bias on a single column: PyTorch adds it with kernels of its own.
+    Operands and outputs of tf32 are fp32 operands that tensor cores multiply, and an fp32 output. Raises CublasError,
+    also for a bias on a single column: PyTorch adds it with kernels of its own.
     """
     if problem.epilogue == "bias" and problem.n == 1:
         raise CublasError(
             f"{problem.words} is not described: PyTorch adds a bias on one column with kernels of its own"
         )
+    a, b, out = ("fp32" if each == "tf32" else each for each in (problem.a, problem.b, problem.out))
+    compute = "tf32" if problem.a == problem.b == "tf32" else "fp32"
     return GemmQuery(
-        problem.m, problem.n, problem.k, problem.a, problem.b, problem.out, "fp32", problem.transpose_a,
-        problem.transpose_b, problem.batch or 1, problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b,
+        problem.m, problem.n, problem.k, a, b, out, compute, problem.transpose_a, problem.transpose_b,
+        problem.batch or 1, problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b,
         epilogue=problem.epilogue, alignment=alignment,
         workspace=BIAS_WORKSPACE if problem.epilogue == "bias" else WORKSPACE,
     )  # fmt: skip

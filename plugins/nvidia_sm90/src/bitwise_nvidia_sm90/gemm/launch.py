@@ -13,7 +13,15 @@ from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
-from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.plan import (
+    BlocksPlan,
+    MatrixPlan,
+    Plan,
+    ScalarPlan,
+    SinglePrecisionPlan,
+    Slices,
+    UnsupportedGEMM,
+)
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
 from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tiles
 
@@ -93,6 +101,8 @@ def kernel_calls(
     sums of slices.  Raises UnsupportedGEMM for a schedule that does not fit the plan or the operands.
     """
     check(plan, chosen)
+    if fusion and isinstance(plan, SinglePrecisionPlan):
+        raise UnsupportedGEMM("an epilogue of a product of fp32 operands: its kernels have none")
     m, n = (int(each) for each in out.shape)
     left, right = _Operand(a, m, *a.stride()), _Operand(b, n, *b.stride()[::-1])
     calls: list[KernelCall] = []
@@ -100,7 +110,7 @@ def kernel_calls(
         calls, (left, right) = _packing(plan, (left, right), workspace)
         plan = packed_plan(plan)
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
-    # The kernel of lanes adds a single slice to +0 itself.
+    # The kernels of lanes and of fp32 operands add a single slice to +0 themselves.
     sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
     target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
@@ -117,6 +127,8 @@ def kernel_calls(
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
         make = _warpgroups if chosen.consumers else _tma if chosen.tma else _pointers
         calls.append(make(plan, chosen, common, own))
+    elif isinstance(plan, SinglePrecisionPlan):
+        calls.append(_single_precision(plan, chosen, common))
     else:
         calls.append(_lanes(plan, chosen, m, n, common, own))
     return [*calls, _merge(plan, slices, target, out, m, n, last, fusion)] if sliced else calls
@@ -191,6 +203,22 @@ def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fus
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
             "SHORT_FIRST": plan.short_first, "INSTRUCTION_K8": plan.instruction_k8,
             "NEW_ACCUMULATOR": bool(plan.accumulator_k), "WHOLE_ITERATIONS": whole, **_constants(fusion),
+        },
+        _options(chosen),
+    )  # fmt: skip
+
+
+def _single_precision(plan: SinglePrecisionPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.single_precision import product_of_fp32
+
+    return KernelCall(
+        product_of_fp32,
+        (-(-common["M"] // chosen.block_m) * -(-common["N"] // chosen.block_n), plan.slices.number),
+        {**common, "apart": plan.dealt * plan.slices.number},
+        {
+            "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
+            "SHORT_FIRST": plan.short_first, "DEALT": plan.dealt, "TF32": plan.tf32,
+            "FROM_ZERO": plan.slices.from_zero and plan.slices.number == 1,
         },
         _options(chosen),
     )  # fmt: skip
@@ -363,6 +391,16 @@ def _merge(
         grid = (-(-m * n // 4),)
         return KernelCall(
             merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4, **_DEPENDENT_LAUNCH}
+        )
+    if isinstance(plan, SinglePrecisionPlan) and plan.paired:
+        from bitwise_nvidia_sm90.gemm.kernels.single_precision import merge_pairs
+
+        return KernelCall(
+            merge_pairs,
+            (-(-m * n // 256),),
+            {**common, "slices": slices.number},
+            {"FROM_ZERO": slices.from_zero, "BLOCK": 256},
+            {"num_warps": 2, **_DEPENDENT_LAUNCH},
         )
     dense = strides[1] == 1 and (m == 1 or strides[0] == n)
     block = 1024 if m * n >= 1 << 18 else 256

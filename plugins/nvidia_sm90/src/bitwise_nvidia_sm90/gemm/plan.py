@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, strided_blocks, strided_lanes
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder, index_bits
@@ -13,7 +13,7 @@ _CHAIN_LANES = 32
 """The largest number of lanes that are added one after the other."""
 _UNITS = frozenset({"wgmma", "mma.sync"})
 _FP8 = frozenset({"e4m3", "e5m2"})
-_TYPES = frozenset({"fp16", "bf16", *_FP8})
+_TYPES = frozenset({"fp16", "bf16", "fp32", *_FP8})
 _FROM_ZERO = Cut(count=1, start="zero")
 """The outermost cut of a sum whose total is added to +0."""
 _OUTPUTS = frozenset({"fp16", "bf16", "fp32"})
@@ -123,12 +123,34 @@ class BlocksPlan:
         return min(whole if self.blocks == whole else max(32, whole), 128)
 
 
-Plan = MatrixPlan | ScalarPlan | BlocksPlan
+@dataclass(frozen=True, slots=True)
+class SinglePrecisionPlan:
+    """A product of fp32 matrices in one accumulator for each element and slice.
+
+    With `tf32`, operands are rounded to tf32 and multiplied by matrix instructions, otherwise by fused multiply-adds.
+    `dealt` is the length of tiles of k that are distributed round-robin to the slices (0: a slice is a range of k); the
+    slices' `span` is then the largest number of values of a slice.  With `paired`, the slices are added in that merge
+    order.  `short_first` is that of MatrixPlan.
+    """
+
+    k: int
+    slices: Slices
+    dealt: int
+    short_first: int
+    tf32: bool
+    paired: bool = False
+
+
+Plan = MatrixPlan | ScalarPlan | BlocksPlan | SinglePrecisionPlan
 
 
 def plan(desc: GEMMDesc) -> Plan:
     """Return the plan of a descriptor.  Raises UnsupportedGEMM if the kernels do not implement it."""
     _check(desc)
+    if desc.left_dtype == "fp32":
+        single = _single_precision_plan(desc)
+        if single is not None:
+            return single
     return _matrix_plan(desc) if desc.path == "matrix" else _scalar_plan(desc)
 
 
@@ -142,6 +164,10 @@ def _check(desc: GEMMDesc) -> None:
     ):
         raise UnsupportedGEMM(
             f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take two of the same width"
+        )
+    if desc.multiplied_as not in (None, "tf32"):
+        raise UnsupportedGEMM(
+            f"operands converted to {desc.multiplied_as}: these kernels convert them to tf32 or not at all"
         )
     if desc.output_dtype not in _OUTPUTS:
         raise UnsupportedGEMM(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
@@ -207,6 +233,60 @@ def _matrix_plan(desc: GEMMDesc) -> MatrixPlan:
     return MatrixPlan(k, slices, short_first, instruction_k8, accumulator_k)
 
 
+def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
+    """Return the plan of a product of fp32 matrices in chains over slices of k, None for another order on lanes.
+
+    Raises UnsupportedGEMM.
+    """
+    tf32, k, short_first = desc.path == "matrix", desc.k - desc.k_dropped, 0
+    if tf32:
+        short_first = _tf32_iteration(desc)
+    from_zero = desc.k_cuts[:1] == (_FROM_ZERO,)
+    cuts = desc.k_cuts[1:] if from_zero else desc.k_cuts
+    if len(cuts) > 1:
+        if tf32:
+            raise UnsupportedGEMM(f"{len(cuts)} cuts of k on a matrix unit: these kernels take slices of tf32")
+        return None
+    if not cuts:
+        return SinglePrecisionPlan(k, Slices(1, k, from_zero=from_zero), 0, short_first, tf32)
+    (cut,) = cuts
+    if cut.layout == "contiguous":
+        slices = _slices(cut, desc, k)
+        # Starting from +0, or adding +0 to the total, changes the sign of a zero only, and both to +0.
+        slices = replace(slices, from_zero=slices.from_zero or from_zero)
+        return SinglePrecisionPlan(k, slices, 0, short_first, tf32)
+    dealt = (
+        cut.merge in (*SLICE_ORDERS, "paired") and not cut.groups and not short_first
+        and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
+    )  # fmt: skip
+    if not dealt and tf32:
+        raise UnsupportedGEMM(f"slices by {cut}: these kernels distribute tiles of k to slices that are added in order")
+    if not dealt or cut.count is None:
+        return None
+    span = -(-k // (cut.tile * cut.count)) * cut.tile
+    slices = Slices(cut.count, span, from_zero=from_zero or cut.start == "zero")
+    return SinglePrecisionPlan(k, slices, cut.tile, 0, tf32, cut.merge == "paired")
+
+
+def _tf32_iteration(desc: GEMMDesc) -> int:
+    """Return the length of an iteration whose short one runs first, 0 for others.  Raises UnsupportedGEMM."""
+    assert desc.instruction is not None
+    if desc.instruction.architecture != "sm_90" or desc.instruction.family not in _UNITS:
+        raise UnsupportedGEMM(f"instruction {desc.instruction_name}: these kernels run wgmma and mma.sync of sm_90")
+    if desc.multiplied_as != "tf32" or (desc.instruction.k, desc.instruction_k) != (8, 8) or not desc.use_fast_accum:
+        raise UnsupportedGEMM(
+            f"instruction_k {desc.instruction_k} on fp32: these kernels round operands to tf32, and run "
+            "instructions of k 8 that add their accumulator"
+        )
+    if desc.k_loop_step is None:
+        return 0
+    if desc.short_iteration != "first" or desc.k_loop_step not in (16, 32, 64):
+        raise UnsupportedGEMM(
+            f"k_loop_step {desc.k_loop_step}: these kernels take 16, 32 and 64 on tf32, with the short iteration first"
+        )
+    return desc.k_loop_step
+
+
 def _starts_accumulators(cut: Cut) -> bool:
     """Return whether a cut starts a new fp32 accumulator every `span` k and adds the totals in order in fp32."""
     return (
@@ -227,6 +307,8 @@ def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
             f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: these kernels take fp32 and the output's type"
         )
     lengths = cut.lengths(k)
+    if cut.start == "zero":  # the running sum is never -0, and an empty slice adds +0
+        lengths = [each for each in lengths if each]
     if 0 in lengths:
         raise UnsupportedGEMM(f"{lengths.count(0)} empty slices: every slice of these kernels has at least one k")
     # All slices have the first length, except possibly the last.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, ScalarPlan, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, ScalarPlan, SinglePrecisionPlan, UnsupportedGEMM
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ def check(plan: Plan, chosen: Schedule) -> None:
     """Raise UnsupportedGEMM if the kernels under this schedule would not return the bits of the plan."""
     if not isinstance(plan, MatrixPlan):
         if chosen.tma or chosen.transposed or chosen.consumers or chosen.packed:
-            raise UnsupportedGEMM(f"{chosen}: tma, transposed, consumers and packed apply to matrix units only")
+            raise UnsupportedGEMM(f"{chosen}: tma, transposed, consumers and packed apply to 16-bit and 8-bit types")
+        if isinstance(plan, SinglePrecisionPlan) and chosen.block_k % 16:
+            raise UnsupportedGEMM(f"{chosen}: an iteration of fp32 operands takes a multiple of 16 values of k")
         return
     if chosen.packed:
         if not chosen.tma:
@@ -106,6 +108,11 @@ def _fills_warpgroups(chosen: Schedule) -> bool:
 
 def fallback(plan: Plan, m: int, n: int) -> Schedule:
     """Return a schedule that runs for any operands."""
+    if isinstance(plan, SinglePrecisionPlan):
+        most = 128 if plan.tf32 else 64
+        block_m, block_n = min(_tile_side(m), most), min(_tile_side(n), most)
+        block_k = 32 if plan.tf32 and plan.short_first != 16 else 16
+        return Schedule(block_m, block_n, block_k, warps=8 if block_m * block_n > 8192 else 4)
     if not isinstance(plan, MatrixPlan):
         lanes = plan.lanes if isinstance(plan, ScalarPlan) else 128 * plan.accumulators
         return Schedule(max(1, min(128, 512 // lanes)), block_k=8, warps=4)
