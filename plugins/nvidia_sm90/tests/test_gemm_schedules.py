@@ -12,10 +12,11 @@ from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_nvidia_sm90.gemm import measured_schedules as measured
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
+from bitwise_nvidia_sm90.gemm.expected_times import costs, expected_seconds
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
-from bitwise_nvidia_sm90.gemm.schedule_ranking import costs, expected_seconds, schedules_to_try
+from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
 WGMMA = "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16"
 MMA = (
@@ -40,7 +41,7 @@ def test_candidates_fit_and_end_with_the_fallback(desc: GEMMDesc, m: int, n: int
     assert found[-1] == fallback(made, m, n)
     assert not found[-1].tma
     assert 4 <= len(found) == len(set(found)) <= 32
-    ranked = [expected_seconds(made, each, m, n) for each in found[:-1]]
+    ranked = expected_seconds(made, found[:-1], m, n).tolist()
     assert ranked == sorted(ranked)
     for each in found:
         check(made, each)
@@ -58,7 +59,7 @@ def test_plans_with_the_short_iteration_first_use_tma_with_packed_operands_only(
 def test_expected_times_increase_with_the_work() -> None:
     chosen = Schedule(128, 128, 64, 8, 4, 4, 0, True)
     made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
-    few, many = expected_seconds(made, chosen, 128 * 132, 128), expected_seconds(made, chosen, 128 * 132 * 2, 256)
+    few, many = (expected_seconds(made, [chosen], *each)[0] for each in ((128 * 132, 128), (128 * 132 * 2, 256)))
     assert costs()["launch"] < few < many
     assert chosen.tiles(129, 256) == 4
     assert Schedule(128, 64, transposed=True, tma=True).tiles(96, 256) == 4

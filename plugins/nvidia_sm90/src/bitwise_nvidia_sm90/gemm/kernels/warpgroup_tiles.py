@@ -14,6 +14,8 @@ STAGE_BYTES = 128
 """The bytes of k in a stage: the width of the widest swizzle."""
 SHARED_BYTES = 227 * 1024
 """The dynamic shared memory of a block."""
+RESERVED_BYTES = 1024
+"""The shared memory that each block has besides."""
 ROWS = 64
 """The rows of the output of one instruction of a warpgroup."""
 OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
@@ -86,7 +88,8 @@ class WarpgroupTiles:
     of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
     tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
-    accumulator, which is added to the total in fp32.
+    accumulator, which is added to the total in fp32.  `resident` blocks fit on a multiprocessor at once.  `overlap`: the
+    next kernel may start before this one ends.
     """
 
     block_m: int
@@ -102,6 +105,8 @@ class WarpgroupTiles:
     b_k_major: bool = True
     store: str = "map"
     starts_accumulators: bool = False
+    resident: int = 1
+    overlap: bool = True
 
     @property
     def block_k(self) -> int:
@@ -193,6 +198,8 @@ class WarpgroupTiles:
     @property
     def registers(self) -> tuple[int, int]:
         """The registers of a thread of the producer and of a consumer, which together fit in the register file."""
+        if self.resident == 2:
+            return 24, 232
         return {1: (40, 232), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
     def check(self) -> None:
@@ -219,9 +226,10 @@ class WarpgroupTiles:
         _require(self.group >= 1, f"group {self.group}: at least 1")
         _require(self.stages >= 2, f"{self.stages} stages: at least 2")
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
-        most = most_accumulators(self.consumers)
+        most = most_accumulators(self.consumers, self.resident)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
-        needed, most = self.shared_bytes, SHARED_BYTES
+        _require(self.resident == 1 or (self.resident, self.consumers) == (2, 1), "resident: 1, or 2 with 1 consumer")
+        needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
         _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
         _require(self.output in OUTPUT_BYTES, f"output {self.output}")
@@ -233,9 +241,14 @@ class WarpgroupTiles:
         return 1 if self.ping_pong else self.consumers
 
 
-def most_accumulators(consumers: int) -> int:
+def most_accumulators(consumers: int, resident: int = 1) -> int:
     """Return the accumulator registers of a thread that leave enough registers for addresses."""
-    return 128 if consumers < 3 else 96
+    return 64 if resident > 1 else 128 if consumers < 3 else 96
+
+
+def shared_bytes_of_block(resident: int) -> int:
+    """Return the dynamic shared memory of a block of which `resident` fit on a multiprocessor."""
+    return (SHARED_BYTES + RESERVED_BYTES) // resident // RESERVED_BYTES * RESERVED_BYTES - RESERVED_BYTES
 
 
 def widest_line(elements: int, size: int) -> int:
