@@ -44,9 +44,7 @@ _LARGEST_RESIDUAL = 0.4
 """Logarithms of times that differ by more have this weight: schedules that nobody would choose are not fitted."""
 _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
-_UNFITTED = frozenset(
-    {"packing", "packed", "launch by pointers", "pointers", "pointers by area"}
-)
+_UNFITTED = frozenset({"packing", "packed", "launch by pointers", "pointers", "pointers by area"})
 """Costs of schedules whose times are not fitted."""
 Costs = dict[str, float]
 

@@ -181,12 +181,7 @@ def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Ite
                     jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number
                     blocks = cluster_m * cluster_n
                     unsuited = blocks > 1 and (down <= rows * (cluster_m - 1) or across <= columns * (cluster_n - 1))
-                    if (
-                        unsuited
-                        or columns % (8 * cluster_m)
-                        or rows % (8 * cluster_n)
-                        or jobs * blocks * 6 < programs
-                    ):
+                    if unsuited or columns % (8 * cluster_m) or rows % (8 * cluster_n) or jobs * blocks * 6 < programs:
                         continue
                     for resident, stages in rooms:
                         chosen = Schedule(
@@ -220,5 +215,3 @@ def _slots(programs: int, blocks: int) -> int:
     A group of multiprocessors holds whole clusters.
     """
     return programs if blocks <= 2 else programs * 10 // 11 // blocks * blocks
-
-

@@ -66,9 +66,7 @@ def _ranked(schedules: Sequence[Schedule], seconds: Numbers) -> list[Schedule]:
     return _few_per_tile([schedules[int(place)] for place in np.argsort(seconds, kind="stable")])
 
 
-def _seconds_of_pointers(
-    plan: MatrixPlan, schedules: Sequence[Schedule], m: int, n: int, programs: int
-) -> Numbers:
+def _seconds_of_pointers(plan: MatrixPlan, schedules: Sequence[Schedule], m: int, n: int, programs: int) -> Numbers:
     """Return rough times of a product under schedules without TMA, whose iterations wait for their loads."""
     cost = costs()
     found = []

@@ -81,8 +81,8 @@ def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
     listed = ",\n".join(parameters)
     return (
         ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 shared_memory[];\n"
-        f".visible .entry {name}(\n{listed}\n)\n.reqntid {tiles.threads}, 1, 1\n.minnctapersm {tiles.resident}\n{cluster}{{\n"
-        f"{declared}\n{body}\n}}\n"
+        f".visible .entry {name}(\n{listed}\n)\n.reqntid {tiles.threads}, 1, 1\n.minnctapersm {tiles.resident}\n"
+        f"{cluster}{{\n{declared}\n{body}\n}}\n"
     )
 
 

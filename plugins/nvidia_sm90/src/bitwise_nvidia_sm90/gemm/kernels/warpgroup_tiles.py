@@ -88,8 +88,8 @@ class WarpgroupTiles:
     of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
     tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
-    accumulator, which is added to the total in fp32.  `resident` blocks fit on a multiprocessor at once.  `overlap`: the
-    next kernel may start before this one ends.
+    accumulator, which is added to the total in fp32.  `resident` blocks fit on a multiprocessor at once.  `overlap`:
+    the next kernel may start before this one ends.
     """
 
     block_m: int
