@@ -206,6 +206,7 @@ class WarpgroupTiles:
         """Raise TileError unless a kernel has this configuration."""
         _require(1 <= self.consumers <= 3, f"{self.consumers} consumers: there are 1 to 3")
         _require(not self.ping_pong or self.consumers == 2, "ping_pong needs 2 consumers")
+        _require(self.resident == 1 or (self.resident, self.consumers) == (2, 1), "resident: 1, or 2 with 1 consumer")
         _require(
             self.block_m > 0 and self.consumer_rows % ROWS == 0 and self.consumer_rows * self._shares() == self.block_m,
             f"block_m {self.block_m}: each consumer needs a multiple of {ROWS} rows",
@@ -228,7 +229,6 @@ class WarpgroupTiles:
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
         most = most_accumulators(self.consumers, self.resident)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
-        _require(self.resident == 1 or (self.resident, self.consumers) == (2, 1), "resident: 1, or 2 with 1 consumer")
         needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
         _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
