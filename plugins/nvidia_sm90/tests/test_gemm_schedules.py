@@ -14,7 +14,7 @@ from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
 from bitwise_nvidia_sm90.gemm.expected_times import costs, expected_seconds
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices, plan
+from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Slices, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
@@ -54,6 +54,39 @@ def test_plans_with_the_short_iteration_first_use_tma_with_packed_operands_only(
     found = schedules_to_try(plan(matrix(169, MMA)), 512, 512)
     assert len(found) > 4
     assert all(each.tma == each.packed for each in found)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "n"),
+    [
+        ("cut(layout=strided count=16) cut(span=32)", 4099), ("cut(layout=strided count=16) cut(span=8)", 3),
+        ("cut(layout=strided count=128 merge=halves)", 1000), ("cut(span=64)", 77),
+    ],
+)  # fmt: skip
+def test_lanes_have_schedules_with_whole_blocks(cuts: str, n: int) -> None:
+    desc = read(f"gemm(k=4099 left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
+    assert isinstance(desc, GEMMDesc)
+    made = plan(desc)
+    assert not isinstance(made, (MatrixPlan, BlocksPlan))
+    found = schedules_to_try(made, 1, n)
+    assert found[-1] == fallback(made, 1, n)
+    assert 4 <= len(found) == len(set(found)) <= 32
+    for each in found:
+        check(made, each)
+        assert each.block_m & (each.block_m - 1) == 0
+        assert each == found[-1] or each.block_k <= max(4, made.chunk)
+    assert schedules_to_try(made, 1, n, most=2) == [found[0], found[-1]]
+
+
+@pytest.mark.parametrize("m", [16, 300])
+def test_products_that_the_cache_just_holds_have_schedules_that_do_not_overlap(m: int) -> None:
+    made = {k: MatrixPlan(k, Slices(1, k), 0, False, 0) for k in (512, 4096, 32768)}
+    alone = {k: any(not each.overlap for each in schedules_to_try(each_plan, m, 4096, most=500))
+             for k, each_plan in made.items()}  # fmt: skip
+    assert alone == {512: False, 4096: True, 32768: False}
+    resident = [each for each in schedules_to_try(made[4096], m, 4096, most=500) if each.resident == 2]
+    assert resident
+    assert all(each.consumers == 1 for each in resident)
 
 
 def test_expected_times_increase_with_the_work() -> None:
