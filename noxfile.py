@@ -231,6 +231,14 @@ def adversary(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.adversary", *session.posargs)
 
 
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Give malformed files to every reader of files; `-- --seconds 600 --jobs 2`."""
+    install_workspace(session)
+    install_triton(session)
+    session.run("python", "-m", "bitwise_bench.fuzzing", *session.posargs)
+
+
 def need_gpu_packages(session: nox.Session, *more: str) -> None:
     """Fail the session unless the interpreter that runs nox has torch, Triton and more packages."""
     names = ("torch", "triton", *more)

@@ -58,7 +58,7 @@ amdhsa.kernels:
         ("u1", True, {"i1": 1}),
         ("i8", 255 - 256, {"i8": -1}),
         ("fp32", 0.1, {"fp32": 0.100000001490116119384765625}),
-        ("fp32", 1e300, {"fp32": float("inf")}),
+        ("fp32", 1e300, {"fp32": "inf"}),
         ("fp16", 0.1, {"fp16": 0.0999755859375}),
         ("fp64", 0.1, {"fp64": 0.1}),
         # 1.00390625 is halfway between two bf16 numbers, 1.005859375 is above it: both are truncated, not rounded.

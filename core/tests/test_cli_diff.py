@@ -255,4 +255,9 @@ def test_a_fault_of_the_program_is_no_verdict(folder: Path, monkeypatch: pytest.
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx")])
     assert (done.exit_code, done.stdout) == (2, "")
     sentence = "bitwise: internal error (ZeroDivisionError: oh); please report it"
-    assert done.stderr.splitlines()[-1] == sentence
+    assert done.stderr == f"{sentence}, with the traceback that BITWISE_TRACEBACK=1 prints\n"
+    monkeypatch.setenv("BITWISE_TRACEBACK", "1")
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.splitlines()[-1].startswith(sentence)

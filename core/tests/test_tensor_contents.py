@@ -14,7 +14,7 @@ import pytest
 
 from bitwise_core.execution import tensor_contents
 from bitwise_core.execution.launch import Argument, Launch, ManifestError, read_manifest
-from bitwise_core.execution.tensor_contents import TensorContents
+from bitwise_core.execution.tensor_contents import TensorContents, number_form
 
 _FORMS = {
     "i1": np.bool_, "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16, "i32": np.int32,
@@ -73,7 +73,8 @@ def test_a_file_and_a_list_of_the_same_numbers_are_the_same_contents(tmp_path: P
     ],
 )
 def test_numbers_have_the_bytes_of_their_type(tmp_path: Path, dtype: str, numbers: list[Any], data: str) -> None:
-    contents = read(tmp_path, {"buffer": "T", "dtype": dtype, "values": numbers}).given()["T"]
+    written = [number_form(each) for each in numbers]
+    contents = read(tmp_path, {"buffer": "T", "dtype": dtype, "values": written}).given()["T"]
     assert contents.data.hex() == data
     again = read(tmp_path, {"buffer": "T", "dtype": dtype, "values": contents.manifest_form()})
     assert again.given()["T"] == contents
@@ -98,8 +99,8 @@ _INT32 = "store int32 (or uint32, its patterns)"
     ("argument", "sentence"),
     [
         ({"dtype": "i32", "values": [1, 2.5]}, "hold 2.5 at index 1, which does not fit i32"),
-        ({"dtype": "i32", "values": [float("nan")]}, "hold nan at index 0, which does not fit i32"),
-        ({"dtype": "i64", "values": [float("inf")]}, "hold inf at index 0, which does not fit i64"),
+        ({"dtype": "i32", "values": ["nan"]}, "hold 'nan' at index 0, " + _FLAT),
+        ({"dtype": "i64", "values": ["inf"]}, "hold 'inf' at index 0, " + _FLAT),
         ({"dtype": "i32", "values": [1 << 31]}, "hold 2147483648 at index 0, which does not fit i32"),
         ({"dtype": "u32", "values": [-1]}, "hold -1 at index 0, which does not fit u32"),
         ({"dtype": "i1", "values": [2]}, "hold 2 at index 0, which does not fit i1"),

@@ -143,7 +143,7 @@ def test_invalid_arguments_are_refused() -> None:
 def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
     a, b = normal(5, 40).requires_grad_(), normal(40, 7, 1).requires_grad_()
     with pytest.warns(DroppedWarning):
-        found = matmul(a, b, like="toy")
+        found = matmul(a, b, like="toy", grad_like="torch")
     assert (patterns(found) == evaluate(DESC, patterns(a), patterns(b))).all()
     upstream = normal(5, 7, 2)
     found.backward(upstream)
@@ -157,7 +157,7 @@ def test_a_trace_contains_one_operator() -> None:
     from bitwise_torch.products import torch_operator
 
     a, b = normal(5, 40), normal(40, 7, 1)
-    torch.library.opcheck(torch_operator(), (a, b, DESC.to_text(), "", "fp16"))
+    torch.library.opcheck(torch_operator(), (a, b, DESC.to_text(), "", "fp16", "torch"))
     graphs = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -173,7 +173,9 @@ def test_a_trace_contains_one_operator() -> None:
 
 def test_a_trace_with_a_library_contains_one_operator_and_its_gradients(toy: None) -> None:
     a, b = normal(5, 40).requires_grad_(), normal(40, 7, 1).requires_grad_()
-    traced = torch.compile(lambda x, y: matmul(x, y, like="toy") * 2, backend="aot_eager", fullgraph=True)
+    traced = torch.compile(
+        lambda x, y: matmul(x, y, like="toy", grad_like="torch") * 2, backend="aot_eager", fullgraph=True
+    )
     with pytest.warns(DroppedWarning):
         found = traced(a, b)
     assert (patterns(found) == patterns(matmul(a, b, like="toy") * 2)).all()

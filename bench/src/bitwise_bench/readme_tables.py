@@ -142,6 +142,31 @@ def matrix_speed(record: Mapping[str, Any]) -> str:
     )
 
 
+def fused_epilogues(record: Mapping[str, Any]) -> str:
+    """Return the speed of products with an epilogue over PyTorch's separate operators, by part and epilogue."""
+    rows = []
+    columns = ("ours", "library", "compiled")
+    for part, each in record["parts"].items():
+        totals = each["summary"]
+        for name in (None, *totals["ours"]["epilogues"]):
+            means = [totals.get(column, {}) for column in columns]
+            shown = [found.get("mean") if name is None else found.get("epilogues", {}).get(name) for found in means]
+            cases = [row for row in each["rows"] if "ours" in row and name in (None, row["epilogue"])]
+            below = sum(row["sequence"] < row["ours"] for row in cases)
+            cells = ["-" if found is None else f"{found:.2f}" for found in shown]
+            rows.append([f"{part}: {name or 'all'}", len(cases), *cells, below])
+    environment = record["environment"]
+    head = ("speed over torch.mm and separate operators", "products", "fused", "cuBLASLt's epilogue", "torch.compile",
+            "fused below 1")  # fmt: skip
+    wrong = sum(each["summary"]["other bytes"] for each in record["parts"].values())
+    return _markdown(head, rows) + (
+        f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. "
+        "cuBLASLt's epilogue and torch.compile (with dynamic shapes) may return other bytes. "
+        f"{environment['gpu']}, cuBLASLt {environment['library']}, PyTorch {environment['torch']}, "
+        f"Triton {environment['triton']}."
+    )
+
+
 def corpus_descriptors(record: Mapping[str, Any]) -> str:
     """Return the numbers of kernels with a descriptor, of evaluations, and of kernels with other bytes on the GPU."""
     kinds = {"products": ("gemm",), "sums": ("row_sum", "split_k_reduce"), "attention": ("attention",)}
@@ -396,6 +421,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
+        "fused-epilogues": ("cublas-epilogues-sm90-h100.json", fused_epilogues),
         "audits": ("cublas-audit-models-sm90.json", audits),
     }
 )

@@ -91,12 +91,14 @@ def write_folder(captured: Sequence[CompiledKernel], folder: str | Path, names: 
         names = [f"{one.entry}_{index:03d}" for index, one in enumerate(captured)]
     if len(names) != len(captured) or len(set(names)) != len(names):
         raise CaptureError(f"{len(captured)} configurations need as many different file names; got {list(names)}.")
+    from bitwise_core.output_files import write_text
+
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     kernels, options, titles = [], {}, {}
     for name, one in zip(names, captured, strict=True):
         file = f"{name}.{one.extension}"
-        (path / file).write_text(one.assembly)
+        write_text(path / file, one.assembly)
         kernels.append({"file": file, **write_tensors(one.manifest_entry, path)})
         options[file], titles[file] = dict(one.options), one.name
     head = {
@@ -106,7 +108,7 @@ def write_folder(captured: Sequence[CompiledKernel], folder: str | Path, names: 
         "options": options,
     }
     target = path / "manifest.json"
-    target.write_text(_document(head, kernels))
+    write_text(target, _document(head, kernels))
     return target
 
 

@@ -100,18 +100,22 @@ def _descriptor(name: str, value: Any, metadata: Mapping[str, Any] | None) -> li
 
 
 def scalar(name: str, kind: str, value: Any) -> dict[str, Any]:
-    """One scalar of Triton type `kind` as the launcher passes it: floats are rounded to the type, bf16 is truncated."""
+    """One scalar of Triton type `kind` as the launcher passes it: floats are rounded to the type, bf16 is truncated.
+
+    Infinities and NaN, which JSON lacks, are text.
+    """
     kind = {"u1": "i1", "f32": "fp32"}.get(kind, kind)
     if kind.startswith(("fp", "bf")):
-        return {kind: _packed_float(name, kind, float(value))}
+        number = _packed_float(name, kind, float(value))
+        return {kind: number if math.isfinite(number) else repr(number)}
     bits = int(kind[1:])
-    number = int(value)
+    integer = int(value)
     if kind == "i1":
-        return {"i1": int(bool(number))}
+        return {"i1": int(bool(integer))}
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.startswith("i") else (0, (1 << bits) - 1)
-    if not low <= number <= high:
-        raise CaptureError(f"Argument {name!r} is {number}, which its type {kind} cannot hold.")
-    return {kind: number}
+    if not low <= integer <= high:
+        raise CaptureError(f"Argument {name!r} is {integer}, which its type {kind} cannot hold.")
+    return {kind: integer}
 
 
 def _packed_float(name: str, kind: str, value: float) -> float:

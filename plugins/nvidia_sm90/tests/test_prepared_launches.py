@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.descriptors import GEMMDesc, read
+from bitwise_core.descriptors import Epilogue, GEMMDesc, read
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_nvidia_ptx.assembler import Ptxas, PtxasNotFound
 from bitwise_nvidia_sm90.gemm import driver_launches, kernel_images
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm.driver_launches import Address, DriverError, Image, Number, TensorMap
+from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
@@ -127,7 +128,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 
 
 def prepare(monkeypatch: pytest.MonkeyPatch, function: Function, made: Any, a: Matrix, b: Matrix, out: Matrix) -> Any:
-    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any) -> list[KernelCall]:
+    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any) -> list[KernelCall]:
         space = workspace((2, 3, 4), "fp32")
         return [
             KernelCall(function, (2,), {"A": a, "B": b, "C": space, "N": 7}, {"BLOCK": 3}, {"num_warps": 4}),
@@ -151,11 +152,32 @@ def test_a_prepared_product_uses_the_matrices_of_its_call(fake: FakeDriver, monk
     assert found.code == ("code", "code")
 
 
+@pytest.mark.parametrize("sliced", [False, True])
+def test_the_operands_of_an_epilogue_follow_the_output(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, sliced: bool
+) -> None:
+    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any) -> list[KernelCall]:
+        bias, residual = fusion.operands
+        last = workspace((2, 2), "fp32") if sliced else out
+        return [KernelCall(Function(), (2,), {"A": residual, "B": bias, "C": last, "N": 7}, {"BLOCK": 3},
+                           {"num_warps": 4})]  # fmt: skip
+
+    monkeypatch.setattr(prepared, "kernel_calls", calls)
+    matrices = [Matrix((2, 2), "fp16", 16 * place) for place in range(5)]
+    fusion = Fusion(Epilogue.of("bias", "add"), "fp16", (matrices[3], matrices[4]))
+    found = prepared.prepare(descriptor(64, WGMMA), None, Schedule(64, 64), *matrices[:3], fusion)  # type: ignore[arg-type]
+    found.launch(64, 128, 256, 512, 1024)
+    space = 2 * 2 * 4 << 20
+    assert [each[3][:3] for each in fake.launches] == [
+        (64, 48, space if sliced else 32), (1024, 512, space if sliced else 256)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("number", [2, 3])
 def test_each_workspace_has_its_own_part_of_one_allocation(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any) -> list[KernelCall]:
+    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any) -> list[KernelCall]:
         spaces = [workspace((rows, 70), "fp32") for rows in range(1, number + 1)]
         given = [{"A": spaces[-1], "B": spaces[0], "C": spaces[1]}, {"A": a, "B": b, "C": out}]
         return [KernelCall(Function(), (2,), {**each, "N": 7}, {"BLOCK": 3}, {"num_warps": 4}) for each in given]

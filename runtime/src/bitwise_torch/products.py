@@ -9,19 +9,19 @@ c = matmul(a, b, lock=read_lock("products.json"))
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors import Epilogue, GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, NAMES, ProblemError
 from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 from bitwise_core.plugins.launchers import PreparingLauncher, ProductLaunch, ProductLauncher
 from bitwise_core.plugins.profiles import CacheableProfile, NotCovered, ProductProfile
-from bitwise_torch import dispatch_cache
+from bitwise_torch import dispatch_cache, epilogues
 from bitwise_torch.locks import Lock
 from bitwise_torch.tensor_problems import problem_of
 
@@ -55,20 +55,32 @@ def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dt
 def matmul(
     a: torch.Tensor, b: torch.Tensor, *, desc: GEMMDesc | str | None = None, like: str | None = None,
     lock: Lock | None = None, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None,
+    epilogue: Epilogue | str | None = None, operands: Sequence[torch.Tensor] = (), grad_like: str | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """Return a[m, k] b[k, n] with the bits of a descriptor, of a library, or of a lock.
+    """Return a[m, k] b[k, n] with the bits of a descriptor, of a library, or of a lock, or an epilogue of it.
 
     Exactly one of `desc`, `like` and `lock` is given.  `desc` is a descriptor or its text; inside torch.compile it must
     be the text.  `like` is the name of a library.  `lock` gives the descriptor of its entry for these shapes, strides
     and types.  Tensors on a GPU run on its current stream by a plugin's launcher; tensors on the CPU are evaluated,
     which is slow.  The operands may have any strides; a library's profile may not cover some.
 
-    Gradients are computed by PyTorch's ordinary products, whose bits are not determined; `out` does not support
-    gradients.  With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a
-    process.  Raises ProductError, NotCovered, LockError or DescriptorError.
+    `epilogue`, an Epilogue or its text, has the bytes of PyTorch's operators for its steps, one after the other, with
+    `operands` for the steps that have one.  Where a plugin has kernels for the product and the steps, they are fused.
+
+    The products of gradients have the bits of the library `grad_like`, by default `like`; "torch" stands for PyTorch's
+    ordinary products, which also compute them with `desc` or `lock` alone.  `out` does not support gradients.
+
+    With `like`, a descriptor that omits values of k (`k_dropped`) causes a DroppedWarning once in a process.  Raises
+    ProductError, NotCovered, LockError or DescriptorError.
     """
     import torch
 
+    if epilogue is not None:
+        if out is not None:
+            raise ProductError("out does not support an epilogue: omit out")
+        return _product_with_epilogue(a, b, epilogue, operands, desc, like, lock, out_dtype, grad_like)
+    if operands:
+        raise ProductError("operands are those of an epilogue: give epilogue as well")
     key = None
     if not torch.compiler.is_compiling():
         repeated, key = dispatch_cache.repeated_product(a, b, desc, like, lock, out_dtype, out, _warned_libraries)
@@ -91,7 +103,7 @@ def matmul(
     if out is not None:
         _check_tensor("out", out)
     if out is None and _must_trace(a, b):
-        return _traced_product(a, b, desc, like, out_dtype)
+        return _traced_product(a, b, desc, like, out_dtype, grad_like)
     if isinstance(desc, str):
         desc = parse_descriptor(desc)
     if desc is not None and out_dtype is None:
@@ -206,7 +218,7 @@ def run_product(
     for name, each in (("a", a), ("b", b), ("out", out)):
         if each.is_neg():
             raise ProductError(f"{name} is a lazily negated view; give {name}.resolve_neg()")
-    if a.device.type == "cpu":
+    if _on_cpu(a):
         _evaluate_on_cpu(desc, a, b, out)
         return None
     for launcher in registry.default().launchers:
@@ -326,6 +338,10 @@ def _check_types(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Te
         raise ProductError("the descriptor has operand scales, which matmul does not support: give one without")
 
 
+def _on_cpu(tensor: torch.Tensor) -> bool:
+    return bool(tensor.device.type == "cpu")
+
+
 def _evaluate_on_cpu(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
     """Compute out = a b for operands on the CPU by evaluating the descriptor on bit patterns."""
     import torch
@@ -350,21 +366,100 @@ def _must_trace(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _traced_product(
-    a: torch.Tensor, b: torch.Tensor, desc: GEMMDesc | str | None, like: str | None, out_dtype: torch.dtype | None
-) -> torch.Tensor:
+    a: torch.Tensor, b: torch.Tensor, desc: GEMMDesc | str | None, like: str | None, out_dtype: torch.dtype | None,
+    grad_like: str | None,
+) -> torch.Tensor:  # fmt: skip
     import torch
 
     _register_operator()
+    text, name = _traced_descriptor(a, desc, out_dtype)
+    found: torch.Tensor = torch.ops.bitwise.matmul(a, b, text, like or "", name, grad_like or like or "torch")
+    return found
+
+
+def _traced_descriptor(a: torch.Tensor, desc: GEMMDesc | str | None, out_dtype: torch.dtype | None) -> tuple[str, str]:
+    """Return the text of a descriptor, empty for None, and the format of the product, as a trace has them."""
+    import torch
+
     if desc is None:
-        text, name = "", _output_format(a, out_dtype)
-    elif isinstance(desc, str):
-        text = desc
-        name = _output_format_of_text(desc) if out_dtype is None else _output_format(a, out_dtype)
-    elif torch.compiler.is_compiling():
+        return "", _output_format(a, out_dtype)
+    if isinstance(desc, str):
+        return desc, _output_format_of_text(desc) if out_dtype is None else _output_format(a, out_dtype)
+    if torch.compiler.is_compiling():
         raise ProductError("inside torch.compile, desc must be the descriptor's text: give desc.to_text()")
-    else:
-        text, name = desc.to_text(), desc.output_dtype if out_dtype is None else _output_format(a, out_dtype)
-    found: torch.Tensor = torch.ops.bitwise.matmul(a, b, text, like or "", name)
+    return desc.to_text(), desc.output_dtype if out_dtype is None else _output_format(a, out_dtype)
+
+
+def _product_with_epilogue(
+    a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | str, operands: Sequence[torch.Tensor],
+    desc: GEMMDesc | str | None, like: str | None, lock: Lock | None, out_dtype: torch.dtype | None,
+    grad_like: str | None,
+) -> torch.Tensor:  # fmt: skip
+    """Return an epilogue of a product; the arguments are those of `matmul`."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        return _traced_epilogue(a, b, epilogue, operands, desc, like, lock, out_dtype, grad_like)
+    try:
+        key = epilogues.call_key(a, b, epilogue, operands, desc, like, lock, out_dtype)
+    except (AttributeError, RuntimeError, TypeError):  # an argument is not a tensor with memory
+        key = None
+    call = None if key is None else epilogues.known_call(key)
+    if call is not None and call.launch is not None:
+        recorded = dispatch_cache.gradients_enabled() and any(each.requires_grad for each in (a, b, *operands))
+        found = None if recorded else epilogues.run(call, a, b, operands)
+        if found is not None:
+            return found
+    steps = epilogues.parse_epilogue(epilogue) if isinstance(epilogue, str) else epilogue
+    if not isinstance(steps, Epilogue):
+        raise ProductError(f"epilogue is a {type(epilogue).__name__}; give an Epilogue or the text of one")
+    overflow = epilogues.overflow_problem(steps)
+    if overflow is not None:
+        raise ProductError(overflow)
+    for position, each in enumerate(operands):
+        _check_tensor(f"operand {position} of the epilogue", each)
+    recorded = dispatch_cache.gradients_enabled() and any(each.requires_grad for each in (a, b, *operands))
+    product = matmul(a, b, desc=desc, like=like, lock=lock, out_dtype=out_dtype, grad_like=grad_like)
+    if call is None:
+        shape = (int(product.shape[0]), int(product.shape[1]))
+        problem = epilogues.operand_problem(steps, NAMES[str(product.dtype)], shape, product.device, operands)
+        if problem is not None:
+            raise ProductError(problem)
+    if recorded or call is not None or key is None:
+        return epilogues.eager(steps, product, operands)
+    if _on_cpu(product):
+        return epilogues.evaluated(steps, product, operands)
+    given = (epilogue, desc, lock)
+    profile, token = None, None
+    if lock is not None:
+        desc = _locked_descriptor(lock, a, b, out_dtype)
+    elif isinstance(desc, str):
+        desc = parse_descriptor(desc)
+    elif desc is None:
+        assert like is not None
+        profile = _profile_of(like)
+        token = profile.cache_token() if isinstance(profile, CacheableProfile) else None
+        desc = _described(profile, a, b, product)
+    return epilogues.first_call(key, given, profile, token, desc, steps, a, b, operands, product)
+
+
+def _traced_epilogue(
+    a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | str, operands: Sequence[torch.Tensor],
+    desc: GEMMDesc | str | None, like: str | None, lock: Lock | None, out_dtype: torch.dtype | None,
+    grad_like: str | None,
+) -> torch.Tensor:  # fmt: skip
+    import torch
+
+    if not isinstance(epilogue, str):
+        raise ProductError("inside torch.compile, epilogue must be a text: give epilogue.to_text()")
+    if (desc is None) == (like is None) or lock is not None:
+        raise ProductError("inside torch.compile, give exactly one of desc, a descriptor's text, and like")
+    _check_operands(a, b)
+    _register_operator()
+    text, name = _traced_descriptor(a, desc, out_dtype)
+    found: torch.Tensor = torch.ops.bitwise.matmul_epilogue(
+        a, b, list(operands), epilogue, text, like or "", name, grad_like or like or "torch"
+    )
     return found
 
 
@@ -378,34 +473,137 @@ def parse_descriptor(text: str) -> GEMMDesc:
 def torch_operator() -> Any:
     """Register the PyTorch operator that represents a product in traces and in autograd graphs, and return it.
 
-    `bitwise::matmul(a, b, desc, like, dtype)`: `desc` is a descriptor's text or empty, `like` a library's name or
-    empty, `dtype` the output's format.  Repeated calls return the same operator.
+    `bitwise::matmul(a, b, desc, like, dtype, grad_like)`: `desc` is a descriptor's text or empty, `like` a library's
+    name or empty, `dtype` the output's format, `grad_like` the library whose bits the products of gradients have, or
+    "torch".  Repeated calls return the same operator.
     """
     import torch
 
-    def empty(a: torch.Tensor, b: torch.Tensor, dtype: str) -> torch.Tensor:
-        return a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, DTYPES[dtype]))
-
-    def product(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str) -> torch.Tensor:
-        out = empty(a, b, dtype)
+    def product(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str, grad_like: str) -> torch.Tensor:
+        out = _empty_like_product(a, b, dtype)
         run_product(a, b, out, parse_descriptor(desc) if desc else None, like or None)
         return out
 
-    def fake(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str) -> torch.Tensor:
-        return empty(a, b, dtype)
+    def fake(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str, grad_like: str) -> torch.Tensor:
+        return _empty_like_product(a, b, dtype)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
         ctx.save_for_backward(*inputs[:2])
+        ctx.grad_like = inputs[5]
 
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         a, b = ctx.saved_tensors
-        left = (gradient.to(b.dtype) @ b.t()).to(a.dtype) if ctx.needs_input_grad[0] else None
-        right = (a.t() @ gradient.to(a.dtype)).to(b.dtype) if ctx.needs_input_grad[1] else None
-        return left, right, None, None, None
+        needed = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
+        return *_product_gradients(a, b, gradient, ctx.grad_like, needed), None, None, None, None
 
     made = torch.library.custom_op(
         "bitwise::matmul", product, mutates_args=(),
-        schema="(Tensor a, Tensor b, str desc, str like, str dtype) -> Tensor",
+        schema="(Tensor a, Tensor b, str desc, str like, str dtype, str grad_like) -> Tensor",
+    )  # fmt: skip
+    made.register_fake(fake)
+    made.register_autograd(backward, setup_context=setup)
+    return made
+
+
+def _empty_like_product(a: torch.Tensor, b: torch.Tensor, dtype: str) -> torch.Tensor:
+    import torch
+
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, DTYPES[dtype]))
+
+
+def _product_gradients(
+    a: torch.Tensor, b: torch.Tensor, gradient: torch.Tensor, like: str, needed: tuple[bool, bool]
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Return the gradients of a and b that are needed, with the bits of a library, or of PyTorch's products."""
+    import torch
+
+    if 0 in gradient.stride():  # an expanded matrix, of which a library receives a dense copy
+        gradient = gradient.contiguous()
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if like == "torch":
+            return x @ y
+        # The operator, since gradients may be traced.
+        found: torch.Tensor = torch.ops.bitwise.matmul(x, y, "", like, _output_format(x, None), like)
+        return found
+
+    left = product(gradient.to(b.dtype), b.t()).to(a.dtype) if needed[0] else None
+    right = product(a.t(), gradient.to(a.dtype)).to(b.dtype) if needed[1] else None
+    return left, right
+
+
+@cache
+def gradients_operator() -> Any:
+    """Register the PyTorch operator that represents the gradients of an epilogue in traces, and return it.
+
+    `bitwise::epilogue_gradients(product, operands, upstream, epilogue)` returns those of the product and of each
+    operand.  As one operator it has the bytes of PyTorch's eager operators: a compiler would fuse them, and round less
+    often.  Repeated calls return the same operator.
+    """
+    import torch
+
+    def compute(
+        product: torch.Tensor, operands: list[torch.Tensor], upstream: torch.Tensor, epilogue: str
+    ) -> list[torch.Tensor]:
+        inner, others = epilogues.gradients(epilogues.parse_epilogue(epilogue), product, operands, upstream)
+        # The results of an operator are no views of its arguments, nor one tensor twice.
+        return [each.contiguous().clone() for each in (inner, *others)]
+
+    def fake(
+        product: torch.Tensor, operands: list[torch.Tensor], upstream: torch.Tensor, epilogue: str
+    ) -> list[torch.Tensor]:
+        return [each.new_empty(each.shape) for each in (product, *operands)]
+
+    made = torch.library.custom_op(
+        "bitwise::epilogue_gradients", compute, mutates_args=(),
+        schema="(Tensor product, Tensor[] operands, Tensor upstream, str epilogue) -> Tensor[]",
+    )  # fmt: skip
+    made.register_fake(fake)
+    return made
+
+
+@cache
+def epilogue_operator() -> Any:
+    """Register the PyTorch operator that represents a product with an epilogue in traces, and return it.
+
+    `bitwise::matmul_epilogue(a, b, operands, epilogue, desc, like, dtype, grad_like)`: `epilogue` is a text, the other
+    arguments are those of `bitwise::matmul`.  Its gradients compute the product again.  Repeated calls return the same
+    operator.
+    """
+    import torch
+
+    def product(
+        a: torch.Tensor, b: torch.Tensor, operands: list[torch.Tensor], epilogue: str, desc: str, like: str, dtype: str,
+        grad_like: str,
+    ) -> torch.Tensor:  # fmt: skip
+        found = matmul(
+            a, b, desc=desc or None, like=like or None, out_dtype=getattr(torch, DTYPES[dtype]), epilogue=epilogue,
+            operands=operands, grad_like=grad_like,
+        )  # fmt: skip
+        return found
+
+    def fake(
+        a: torch.Tensor, b: torch.Tensor, operands: list[torch.Tensor], epilogue: str, desc: str, like: str, dtype: str,
+        grad_like: str,
+    ) -> torch.Tensor:  # fmt: skip
+        return _empty_like_product(a, b, epilogues.parse_epilogue(epilogue).output_dtype(dtype))
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        a, b, operands, *ctx.texts = inputs
+        ctx.save_for_backward(a, b, *operands)
+
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        a, b, *operands = ctx.saved_tensors
+        epilogue, desc, like, dtype, grad_like = ctx.texts
+        product = torch.ops.bitwise.matmul(a, b, desc, like, dtype, grad_like)
+        inner, *others = torch.ops.bitwise.epilogue_gradients(product, operands, gradient, epilogue)
+        needed = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
+        return *_product_gradients(a, b, inner, grad_like, needed), others, None, None, None, None, None
+
+    made = torch.library.custom_op(
+        "bitwise::matmul_epilogue", product, mutates_args=(),
+        schema="(Tensor a, Tensor b, Tensor[] operands, str epilogue, str desc, str like, str dtype, "
+        "str grad_like) -> Tensor",
     )  # fmt: skip
     made.register_fake(fake)
     made.register_autograd(backward, setup_context=setup)
@@ -413,8 +611,10 @@ def torch_operator() -> Any:
 
 
 def _register_operator() -> bool:
-    """Register the operator; torch.compile treats the result as a constant."""
+    """Register the operators; torch.compile treats the result as a constant."""
     torch_operator()
+    gradients_operator()
+    epilogue_operator()
     return True
 
 

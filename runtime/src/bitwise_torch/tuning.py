@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import TunableLauncher
-from bitwise_torch import dispatch_cache, products
+from bitwise_torch import dispatch_cache, epilogues, products
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +36,7 @@ def tune(
     for launcher in registry.default().launchers:
         if isinstance(launcher, TunableLauncher) and launcher.serves(desc, a.device):
             chosen = launcher.tune(desc, a.detach(), b.detach(), out, path, most)
+            epilogues.clear()
             dispatch_cache.clear()  # prepared products have the configuration of before
             return chosen
     raise products.ProductError(f"no installed plugin can tune products on {a.device}")

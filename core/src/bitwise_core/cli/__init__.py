@@ -2,23 +2,82 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-import traceback
+from typing import TYPE_CHECKING, Any
 
-from bitwise_core.cli.commands import app
-from bitwise_core.cli.common import WRONG_INPUT
-from bitwise_core.cli.plugin_commands import add_commands
+from bitwise_core.cli.exit_status import INTERRUPTED, WRONG_INPUT, internal_error, printable
+
+if TYPE_CHECKING:
+    from bitwise_core.cli.commands import app
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line, and exit.
+
+    Whatever goes wrong ends with `WRONG_INPUT` and a sentence: another status would be an answer about kernels.
+    """
     try:
-        add_commands(app)
+        status = _status()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BaseException as error:
+        status = WRONG_INPUT
+        _complain(internal_error(error))
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would fail again when the interpreter ends.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = WRONG_INPUT
+        if not isinstance(error, BrokenPipeError):
+            _complain(f"standard output cannot be written ({error.strerror})")
+    sys.exit(status)
+
+
+def _status() -> int:
+    """Run the command; its exit status."""
+    from bitwise_core.cli.commands import app
+    from bitwise_core.cli.plugin_commands import add_commands
+
+    add_commands(app)
+    try:
         app()
-    except Exception as error:
-        traceback.print_exc()
-        print(f"bitwise: {error}", file=sys.stderr)
-        sys.exit(WRONG_INPUT)
+    except SystemExit as end:
+        if _was_interrupted(end):
+            return INTERRUPTED
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        _complain(str(end.code))
+        return WRONG_INPUT
+    return 0
+
+
+def _was_interrupted(end: BaseException | None) -> bool:
+    """Return whether the exception results from an interrupt of the keyboard."""
+    while end is not None:
+        if isinstance(end, KeyboardInterrupt):
+            return True
+        end = end.__cause__ or end.__context__
+    return False
+
+
+def _complain(sentence: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"bitwise: {printable(sentence)}", file=sys.stderr)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import the commands when they are used: an interrupt of the import is an interrupt of the command."""
+        if name == "app":
+            from bitwise_core.cli.commands import app
+
+            return app
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = ["app", "main"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import traceback
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import typer
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.kernel_files import InputError, read_kernel, resolve_targets
 from bitwise_core.checker.readings import CacheWarning, ReadingCache, open_cache
+from bitwise_core.cli.exit_status import INTERRUPTED, WRONG_INPUT, internal_error, printable
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -22,9 +22,6 @@ from bitwise_core.plugins import registry
 
 UNKNOWN = 3
 """The exit status of an Unknown result: a kernel cannot be analysed or run, or a descriptor is not determined."""
-
-WRONG_INPUT = 2
-"""The exit status of an error of any kind."""
 
 
 @contextmanager
@@ -39,18 +36,19 @@ def as_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise typer.Exit(WRONG_INPUT) from None
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
+    except SystemExit as end:
+        _fail([f"a plugin ended the command ({end.code!r}); the plugin must raise an error instead"])
     except Exception as error:
         # Left to Python, this would end with the status that says that two kernels differ.
-        traceback.print_exc()
-        _fail([f"internal error ({type(error).__name__}: {error}); please report it"])
+        _fail([internal_error(error)])
 
 
 def _fail(sentences: Iterable[str]) -> None:
     for sentence in sentences:
-        typer.echo("bitwise: " + " ".join(sentence.split("\n")), err=True)
+        typer.echo(f"bitwise: {printable(sentence)}", err=True)
     raise typer.Exit(WRONG_INPUT)
 
 

@@ -32,6 +32,7 @@ from bitwise_core.descriptors.text_figure import picture
 from bitwise_core.ir.text import render
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
 
 PLANS: dict[str, Callable[..., GEMMDesc]] = {
@@ -153,7 +154,7 @@ def run(
     lines, drawing = words(desc, unit), picture(desc, width)
     if svg is not None:
         try:
-            svg.write_text(to_svg(desc, f"({m}, {desc.k}) times ({desc.k}, {n})"), encoding="utf-8")
+            write_text(svg, to_svg(desc, f"({m}, {desc.k}) times ({desc.k}, {n})"))
         except OSError as error:
             raise InputError(f"--svg {svg}: cannot be written ({error.strerror})") from None
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.json_text import parse_json
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import ExplainableProfile, Explanation, NotCovered
@@ -74,7 +74,7 @@ def _configuration(options: Iterable[str]) -> dict[str, Any] | None:
     for text in texts:
         if text.lstrip().startswith("{"):
             try:
-                content = json.loads(text)
+                content = parse_json(text)
             except ValueError as error:
                 raise InputError(f"--config: this is not JSON ({error})") from None
             found |= content

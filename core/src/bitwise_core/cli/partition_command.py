@@ -23,6 +23,7 @@ from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.checker.worker_pool import Progress as ProgressCallback
 from bitwise_core.cli.common import print_json
+from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
 
 
@@ -108,7 +109,7 @@ def progress(description: str) -> Iterator[ProgressCallback | None]:
 def write_report(path: Path, page: str) -> None:
     """Write a page to a file.  Raises InputError."""
     try:
-        path.write_text(page, encoding="utf-8")
+        write_text(path, page)
     except OSError as error:
         raise InputError(f"--html {path}: cannot be written ({error.strerror})") from None
 

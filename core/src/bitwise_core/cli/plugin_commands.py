@@ -33,7 +33,7 @@ def _load(entry: EntryPoint) -> typer.Typer | str:
     """Return the application, or the reason why it cannot be loaded."""
     try:
         loaded = entry.load()
-    except Exception as error:  # a third-party module may raise anything
+    except (Exception, SystemExit) as error:  # a third-party module may raise anything
         return f"{type(error).__name__}: {error}"
     return loaded if isinstance(loaded, typer.Typer) else f"{entry.value} is not a Typer application"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitwise_core.descriptors.attention import AttentionDesc
 from bitwise_core.descriptors.cuts import Cut, Group
+from bitwise_core.descriptors.epilogue import Epilogue, Step
 from bitwise_core.descriptors.families import (
     contiguous_slice_gemv,
     lane_tree_gemv,
@@ -27,6 +28,7 @@ __all__ = [
     "Descriptor",
     "DescriptorError",
     "Digit",
+    "Epilogue",
     "Fold",
     "GEMMDesc",
     "Group",
@@ -35,6 +37,7 @@ __all__ = [
     "ReductionDesc",
     "Rotation",
     "Share",
+    "Step",
     "Tail",
     "contiguous_slice_gemv",
     "index_bits",

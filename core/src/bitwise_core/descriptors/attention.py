@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import StrictBool, field_validator, model_validator
 
-from bitwise_core.descriptors.cuts import FloatName, Positive
+from bitwise_core.descriptors.cuts import FloatName, Length
 from bitwise_core.descriptors.gemm import GEMMDesc
 from bitwise_core.descriptors.record import single
 from bitwise_core.descriptors.reduction import ReductionDesc
@@ -35,9 +35,9 @@ class AttentionDesc(Descriptor, word="attention"):
     `bitwise_core.numerics`, or an architecture's own, as `name@architecture`.  Raises DescriptorError.
     """
 
-    key_block: Positive
+    key_block: Length
     masking: Literal["none", "causal"] = "none"
-    query_block: Positive | None = None
+    query_block: Length | None = None
     mask: Literal["replaced", "added"] = "replaced"
     mask_value: float | None = None
     scores: GEMMDesc

@@ -14,6 +14,15 @@ from bitwise_core.descriptors.text import TextRecord
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 Positive = Annotated[StrictInt, Field(ge=1)]
+
+MAXIMUM_LENGTH = 1 << 24
+"""The longest sum of a descriptor: its partition is checked position by position, in 8 bytes each."""
+
+MAXIMUM_PARTS = 1 << 18
+"""The largest number of parts of one cut."""
+
+Length = Annotated[StrictInt, Field(ge=1, le=MAXIMUM_LENGTH)]
+Count = Annotated[StrictInt, Field(ge=1, le=MAXIMUM_PARTS)]
 FloatName = Annotated[str, AfterValidator(float_name)]
 
 Start: TypeAlias = Literal["first", "zero"]
@@ -28,7 +37,7 @@ class Group(TextRecord, word="group"):
     The groups' sums are added in the order `merge`.
     """
 
-    count: Positive
+    count: Count
     merge: MergeName = "chain"
 
     @model_validator(mode="after")
@@ -59,9 +68,9 @@ class Cut(TextRecord, word="cut"):
     """
 
     layout: Literal["contiguous", "strided"] = "contiguous"
-    span: Positive | None = None
-    count: Positive | None = None
-    tile: Positive = 1
+    span: Length | None = None
+    count: Count | None = None
+    tile: Length = 1
     remainder: Remainder = "short-last"
     merge: MergeName = "chain"
     start: Start = "first"
@@ -131,6 +140,11 @@ class Cut(TextRecord, word="cut"):
         """
         if self.span is not None:
             count = -(-length // self.span) if self.count is None else self.count
+            if count > MAXIMUM_PARTS:
+                raise DescriptorError(
+                    f"the cut has {count} parts of {self.span} k; at most {MAXIMUM_PARTS} are described: "
+                    "give a longer span"
+                )
             if count * self.span < length:
                 raise DescriptorError(
                     f"the cut's {count} parts of {self.span} k cover {count * self.span} of {length}: "
@@ -167,7 +181,8 @@ class Cut(TextRecord, word="cut"):
         if self.layout == "strided":
             assert self.count is not None
             owner = strided_owners(len(positions), self.tile, self.count)
-            return [positions[owner == part] for part in range(self.count)]
+            ends = np.cumsum(np.bincount(owner, minlength=self.count))
+            return list(np.split(positions[np.argsort(owner, kind="stable")], ends[:-1]))
         ends = np.cumsum(self.lengths(len(positions)))
         return list(np.split(positions, ends[:-1]))
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
-from bitwise_core.descriptors.cuts import Cut, FloatName, Positions, Positive
+from bitwise_core.descriptors.cuts import Cut, FloatName, Length, Positions
 from bitwise_core.descriptors.record import DescriptorError, single
 from bitwise_core.descriptors.text import Descriptor, TextRecord
 from bitwise_core.numerics import FLOAT_FORMATS
@@ -21,7 +21,7 @@ class Instruction(TextRecord, word="instruction"):
 
     architecture: Annotated[str, Field(pattern=_NAME)]
     family: Annotated[str, Field(pattern=_NAME)]
-    k: Positive
+    k: Length
 
 
 class Rotation(TextRecord, word="rotation"):
@@ -33,9 +33,9 @@ class Rotation(TextRecord, word="rotation"):
     """
 
     axis: Literal["rows", "columns"]
-    tile: Positive
-    period: Positive
-    step: Positive = 1
+    tile: Length
+    period: Length
+    step: Length = 1
     halved: StrictBool = False
 
     @model_validator(mode="after")
@@ -60,7 +60,7 @@ class Share(TextRecord, word="share"):
     """
 
     part: Annotated[StrictInt, Field(ge=0)] = 0
-    tile: Positive | None = None
+    tile: Length | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Share:
@@ -76,7 +76,7 @@ class Tail(TextRecord, word="tail"):
     after all of its iterations, in ascending k and never permuted.
     """
 
-    length: Positive
+    length: Length
     shares: tuple[Share, ...] = ()
 
 
@@ -106,7 +106,7 @@ class GEMMDesc(Descriptor, word="gemm"):
     finite number.  Raises DescriptorError for an inconsistent record.
     """
 
-    k: Positive
+    k: Length
     left_dtype: FloatName
     right_dtype: FloatName
     accumulator_dtype: FloatName = "fp32"
@@ -114,11 +114,11 @@ class GEMMDesc(Descriptor, word="gemm"):
     multiplied_as: FloatName | None = None
     path: Literal["matrix", "fma", "mul_add"]
     instruction: Instruction | None = None
-    instruction_k: Positive = 1
+    instruction_k: Length = 1
     use_fast_accum: StrictBool = True
-    k_loop_step: Positive | None = None
+    k_loop_step: Length | None = None
     short_iteration: Literal["last", "first"] = "last"
-    k_cuts: tuple[Cut, ...] = ()
+    k_cuts: Annotated[tuple[Cut, ...], Field(max_length=16)] = ()
     k_dropped: Annotated[StrictInt, Field(ge=0)] = 0
     iteration_rotation: Rotation | None = None
     iteration_permutation: tuple[StrictInt, ...] = ()
@@ -167,7 +167,8 @@ class GEMMDesc(Descriptor, word="gemm"):
         step = self.k_loop_step
         if self.k_dropped >= self.k:
             raise DescriptorError(f"k_dropped = {self.k_dropped} drops all of k = {self.k}")
-        if self.iteration_permutation and sorted(self.iteration_permutation) != list(range(step or 0)):
+        permutation = self.iteration_permutation
+        if permutation and (len(permutation) != step or sorted(permutation) != list(range(step))):
             raise DescriptorError(
                 f"iteration_permutation is a permutation of the positions 0 to {(step or 1) - 1} of an iteration, "
                 "whose length is k_loop_step"

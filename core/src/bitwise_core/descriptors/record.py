@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bitwise_core.errors import BitwiseError
+from bitwise_core.json_text import parse_json
 from bitwise_core.numerics import FLOAT_FORMATS
 
 R = TypeVar("R", bound="Record")
@@ -24,7 +24,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, /, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -38,7 +38,7 @@ class Record(BaseModel):
     def from_json(cls: type[R], text: str) -> R:
         """Return the record that `to_json` wrote.  Raises DescriptorError."""
         try:
-            fields = json.loads(text)
+            fields = parse_json(text)
         except ValueError as error:
             raise DescriptorError(f"{cls.__name__}: this is not JSON ({error})") from None
         if not isinstance(fields, dict):

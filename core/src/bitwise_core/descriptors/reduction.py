@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from math import prod
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from bitwise_core.descriptors.cuts import FloatName, Positive
+from bitwise_core.descriptors.cuts import MAXIMUM_LENGTH, FloatName, Length
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, RunningSumName
 from bitwise_core.descriptors.record import DescriptorError
 from bitwise_core.descriptors.text import Descriptor, TextRecord
@@ -17,8 +18,8 @@ from bitwise_core.numerics import FLOAT_FORMATS
 class Digit(TextRecord, word="digit"):
     """A digit of an index: it takes the values 0 to `count` - 1 and has the weight `stride`."""
 
-    stride: Positive
-    count: Positive = 2
+    stride: Length
+    count: Length = 2
 
 
 class Fold(TextRecord, word="fold"):
@@ -29,8 +30,8 @@ class Fold(TextRecord, word="fold"):
     is one round of a tree.  With `within`, further digits are summed in the same chain, the last digit the fastest.
     """
 
-    stride: Positive
-    count: Positive = 2
+    stride: Length
+    count: Length = 2
     order: RunningSumName = "chain"
     start: Literal["first", "zero"] = "first"
     within: tuple[Digit, ...] = ()
@@ -62,11 +63,11 @@ class ReductionDesc(Descriptor, word="reduction"):
     other operand of the addition is kept), +0 (`zero`) or -0 (`negative-zero`).  Raises DescriptorError.
     """
 
-    length: Positive
+    length: Length
     dtype: FloatName
     accumulator_dtype: FloatName = "fp32"
     output_dtype: FloatName = "fp32"
-    folds: tuple[Fold, ...]
+    folds: Annotated[tuple[Fold, ...], Field(max_length=64)]
     padding: Literal["absent", "zero", "negative-zero"] = "absent"
 
     @model_validator(mode="after")
@@ -80,6 +81,8 @@ class ReductionDesc(Descriptor, word="reduction"):
                     "every index has exactly one position"
                 )
             reach *= digit.count
+        if reach > 2 * MAXIMUM_LENGTH:
+            raise ValueError(f"the folds cover {reach} indices; at most {2 * MAXIMUM_LENGTH} are described")
         if reach < self.length:
             raise ValueError(
                 f"the folds cover {reach} indices and the axis has {self.length}: give one more of stride {reach} and "
@@ -98,7 +101,7 @@ class ReductionDesc(Descriptor, word="reduction"):
         """The number of indices that the folds cover, padding included."""
         reach = 1
         for fold in self.folds:
-            reach *= len(fold.offsets)
+            reach *= prod(digit.count for digit in fold.digits)
         return reach
 
 

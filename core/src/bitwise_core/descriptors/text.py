@@ -10,6 +10,7 @@ import re
 from typing import Any, ClassVar, TypeVar
 
 from bitwise_core.descriptors.record import DescriptorError, Record
+from bitwise_core.json_text import parse_json
 
 D = TypeVar("D", bound="Descriptor")
 
@@ -125,7 +126,10 @@ class _Reader:
         if token in ("(", ")", "]", "="):
             raise self.error(f"found {token!r} where a value is expected")
         if token.startswith('"'):
-            return json.loads(token)
+            try:
+                return parse_json(token)
+            except ValueError as error:
+                raise self.error(f"{token!r} is no text of JSON ({error})") from None
         if _PLAIN.match(token):
             return self.record(token) if self.tokens and self.tokens[-1] == "(" else token
         try:
@@ -141,7 +145,10 @@ class _Reader:
 def read(line: str) -> TextRecord:
     """Return the descriptor that `write` wrote.  Raises DescriptorError, which names the unexpected token."""
     reader = _Reader(line)
-    found = reader.record(reader.take("a descriptor such as gemm(...)"))
+    try:
+        found = reader.record(reader.take("a descriptor such as gemm(...)"))
+    except RecursionError:
+        raise reader.error("the values are nested too deeply") from None
     if reader.tokens:
         raise reader.error(f"found {reader.tokens[-1]!r} after the descriptor, which must end the line")
     return found

@@ -20,6 +20,12 @@ _NATIVE = {
 _COMPILER_FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2", "fp8e4b8": "e4m3fnuz", "fp8e5b16": "e5m2fnuz"}
 """Names that compilers give to formats, and the names that `bitwise_core.numerics` uses."""
 
+ELEMENT_TYPES = (
+    *_NATIVE, *(name for name, each in FLOAT_FORMATS.items() if name not in _NATIVE and each.bits % 8 == 0),
+    *_COMPILER_FORMATS,
+)  # fmt: skip
+"""The names of element types."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElementType:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import os
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,8 +21,17 @@ from pydantic import (
 )
 
 from bitwise_core.errors import BitwiseError
-from bitwise_core.execution.tensor_contents import FLOATS, TensorContents, float_pattern, tensor_contents
+from bitwise_core.execution.element_types import ELEMENT_TYPES
+from bitwise_core.execution.tensor_contents import (
+    FLOATS,
+    TensorContents,
+    as_number,
+    float_pattern,
+    number_form,
+    tensor_contents,
+)
 from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.json_text import parse_json
 
 POINTER_SHIFT = 40
 """Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
@@ -52,11 +62,55 @@ _WIDTHS = {
 }  # fmt: skip
 
 
+def _exact_integer(value: Any) -> int:
+    """Return an integer as it is given: neither a boolean nor a float nor text.  Raises ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise ValueError(f"{value!r} is no integer")
+    return int(value)
+
+
+Integer = Annotated[int, BeforeValidator(_exact_integer)]
+
+
+def _plain_number(value: Any) -> Any:
+    """Return a number or a boolean as it is given.  Raises ValueError."""
+    found = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(found, bool | int | float):
+        raise ValueError(f"{value!r} is no number")
+    return found
+
+
+Number = Annotated[bool | int | float, BeforeValidator(_plain_number)]
+
+
+def _known_type(name: str) -> str:
+    """Check the name of an element type.  Raises ValueError."""
+    if name not in ELEMENT_TYPES:
+        raise ValueError(f"there is no element type {name!r}; there are {', '.join(ELEMENT_TYPES)}")
+    return name
+
+
+Type = Annotated[str, AfterValidator(_known_type)]
+
+
+def _printable_name(name: str) -> str:
+    """Check a name that reports print: it has no escapes of terminals.  Raises ValueError."""
+    if not name.isprintable():
+        raise ValueError(f"the name {name!r} has characters that cannot be printed")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_printable_name)]
+
+
 class ManifestError(BitwiseError, ValueError):
     """A manifest is incomplete or wrong; the message names the file and what to change."""
 
 
 Contents = Annotated[InstanceOf[TensorContents], PlainSerializer(TensorContents.manifest_form)]
+
+OUTSIDE_VARIABLE = "BITWISE_OUTSIDE_FILES"
+"""The environment variable that lets manifests name files outside of their folders."""
 
 FOLDER = "folder"
 """The key of a validation's context under which the folder of the manifest is, in which contents are files."""
@@ -86,15 +140,15 @@ class TensorMap(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    buffer: str
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    block: tuple[int, ...]
-    swizzle: int = 0
+    buffer: Name
+    dtype: Type
+    shape: tuple[Integer, ...]
+    strides: tuple[Integer, ...]
+    block: tuple[Integer, ...]
+    swizzle: Integer = 0
     padding: str = "zero"
-    offset: int = 0
-    element_bytes: int | None = None
+    offset: Integer = 0
+    element_bytes: Integer | None = None
     values: Contents | None = None
 
     @model_validator(mode="before")
@@ -113,13 +167,22 @@ class Argument(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
-    buffer: str | None = None
-    dtype: str | None = None
-    offset: int = 0
-    value: int | float | bool | None = None
+    buffer: Name | None = None
+    dtype: Type | None = None
+    offset: Integer = 0
+    value: Number | None = None
     tensor_map: TensorMap | None = None
     values: Contents | None = None
-    elements: int | None = Field(default=None, ge=0)
+    elements: Annotated[Integer, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _value_is_of_the_kind(self) -> Argument:
+        if self.kind in _WIDTHS and self.value is not None:
+            try:
+                scalar_bits(self)
+            except ManifestError as error:
+                raise ValueError(str(error)) from None
+        return self
 
     @model_validator(mode="after")
     def _has_type_of_elements(self) -> Argument:
@@ -150,7 +213,8 @@ class Argument(BaseModel):
             raise ValueError(
                 f"an argument is a buffer, a tensor_map or one scalar of {', '.join(_WIDTHS)}; this one is {data!r}"
             )
-        return {"kind": names[0], "value": data[names[0]]}
+        value = data[names[0]]
+        return {"kind": names[0], "value": as_number(value) if names[0] in FLOATS else value}
 
     def short(self) -> dict[str, Any]:
         """Return the form that a manifest has."""
@@ -165,18 +229,18 @@ class Argument(BaseModel):
             }
         if self.kind == "tensor_map":
             return {"tensor_map": self.tensor_map.model_dump(exclude_none=True) if self.tensor_map else None}
-        return {self.kind: self.value}
+        return {self.kind: None if self.value is None else number_form(self.value)}
 
 
 def _triple(value: Any) -> Any:
-    if isinstance(value, int):
+    if isinstance(value, int | np.integer):
         value = [value]
     if isinstance(value, list | tuple) and 1 <= len(value) <= 3:
         return tuple(value) + (1,) * (3 - len(value))
     return value
 
 
-Extent = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Extent = Annotated[Integer, Field(ge=1, le=2**31 - 1)]
 Triple = Annotated[tuple[Extent, Extent, Extent], BeforeValidator(_triple)]
 
 
@@ -187,14 +251,14 @@ class Launch(BaseModel):
     grid counts every block of a cluster.  A buffer has at most one contents, whichever of its arguments gives them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    file: str
-    entry: str | None = None
+    file: Name
+    entry: Name | None = None
     grid: Triple
     block: Triple | None = None
     args: tuple[Argument, ...] = ()
-    shared: int | None = Field(default=None, ge=0, le=1 << 20)
+    shared: Annotated[Integer, Field(ge=0, le=1 << 20)] | None = None
     cluster: Triple | None = None
 
     @property
@@ -250,16 +314,27 @@ class Manifest(BaseModel):
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest and the contents of tensors beside it.  Raises ManifestError with the file and the place."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return Manifest.model_validate(document, context={FOLDER: path.parent})
+        document = parse_json(path.read_text(encoding="utf-8"))
+        found = Manifest.model_validate(document, context={FOLDER: path.parent})
     except OSError as error:
         raise ManifestError(f"{path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ManifestError(f"{path}: is not JSON ({error})") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise ManifestError(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            message = "there is no such field"
+        raise ManifestError(f"{path}: {place}: {message}") from None
+    except ValueError as error:  # of the text and of its encoding
+        raise ManifestError(f"{path}: is not JSON ({error})") from None
+    for launch in found.kernels:
+        file = PurePath(launch.file)
+        if (file.is_absolute() or ".." in file.parts) and not os.environ.get(OUTSIDE_VARIABLE):
+            raise ManifestError(
+                f"{path}: names {launch.file}, which may lie outside its folder; copy the file into it, or set "
+                f"{OUTSIDE_VARIABLE}=1 if you trust the manifest"
+            )
+    return found
 
 
 def scalar_bits(argument: Argument) -> tuple[int, int]:
@@ -273,10 +348,12 @@ def scalar_bits(argument: Argument) -> tuple[int, int]:
         if pattern is None:
             raise ManifestError(f"the value {value!r} does not fit {kind}")
         return pattern, size
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ManifestError(f"the value {value!r} does not fit {kind}")
+    if isinstance(value, float) or (isinstance(value, bool) and kind != "i1"):
+        raise ManifestError(f"the value {value!r} does not fit {kind}: it is no integer")
     number = int(value)
     bits = 8 * size
+    if kind == "i1" and number not in (0, 1, -1):
+        raise ManifestError(f"the value {number} does not fit i1: it is 0 or 1")
     if not -(1 << (bits - 1)) <= number < 1 << bits:
         raise ManifestError(f"the value {number} does not fit {kind}")
     return number & ((1 << bits) - 1), size

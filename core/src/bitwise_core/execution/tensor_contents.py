@@ -75,15 +75,14 @@ class TensorContents:
             return None
         return "is not what the launch gives for this buffer; omit it, or change the manifest"
 
-    def manifest_form(self) -> str | list[bool | int | float]:
+    def manifest_form(self) -> str | list[bool | int | float | str]:
         """Return the form that a manifest has: the name of the file, or the numbers."""
         if self.file is not None:
             return self.file
         numbers = self.numbers
         if self.dtype == "bf16":
             numbers = (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        found: list[bool | int | float] = numbers.tolist()
-        return found
+        return [number_form(each) for each in numbers.tolist()]
 
 
 def tensor_contents(values: Any, dtype: str | None, folder: Path | None) -> TensorContents:
@@ -172,7 +171,8 @@ def _bytes_of_numbers(values: Sequence[Any], dtype: str) -> bytes:
     if len(values) * width > MAXIMUM_BYTES:
         raise ValueError(f"have more than {MAXIMUM_BYTES >> 20} MiB")
     parts = []
-    for index, value in enumerate(values):
+    for index, given in enumerate(values):
+        value = as_number(given) if dtype in FLOATS else given
         if not isinstance(value, bool | int | float | np.integer | np.floating | np.bool_):
             raise ValueError(f"hold {value!r} at index {index}, which is no number; give one flat list of numbers")
         pattern = _integer_pattern(value, dtype) if dtype in INTEGERS else float_pattern(value, dtype)
@@ -187,6 +187,16 @@ def _integer_pattern(value: Any, dtype: str) -> int | None:
     if not math.isfinite(value) or value != int(value) or not least <= int(value) <= greatest:
         return None
     return int(value) & ((1 << 8 * element_type(dtype).bytes) - 1)
+
+
+def number_form(value: bool | int | float) -> bool | int | float | str:
+    """Return the form of a number in a manifest: infinities and NaN, which JSON lacks, are text."""
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_number(value: Any) -> Any:
+    """Return the number that is "inf", "-inf" or "nan" in a manifest; anything else as it is."""
+    return float(value) if isinstance(value, str) and value in ("inf", "-inf", "nan") else value
 
 
 def float_pattern(value: Any, dtype: str) -> int | None:

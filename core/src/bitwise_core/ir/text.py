@@ -69,6 +69,10 @@ def write(*roots: Node) -> str:
     return "\n".join(lines) + "\n"
 
 
+_WIDTH_DIGITS = 7
+"""The characters of the longest width, `b` included."""
+
+
 class _Line:
     """The tokens of one line and their parsers; every error names the line."""
 
@@ -104,6 +108,8 @@ class _Line:
         token = self.take("a width")
         if not re.fullmatch(r"b\d+", token, re.ASCII):
             raise self.error(f"{token!r} is not a width such as b32")
+        if len(token) > _WIDTH_DIGITS:
+            raise self.error(f"the width {token[:_WIDTH_DIGITS]}... is beyond that of any value")
         return int(token[1:])
 
     def quoted(self, what: str) -> str:
@@ -222,6 +228,8 @@ def read(text: str) -> tuple[Node, ...]:
         except TreeError as error:
             message = str(error)
             raise (error if message.startswith("line ") else line.error(message)) from None
+        except ValueError as error:  # of a quoted name, or of an integer with thousands of digits
+            raise line.error(str(error)) from None
         if line.tokens:
             raise line.error(f"{line.tokens[-1]!r} is an extra operand")
     raise TreeError("the tree has no line that returns its roots")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from bitwise_core.descriptors import Record
+from bitwise_core.descriptors import Epilogue, Record
+from bitwise_core.descriptors.evaluation import Formulas
 from bitwise_core.numerics import Bits
 
 ProductLaunch: TypeAlias = Callable[[int, int, int], None]
 """A prepared product: a function of the addresses of a, b and out; see `PreparingLauncher.prepare`."""
+
+EpilogueLaunch: TypeAlias = Callable[..., None]
+"""A prepared product with an epilogue: a function of the addresses of a, b, out and the epilogue's operands."""
 
 
 class Launcher(Protocol):
@@ -67,4 +71,28 @@ class TunableLauncher(ProductLauncher, Protocol):
         Return its name and the time of a launch in seconds.  It is stored in the file `path`, or in the launcher's
         default file.  `out` is overwritten.  Raises DescriptorError for a descriptor that it does not support, and
         RuntimeError where two configurations return different bytes.
+        """
+
+
+@runtime_checkable
+class EpilogueLauncher(PreparingLauncher, Protocol):
+    """A launcher that computes products with an epilogue in the kernels that store them."""
+
+    @property
+    def formulas(self) -> Formulas:
+        """The activation functions of its epilogues."""
+
+    def prepare_epilogue(
+        self, desc: Record, epilogue: Epilogue, a: Any, b: Any, operands: Sequence[Any], out: Any
+    ) -> EpilogueLaunch:
+        """Compute out = epilogue(a b, operands), and return a function that computes it for other tensors.
+
+        The function is that of `prepare`, with the addresses of the operands after that of out.  Raises DescriptorError
+        for a descriptor or an epilogue that it does not support, or where separate kernels are expected to be faster.
+        """
+
+    def apply_epilogue(self, epilogue: Epilogue, x: Any, operands: Sequence[Any], out: Any) -> None:
+        """Compute out = epilogue(x, operands) for a matrix x in place of a product.
+
+        Raises DescriptorError for an epilogue that it does not support.
         """

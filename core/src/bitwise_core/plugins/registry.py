@@ -154,7 +154,7 @@ def load(names: Iterable[str] | None = None) -> Registry:
     for entry_point in _select(names):
         try:
             loaded.append(_load_plugin(entry_point))
-        except Exception as error:  # a third-party module may raise anything
+        except (Exception, SystemExit) as error:  # a third-party module may raise anything
             _log.debug("plugin %s failed to load", entry_point.name, exc_info=True)
             reason = f"{type(error).__name__}: {error}"
             broken.append(BrokenPlugin(entry_point.name, _distribution(entry_point), reason))

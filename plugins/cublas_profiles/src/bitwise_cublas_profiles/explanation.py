@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import lzma
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.json_text import parse_json
 from bitwise_core.plugins.profiles import Explanation, NotCovered
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, Row
@@ -135,11 +135,11 @@ def _tables(path: Path, sizes: str) -> Iterator[tuple[dict[str, Any], list[list[
     try:
         if path.name.endswith(".jsonl.xz"):
             with lzma.open(path, "rt", encoding="utf-8") as lines:
-                head = json.loads(next(lines))
+                head = parse_json(next(lines))
                 if "columns" in head:
-                    yield head, [json.loads(line) for line in lines if sizes in line]
+                    yield head, [parse_json(line) for line in lines if sizes in line]
         elif path.suffix == ".json":
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
             if isinstance(content, dict) and "columns" in content and "rows" in content:
                 yield content, content["rows"]
     except (OSError, ValueError, StopIteration, lzma.LZMAError):

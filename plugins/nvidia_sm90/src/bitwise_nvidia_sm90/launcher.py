@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
+from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Record
+from bitwise_core.descriptors.evaluation import Formulas
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
-from bitwise_core.plugins.launchers import ProductLaunch
+from bitwise_core.plugins.launchers import EpilogueLaunch, ProductLaunch
+from bitwise_nvidia_sm90.activations import FORMULAS
 
 _TORCH_NAMES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
+_FORMATS = {name: each for each, name in _TORCH_NAMES.items()}
 
 _REQUIRED = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda.bindings"}
 """The distributions that a launch needs, each with a module of it."""
@@ -72,6 +76,41 @@ class GEMMLauncher:
 
         with torch.cuda.device(a.device):  # kernels are compiled and loaded for the current device
             return run_prepared(desc, a, b, out).launch
+
+    @property
+    def formulas(self) -> Formulas:
+        """See `bitwise_core.plugins.launchers.EpilogueLauncher`."""
+        return FORMULAS
+
+    def prepare_epilogue(
+        self, desc: Record, epilogue: Epilogue, a: Any, b: Any, operands: Sequence[Any], out: Any
+    ) -> EpilogueLaunch:
+        """See `bitwise_core.plugins.launchers.EpilogueLauncher`."""
+        if not isinstance(desc, GEMMDesc):
+            raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
+        import torch
+
+        from bitwise_nvidia_sm90.gemm.fusions import Fusion
+        from bitwise_nvidia_sm90.gemm.run import run_fused
+
+        with torch.cuda.device(a.device):
+            return run_fused(desc, Fusion(epilogue, desc.output_dtype, tuple(operands)), a, b, out).launch
+
+    def apply_epilogue(self, epilogue: Epilogue, x: Any, operands: Sequence[Any], out: Any) -> None:
+        """See `bitwise_core.plugins.launchers.EpilogueLauncher`."""
+        import torch
+
+        from bitwise_nvidia_sm90.gemm.fusions import Fusion
+        from bitwise_nvidia_sm90.gemm.kernels.epilogues import apply
+
+        fusion = Fusion(epilogue, _FORMATS[str(x.dtype).removeprefix("torch.")], tuple(operands))
+        fusion.check()
+        block, count = 512, x.numel()
+        with torch.cuda.device(x.device):
+            apply[(-(-count // block),)](
+                x, out, x.shape[1], count, *x.stride(), *out.stride(), **fusion.arguments(), **fusion.constants(),
+                BLOCK=block,
+            )  # fmt: skip
 
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
         """See `bitwise_core.plugins.launchers.TunableLauncher`."""

@@ -17,6 +17,8 @@ from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
+from bitwise_core.json_text import parse_json
+from bitwise_core.output_files import write_text
 
 FORMAT, VERSION = "bitwise-lock", 1
 
@@ -123,7 +125,7 @@ class Lock(BaseModel):
     def from_text(cls, text: str, name: str = "the lock") -> Lock:
         """Return the lock of a file's text.  Raises LockError; its message begins with `name`."""
         try:
-            content = json.loads(text)
+            content = parse_json(text)
         except ValueError as error:
             raise LockError(
                 f"{name}: this is not complete JSON ({error}); the file may be truncated: write it again"
@@ -145,7 +147,7 @@ class Lock(BaseModel):
     def write(self, path: Path | str) -> None:
         """Write the file.  Raises LockError where it cannot be written."""
         try:
-            Path(path).write_text(self.to_text(), encoding="utf-8")
+            write_text(path, self.to_text())
         except OSError as error:
             raise LockError(f"{path}: cannot be written ({error.strerror})") from None
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, GEMMDesc, Record, ReductionDesc
 from bitwise_core.descriptors.evaluation.attention import attention_tree, evaluate_attention
+from bitwise_core.descriptors.evaluation.epilogues import Formulas, epilogue_tree, evaluate_epilogue
 from bitwise_core.descriptors.evaluation.expressions import gemm_tree, reduction_tree
 from bitwise_core.descriptors.evaluation.gemm import evaluate_gemm
 from bitwise_core.descriptors.evaluation.matrix_units import unit_of
@@ -16,11 +17,14 @@ from bitwise_core.descriptors.hardware import IEEE, Hardware, Units
 from bitwise_core.numerics import Bits
 
 __all__ = [
+    "Formulas",
     "Hardware",
     "Units",
     "attention_tree",
+    "epilogue_tree",
     "evaluate",
     "evaluate_attention",
+    "evaluate_epilogue",
     "evaluate_gemm",
     "evaluate_reduction",
     "gemm_tree",

@@ -293,32 +293,43 @@ class RaceDetector:
             if self.writers:
                 self.other_writers[cells] = -1
             return
-        chosen = several & (writer >= 0)
         before = self.other_writers[cells]
         self.other_writers[cells] = -1
+        chosen = several & (writer >= 0)
         self._note_writers(
-            before[several], cells[several], actor[several], (writer[chosen], time[chosen], step[chosen])
+            cells[several], actor[several], before[several], (cells[chosen], writer[chosen], time[chosen], step[chosen])
         )
 
-    def _note_writers(self, before: Array, cells: Array, actor: Array, earlier: tuple[Array, Array, Array]) -> None:
-        """Later writes of `cells` must be ordered after those of `actor` now, and after earlier ones.
+    def _note_writers(
+        self, cells: Array, actor: Array, before: Array, earlier: tuple[Array, Array, Array, Array]
+    ) -> None:
+        """Later writes of each of `cells` must be ordered after that of `actor` now, and after its earlier ones.
 
-        These are the sets of writers of the cells so far, by index, and writers with their times and steps.
+        `before` are the sets of earlier writers of the cells by index. `earlier` are cells with the last writer before
+        this instruction, and its time and step.
         """
-        count = self.warps
-        times, steps = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+        own, place = np.unique(cells, return_inverse=True)
+        # For each cell the times of all warps, then the steps of their lanes.
+        accesses = np.zeros((own.size, 2, self.warps), dtype=np.int64)
+        accesses[:, 1] = -1
         for index in np.unique(before[before >= 0]).tolist():
-            times, steps = np.maximum(times, self.writers[index][0]), np.maximum(steps, self.writers[index][1])
+            there = place[before == index]
+            accesses[there] = np.maximum(accesses[there], np.stack(self.writers[index]))
         warp = self.warp_of[actor]
-        np.maximum.at(times, warp, self.clock.diagonal()[warp])
-        np.maximum.at(steps, warp, self.lockstep[warp])
-        writer, time, step = earlier
+        np.maximum.at(accesses[:, 0], (place, warp), self.clock.diagonal()[warp])
+        np.maximum.at(accesses[:, 1], (place, warp), self.lockstep[warp])
+        others, writer, time, step = earlier
         other = self.warp_of[writer]
-        inside = other < count  # a copy engine's writes are followed by a wait
-        np.maximum.at(times, other[inside], time[inside])
-        np.maximum.at(steps, other[inside], step[inside])
-        self.writers.append((times, steps))
-        self.other_writers[cells] = len(self.writers) - 1
+        inside = other < self.warps  # a copy engine's writes are followed by a wait
+        place = np.searchsorted(own, others[inside])
+        np.maximum.at(accesses[:, 0], (place, other[inside]), time[inside])
+        np.maximum.at(accesses[:, 1], (place, other[inside]), step[inside])
+        # Cells with equal accesses share an entry. The order by a sum of products brings equal rows together.
+        order = np.argsort(accesses.reshape(own.size, -1) @ np.arange(1, 2 * self.warps + 1) ** 5)
+        accesses = accesses[order]
+        first = np.append(True, (accesses[1:] != accesses[:-1]).any(axis=(1, 2)))
+        self.other_writers[own[order]] = len(self.writers) + np.cumsum(first) - 1
+        self.writers += [(times, steps) for times, steps in accesses[first]]
 
     def written_by_others(self, cells: Array, actor: Array) -> bool:
         """Return whether the last write of one of these cells is not that of the `actor` thread at its position."""

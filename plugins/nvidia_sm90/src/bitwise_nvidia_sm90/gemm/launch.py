@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS
+from bitwise_nvidia_sm90.gemm.fusions import Fusion
+from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
@@ -24,6 +26,8 @@ UNROLLED_SLICES = 16
 _TRANSPOSED = {
     "A": "B", "B": "A", "M": "N", "N": "M", "stride_am": "stride_bn", "stride_ak": "stride_bk",
     "stride_bk": "stride_ak", "stride_bn": "stride_am", "stride_cm": "stride_cn", "stride_cn": "stride_cm",
+    **{f"o{index}_{one}": f"o{index}_{other}" for index in range(MOST_OPERANDS)
+       for one, other in (("row", "column"), ("column", "row"))},
 }  # fmt: skip
 """For each argument of the transposed product, the argument of the product that it takes."""
 TORCH_NAMES = {
@@ -78,9 +82,12 @@ class _Operand:
 
 
 def kernel_calls(
-    plan: Plan, chosen: Schedule, a: Any, b: Any, out: Any, workspace: Callable[[tuple[int, ...], str], Any]
-) -> list[KernelCall]:
+    plan: Plan, chosen: Schedule, a: Any, b: Any, out: Any, workspace: Callable[[tuple[int, ...], str], Any],
+    fusion: Fusion | None = None,
+) -> list[KernelCall]:  # fmt: skip
     """Return the launches of out = a b, in order, for matrices with the `shape` and `stride()` of tensors.
+
+    With `fusion`, out is its epilogue of the product.
 
     Each call of `workspace(shape, dtype)` allocates the memory of one more dense matrix: of a packed operand, or of the
     sums of slices.  Raises UnsupportedGEMM for a schedule that does not fit the plan or the operands.
@@ -102,13 +109,21 @@ def kernel_calls(
         "stride_am": left.stride_row, "stride_ak": left.stride_k, "stride_bk": right.stride_k,
         "stride_bn": right.stride_row, "stride_cs": strides[0], "stride_cm": strides[1], "stride_cn": strides[2],
     }  # fmt: skip
+    last, own = (fusion.arguments(), None if sliced else fusion) if fusion else ({}, None)
+    if own:
+        common |= last
     if isinstance(plan, MatrixPlan):
         if chosen.transposed:
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
-        calls.append((_warpgroups if chosen.consumers else _tma if chosen.tma else _pointers)(plan, chosen, common))
+        make = _warpgroups if chosen.consumers else _tma if chosen.tma else _pointers
+        calls.append(make(plan, chosen, common, own))
     else:
-        calls.append(_lanes(plan, chosen, m, n, common))
-    return [*calls, _merge(plan, slices, target, out, m, n)] if sliced else calls
+        calls.append(_lanes(plan, chosen, m, n, common, own))
+    return [*calls, _merge(plan, slices, target, out, m, n, last, fusion)] if sliced else calls
+
+
+def _constants(fusion: Fusion | None) -> dict[str, Any]:
+    return fusion.constants() if fusion else {}
 
 
 def has_map(matrix: Any) -> bool:
@@ -163,7 +178,7 @@ def _packing(
     return [call], tuple(found)
 
 
-def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
+def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.tiles import product
 
     step = chosen.block_k // 2 if plan.instruction_k8 else chosen.block_k
@@ -175,7 +190,7 @@ def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> 
         {
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
             "SHORT_FIRST": plan.short_first, "INSTRUCTION_K8": plan.instruction_k8,
-            "NEW_ACCUMULATOR": bool(plan.accumulator_k), "WHOLE_ITERATIONS": whole,
+            "NEW_ACCUMULATOR": bool(plan.accumulator_k), "WHOLE_ITERATIONS": whole, **_constants(fusion),
         },
         _options(chosen),
     )  # fmt: skip
@@ -185,7 +200,7 @@ def _options(chosen: Schedule) -> dict[str, int]:
     return {"num_warps": chosen.warps, "num_stages": chosen.stages, **_DEPENDENT_LAUNCH}
 
 
-def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
+def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.tensor_maps import tma_product
 
     size = 1 if plan.accumulator_k else 2
@@ -202,8 +217,9 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> Kerne
             (common["stride_cm"], common["stride_cn"]),
         )
         try:
-            # The output has 16 or 32 bits; strides that are aligned for 16 bits are aligned for 32.
-            target, c_transposed = _matrix_map(target, (m, n), strides, part, 2)
+            # Strides that are aligned for 16 bits are aligned for 32.
+            bits = min(2, OUTPUT_BYTES[_type_of(target)])
+            target, c_transposed = _matrix_map(target, (m, n), strides, part, bits)
             c_tma = True
         except UnsupportedGEMM:
             pass
@@ -214,6 +230,7 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> Kerne
         {
             "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": plan.slices.span, "slices": number,
             "stride_cs": common["stride_cs"], "stride_cm": common["stride_cm"], "stride_cn": common["stride_cn"],
+            **{name: common[name] for name in (fusion.arguments() if fusion else ())},
         },
         {
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": block_k, "GROUP": chosen.group,
@@ -221,20 +238,28 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> Kerne
             "C_TMA": c_tma, "C_TRANSPOSED": c_transposed, "STORE_PARTS": chosen.store_parts,
             "ONE_ITERATION": plan.slices.span <= block_k, "PROGRAMS": chosen.programs if chosen.programs < jobs else 0,
             "OVERLAP": chosen.overlap,
+            **_constants(fusion),
         },
         _options(chosen),
     )  # fmt: skip
 
 
-def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
+def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None) -> KernelCall:
     m, n, number = common["M"], common["N"], plan.slices.number
     types = _type_of(common["A"]), _type_of(common["B"]), _type_of(common["C"])
-    size, output_size = (1 if plan.accumulator_k else 2), (4 if types[2] == "fp32" else 2)
+    size, output_size = (1 if plan.accumulator_k else 2), OUTPUT_BYTES[types[2]]
     a_strides, b_strides = (common["stride_am"], common["stride_ak"]), (common["stride_bn"], common["stride_bk"])
     k_major = not _is_transposed((m, plan.k), a_strides, size), not _is_transposed((n, plan.k), b_strides, size)
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
-    tiles = warpgroup_tiles(plan, chosen, types, k_major, store)
+    if not fills_lines(chosen.block_n, output_size):
+        store = "elements"
+    finish = None
+    if fusion:
+        own_rows = chosen.block_m // (1 if chosen.ping_pong else chosen.consumers)
+        early = are_early(own_rows * chosen.block_n // WARPGROUP, chosen.consumers, len(fusion.operands))
+        finish = fusion.finish(common, store == "map" and output_size == 2 and not early)
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish)
     a, _ = _matrix_map(common["A"], (m, plan.k), a_strides, tiles.a.box, size, tiles.a.swizzle)
     b, _ = _matrix_map(common["B"], (n, plan.k), b_strides, tiles.b.box, size, tiles.b.swizzle)
     target = common["C"]
@@ -244,8 +269,12 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -
     jobs = -(-m // down) * -(-n // across) * number
     clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
     given = {**common, "A": a, "B": b, "C": target, "slices": number}
+    if tiles.mapped_operand is not None:
+        name = f"O{tiles.mapped_operand}"
+        strides = common[f"o{tiles.mapped_operand}_row"], 1
+        given[name] = MatrixMap(common[name], (m, n), strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
     kernel = kernel_of(tiles)
-    arguments = {name: given[name] for name in kernel.parameters}
+    arguments = {name: 0 if given[name] is None else given[name] for name in kernel.parameters}
     return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, {})
 
 
@@ -292,7 +321,9 @@ def _is_transposed(shape: tuple[int, int], strides: tuple[int, int], size: int) 
     raise UnsupportedGEMM(f"strides {strides}: tensor maps need contiguous rows or columns at a stride of 16 n bytes")
 
 
-def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+def _lanes(
+    plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any], fusion: Fusion | None
+) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.scalar import lanes
 
     from_zero = plan.from_zero
@@ -313,20 +344,24 @@ def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, comm
         {
             "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
             "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
-            "UNROLL": chosen.block_k, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m,
+            "UNROLL": chosen.block_k, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m, **_constants(fusion),
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
     )  # fmt: skip
 
 
-def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int) -> KernelCall:
+def _merge(
+    plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int, last: Mapping[str, Any],
+    fusion: Fusion | None,
+) -> KernelCall:  # fmt: skip
     from bitwise_nvidia_sm90.gemm.kernels.scalar import merge_blocks
     from bitwise_nvidia_sm90.gemm.kernels.tiles import merge
 
     strides = tuple(out.stride())
     common = {"W": workspace, "C": out, "N": n, "count": m * n, "stride_cm": strides[0], "stride_cn": strides[1]}
+    common |= last
     if isinstance(plan, BlocksPlan):
-        constants = {"THREADS": plan.threads, "FROM_ZERO": plan.from_zero, "BLOCK": 4}
+        constants = {"THREADS": plan.threads, "FROM_ZERO": plan.from_zero, "BLOCK": 4, **_constants(fusion)}
         grid = (-(-m * n // 4),)
         return KernelCall(
             merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4, **_DEPENDENT_LAUNCH}
@@ -339,7 +374,7 @@ def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int)
         {**common, "slices": slices.number},
         {
             "ROUND_EACH": slices.rounded, "FROM_ZERO": slices.from_zero, "DENSE": dense, "BLOCK": block,
-            "STATIC_SLICES": slices.number if slices.number <= UNROLLED_SLICES else 0,
+            "STATIC_SLICES": slices.number if slices.number <= UNROLLED_SLICES else 0, **_constants(fusion),
         },
         {"num_warps": block // 128, **_DEPENDENT_LAUNCH},
     )  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.output_files import write_text
 from bitwise_nvidia_sm90.gemm.launch import has_map
 from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
@@ -92,6 +93,4 @@ def store(key: str, chosen: Schedule, path: Path) -> None:
         rows = {}
     rows = {**(rows if isinstance(rows, dict) else {}), key: asdict(chosen)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, json.dumps(rows, indent=1) + "\n")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.plugins.launchers import ProductLaunch
+from bitwise_core.plugins.launchers import EpilogueLaunch
 from bitwise_nvidia_sm90.gemm.driver_launches import Image, Kernel, TooFewResources, launch_function
+from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernel_images import (
     check_alignment,
     object_file,
@@ -34,41 +35,51 @@ class PreparedProduct:
     """All launches of a product.  It holds `desc`, so that the id of `desc`, by which it is cached, stays unique.
 
     `code` has the hash of each kernel.  `launch` computes out = a b on the current stream for the addresses of a, b and
-    out, which have the layout and the alignment of the first call.
+    out, which have the layout and the alignment of the first call; with an epilogue, those of its operands follow.
     """
 
     desc: GEMMDesc
     chosen: Schedule
     code: tuple[str, ...]
-    launch: ProductLaunch
+    launch: EpilogueLaunch
 
 
 def prepare(
-    desc: GEMMDesc, plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
-) -> PreparedProduct:
-    """Compute out = a b and return its launches.  Raises UnsupportedGEMM for a schedule that does not fit."""
+    desc: GEMMDesc, plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
+    fusion: Fusion | None = None,
+) -> PreparedProduct:  # fmt: skip
+    """Compute out = a b, or its epilogue, and return its launches.
+
+    Raises UnsupportedGEMM for a schedule that does not fit.
+    """
     import torch
 
     space: list[Any] = []
     # detach() makes distinct objects, so that each argument identifies its matrix even if one tensor is passed twice.
     a, b, out = a.detach(), b.detach(), out.detach()
+    if fusion is not None:
+        fusion = replace(fusion, operands=tuple(each.detach() for each in fusion.operands))
+    given = (a, b, out, *(fusion.operands if fusion else ()))
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Any:
         space.append(torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=out.device))
         return space[-1]
 
-    made = [_kernel(each, (a, b, out, *space), plan) for each in kernel_calls(plan, chosen, a, b, out, workspace)]
+    calls = kernel_calls(plan, chosen, a, b, out, workspace, fusion)
+    made = [_kernel(each, (*given, *space), plan) for each in calls]
     sizes = [each.numel() * each.element_size() for each in space]
     try:
-        launch = product_launch([kernel for kernel, _ in made], sizes, int(out.device.index))
+        launch = product_launch([kernel for kernel, _ in made], sizes, int(out.device.index), len(given))
     except TooFewResources as error:
         raise UnsupportedGEMM(f"{chosen}: {error}") from None
-    launch(a.data_ptr(), b.data_ptr(), out.data_ptr())
+    launch(*(each.data_ptr() for each in given))
     return PreparedProduct(desc, chosen, tuple(code for _, code in made), launch)
 
 
-def product_launch(kernels: Sequence[Kernel], workspaces: Sequence[int], device: int) -> ProductLaunch:
-    """Return a function of the addresses of a, b and out that launches kernels on the current stream of a device.
+def product_launch(
+    kernels: Sequence[Kernel], workspaces: Sequence[int], device: int, matrices: int = 3
+) -> EpilogueLaunch:
+    """Return a function of the addresses of matrices that launches kernels on the current stream of a device.
 
     `workspaces` are the sizes in bytes of memory that each call allocates on that stream, all at once; their addresses
     follow those of the matrices.  Raises TooFewResources and DriverError.
@@ -86,24 +97,24 @@ def product_launch(kernels: Sequence[Kernel], workspaces: Sequence[int], device:
     current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
     allocate = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", _allocate)
     release = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", torch.cuda.caching_allocator_delete)
-    launch_kernels = launch_function(kernels, 3 + len(workspaces), device)
+    launch_kernels = launch_function(kernels, matrices + len(workspaces), device)
 
-    def launch(a: int, b: int, out: int) -> None:
+    def launch(*given: int) -> None:
         if current_device() != device:
             with torch.cuda.device(device):
-                launch(a, b, out)
+                launch(*given)
         elif size:
             stream = current_stream(device)
             space = allocate(size, stream)
             try:
                 if others:
-                    launch_kernels(stream, (a, b, out, space, *[space + each for each in others]))
+                    launch_kernels(stream, (*given, space, *[space + each for each in others]))
                 else:
-                    launch_kernels(stream, (a, b, out, space))
+                    launch_kernels(stream, (*given, space))
             finally:
                 release(space)  # later allocations on this stream may use it, which follow these kernels
         else:
-            launch_kernels(current_stream(device), (a, b, out))
+            launch_kernels(current_stream(device), given)
 
     return launch
 
@@ -161,7 +172,7 @@ def _kernel(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Kern
     compiled = call.kernel.warmup(grid=call.grid, **{**given, **_maps(call.arguments)}, **call.options)
     if isinstance(plan, MatrixPlan) and plan.accumulator_k and "mma.sync" in compiled.asm.get("ptx", ""):
         raise UnsupportedGEMM("these tiles run fp8 by mma.sync, whose sums differ from wgmma's; choose larger tiles")
-    parameters = triton_parameters(compiled, {name: given[name] for name in call.kernel.arg_names}, matrices)
+    parameters = triton_parameters(compiled, {name: given.get(name) for name in call.kernel.arg_names}, matrices)
     return Kernel(triton_image(compiled), _grid(call.grid), parameters), str(compiled.hash)
 
 

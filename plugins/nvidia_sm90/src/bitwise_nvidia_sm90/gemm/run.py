@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.launch import ALIGNMENT
 from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, candidates
 from bitwise_nvidia_sm90.gemm.plan import Plan, UnsupportedGEMM, plan
@@ -63,6 +64,23 @@ def run_prepared(
         _prepared.clear()
     _prepared[key] = prepared
     return prepared
+
+
+def run_fused(
+    desc: GEMMDesc, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, chosen: Schedule | None = None
+) -> PreparedProduct:
+    """Compute out = the epilogue of a b, on the current stream of the current device; return the prepared product.
+
+    Without `chosen`, the first supported schedule of `measured_schedules.candidates` runs.  Raises UnsupportedGEMM.
+    """
+    fusion.check()
+    plan, failure = planned(desc), UnsupportedGEMM("no schedule runs this descriptor with this epilogue")
+    for each in (chosen,) if chosen else candidates(desc, plan, a, b, out, most=4):
+        try:
+            return prepare(desc, plan, each, a, b, out, fusion)
+        except UnsupportedGEMM as error:
+            failure = error
+    raise failure
 
 
 def triton_launch(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from bitwise_nvidia_sm90.gemm.kernels.finish import Finish
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import TileError, WarpgroupTiles
@@ -12,18 +13,20 @@ from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 
 def warpgroup_tiles(
-    plan: MatrixPlan, chosen: Schedule, types: tuple[str, str, str], k_major: tuple[bool, bool], store: str
-) -> WarpgroupTiles:
+    plan: MatrixPlan, chosen: Schedule, types: tuple[str, str, str], k_major: tuple[bool, bool], store: str,
+    finish: Finish | None = None,
+) -> WarpgroupTiles:  # fmt: skip
     """Return the tiles of a schedule with consumers.
 
     `types` are those of A, B and the matrix that the kernel stores; `k_major` says for A and B whether their values of
-    k are contiguous; `store` is how a tile is stored.  Raises UnsupportedGEMM.
+    k are contiguous; `store` is how a tile is stored, and `finish` what is stored.  Raises UnsupportedGEMM.
     """
     *operands, output = types
     cluster = (chosen.cluster_m, chosen.cluster_n)
     found = WarpgroupTiles(
         chosen.block_m, chosen.block_n, chosen.stages, chosen.consumers, chosen.ping_pong, cluster, chosen.group,
-        (operands[0], operands[1]), output, *k_major, store, bool(plan.accumulator_k), chosen.resident, chosen.overlap,
+        (operands[0], operands[1]), output, *k_major, store, bool(plan.accumulator_k), finish, chosen.resident,
+        chosen.overlap,
     )  # fmt: skip
     try:
         found.check()

@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, load_operand, quotient
+
 
 @triton.jit
 def _negative_zero():
@@ -96,6 +98,8 @@ def lanes(
     stride_cn, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
     SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr, ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
     UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], with LANES fp32 accumulators for each element.
 
@@ -111,11 +115,14 @@ def lanes(
     inside = element < count
     # Elements outside of the matrix wrap to valid addresses; their results are not stored.
     row, column = element % count // N, element % count % N
+    first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
+    second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
+    third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     slice_index = tl.program_id(1)
     start = 0 if CYCLIC_SLICES else slice_index * slice_k
     length = slice_k if CYCLIC_SLICES else min(slice_k, K - start)
-    first = A + tl.zeros((1, 1), tl.int64) if ONE_ROW else A + (row * stride_am)[:, None]
-    second = B + tl.zeros((1, 1), tl.int64) if ONE_COLUMN else B + (column * stride_bn)[:, None]
+    left = A + tl.zeros((1, 1), tl.int64) if ONE_ROW else A + (row * stride_am)[:, None]
+    right = B + tl.zeros((1, 1), tl.int64) if ONE_COLUMN else B + (column * stride_bn)[:, None]
     # `lane_k` is the largest number of k of a lane; all active lanes have the first `common` of them.
     if CYCLIC_SLICES:
         lane_k = tile
@@ -133,12 +140,12 @@ def lanes(
         accumulator = tl.zeros((BLOCK, LANES), dtype=tl.float32)
         for step in range(begin, whole, UNROLL):
             accumulator = _add_steps(
-                accumulator, first, second, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
+                accumulator, left, right, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
                 stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, False,
             )  # fmt: skip
         for step in range(whole, end, UNROLL):
             accumulator = _add_steps(
-                accumulator, first, second, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
+                accumulator, left, right, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
                 stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, True,
             )  # fmt: skip
         total = tl.where(begin == 0, accumulator, total + accumulator)
@@ -148,12 +155,15 @@ def lanes(
     if FROM_ZERO:
         sums += 0.0  # starting from +0 changes a sum only where it is -0
     out = C + slice_index.to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
-    tl.store(out, sums.to(C.dtype.element_ty), mask=inside)
+    found = finished(sums, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
+    tl.store(out, found, mask=inside)
 
 
 @triton.jit(do_not_specialize=["N", "count", "blocks"])
 def merge_blocks(
     W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[m, n] = the sum of W[block, m, n] over `blocks` blocks, in the order of a reduction by THREADS <= 128 threads.
 
@@ -165,13 +175,17 @@ def merge_blocks(
     gdc_launch_dependents()
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
+    row, column = quotient(element, N, count)
+    first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
+    second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
+    third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     thread = tl.arange(0, THREADS)
-    first = W + element[:, None] + thread.to(tl.int64)[None, :] * count
-    x = tl.load(first, mask=inside[:, None] & (thread < blocks)[None, :], other=0.0)
+    part = W + element[:, None] + thread.to(tl.int64)[None, :] * count
+    x = tl.load(part, mask=inside[:, None] & (thread < blocks)[None, :], other=0.0)
     for begin in range(THREADS, blocks, THREADS):
-        first += count.to(tl.int64) * THREADS
+        part += count.to(tl.int64) * THREADS
         # A thread without a block adds -0, which changes no value.
-        x += tl.load(first, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=_negative_zero())
+        x += tl.load(part, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=_negative_zero())
     if THREADS >= 128:
         x = _add_pairs(x, BLOCK, 128, 6)
     if THREADS >= 64:
@@ -180,11 +194,12 @@ def merge_blocks(
     lane = tl.arange(0, LEFT)[None, :]
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for component in tl.static_range(4):
-        part = tl.sum(tl.where(lane == component, x, _negative_zero()), axis=1)
+        own = tl.sum(tl.where(lane == component, x, _negative_zero()), axis=1)
         for group in tl.static_range(1, LEFT // 4):
-            part += tl.sum(tl.where(lane == 4 * group + component, x, _negative_zero()), axis=1)
-        total = part if component == 0 else total + part
+            own += tl.sum(tl.where(lane == 4 * group + component, x, _negative_zero()), axis=1)
+        total = own if component == 0 else total + own
     if FROM_ZERO:
         total += 0.0
-    out = C + (element // N) * stride_cm + (element % N) * stride_cn
-    tl.store(out, total.to(C.dtype.element_ty), mask=inside)
+    out = C + row.to(tl.int64) * stride_cm + column.to(tl.int64) * stride_cn
+    found = finished(total, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
+    tl.store(out, found, mask=inside)

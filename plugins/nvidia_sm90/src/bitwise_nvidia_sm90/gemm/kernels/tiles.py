@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.gemm.kernels.epilogues import finished, load_operand, quotient, rounded
+
 
 @triton.jit
 def _tile_offsets(program, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
@@ -56,6 +58,8 @@ def product(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     SHORT_FIRST: tl.constexpr, INSTRUCTION_K8: tl.constexpr, NEW_ACCUMULATOR: tl.constexpr,
     WHOLE_ITERATIONS: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], in an fp32 accumulator, rounded to C's type.
 
@@ -76,14 +80,14 @@ def product(
     step: tl.constexpr = BLOCK_K // 2 if INSTRUCTION_K8 else BLOCK_K
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     if SHORT_FIRST:
-        first = length % SHORT_FIRST
-        if first > 0:
-            a, b = _load_operands(A, B, row_offsets, column_offsets, start, first, stride_ak, stride_bk,
+        short = length % SHORT_FIRST
+        if short > 0:
+            a, b = _load_operands(A, B, row_offsets, column_offsets, start, short, stride_ak, stride_bk,
                                   2 * SHORT_FIRST if INSTRUCTION_K8 else SHORT_FIRST, INSTRUCTION_K8,
                                   True)  # fmt: skip
             accumulator = tl.dot(a, b, accumulator)
-        start += first
-        length -= first
+        start += short
+        length -= short
     for done in range(0, length, step):
         a, b = _load_operands(A, B, row_offsets, column_offsets, start + done, length - done, stride_ak, stride_bk,
                               BLOCK_K, INSTRUCTION_K8, not WHOLE_ITERATIONS)  # fmt: skip
@@ -93,13 +97,25 @@ def product(
             accumulator = tl.dot(a, b, accumulator)
     out = C + slice_index.to(tl.int64) * stride_cs
     out += rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
-    tl.store(out, accumulator.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+    first = load_operand(
+        O0, o0_row, o0_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N
+    )
+    second = load_operand(
+        O1, o1_row, o1_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N
+    )
+    third = load_operand(
+        O2, o2_row, o2_column, rows[:, None], columns[None, :], rows[:, None] < M, columns[None, :] < N
+    )
+    found = finished(accumulator, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
+    tl.store(out, found, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
 
 @triton.jit(do_not_specialize=["slices"])
 def merge(
     W, C, N, count, slices, stride_cm, stride_cn, ROUND_EACH: tl.constexpr, FROM_ZERO: tl.constexpr,
     DENSE: tl.constexpr, STATIC_SLICES: tl.constexpr, BLOCK: tl.constexpr,
+    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[m, n] = W[0, m, n] + W[1, m, n] + ..., added in order in fp32 and rounded to C's type at the end.
 
@@ -110,23 +126,28 @@ def merge(
     gdc_launch_dependents()
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
+    row, column = quotient(where, N, count)
+    first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
+    second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
+    third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
     if FROM_ZERO:
         total += 0.0
     if ROUND_EACH:
-        total = total.to(C.dtype.element_ty).to(tl.float32)
+        total = rounded(total, C.dtype.element_ty, PRODUCT)
     part = W + where
     if STATIC_SLICES:
         for _ in tl.static_range(1, STATIC_SLICES):
             part += count
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
-                total = total.to(C.dtype.element_ty).to(tl.float32)
+                total = rounded(total, C.dtype.element_ty, PRODUCT)
     else:
         for _ in range(1, slices):
             part += count
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
-                total = total.to(C.dtype.element_ty).to(tl.float32)
-    out = C + where if DENSE else C + (where // N) * stride_cm + (where % N) * stride_cn
-    tl.store(out, total.to(C.dtype.element_ty), mask=inside)
+                total = rounded(total, C.dtype.element_ty, PRODUCT)
+    out = C + where if DENSE else C + row.to(tl.int64) * stride_cm + column.to(tl.int64) * stride_cn
+    found = finished(total, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
+    tl.store(out, found, mask=inside)

@@ -11,8 +11,9 @@ The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
+from bitwise_nvidia_sm90.gemm.kernels.finish import OperandLayout, finished, with_registers
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     OUTPUT_BYTES,
@@ -26,6 +27,10 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
 PARAMETERS = ("A", "B", "C", "M", "N", "K", "slice_k", "slices", "stride_cs", "stride_cm", "stride_cn")
 """The parameters in order: tensor maps A and B, a tensor map or a pointer C, 32-bit integers, 64-bit strides."""
 _MAPS, _INTEGERS = 2, 5
+OPERAND_PARAMETERS = ("O{}", "o{}_row", "o{}_column")
+"""The parameters of each operand of an epilogue, which follow: a pointer, and its strides in elements."""
+_BATCH = 8
+"""Blocks of 8 columns whose operands are loaded at once, where a tile is stored to pointers."""
 _ELEMENTS = {"fp16": "f16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2"}
 _TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
 _SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}
@@ -49,7 +54,16 @@ def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
     name = _name(tiles)
     body = "\n".join((*_start(tiles), *_producer(tiles), *_consumer(tiles), *_end(tiles)))
     text = _module(tiles, name, body)
-    return TextKernel(name, text, tiles.threads, tiles.shared_bytes, PARAMETERS, (tiles.blocks, 1, 1))
+    return TextKernel(name, text, tiles.threads, tiles.shared_bytes, _parameters(tiles), (tiles.blocks, 1, 1))
+
+
+def _parameters(tiles: WarpgroupTiles) -> tuple[str, ...]:
+    return (*PARAMETERS, *(each.format(index) for index, _ in _layouts(tiles) for each in OPERAND_PARAMETERS))
+
+
+def _layouts(tiles: WarpgroupTiles) -> tuple[tuple[int, OperandLayout], ...]:
+    """Return the operands of the epilogue, with their indices."""
+    return () if tiles.finish is None else tuple(enumerate(tiles.finish.layouts))
 
 
 def _name(tiles: WarpgroupTiles) -> str:
@@ -61,6 +75,7 @@ def _name(tiles: WarpgroupTiles) -> str:
         f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_{roles}_{cluster}_"
         f"group_{tiles.group}_{tiles.store}{'_2_resident' if tiles.resident == 2 else ''}"
         f"{'' if tiles.overlap else '_alone'}"
+        f"{'_epilogue' if tiles.finish else ''}"
     )
 
 
@@ -75,6 +90,11 @@ def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
             parameters.append(f".param .u64 .ptr .global .align {alignment} {each}")
         else:
             parameters.append(f".param .{'u32' if index <= _MAPS + _INTEGERS else 'u64'} {each}")
+    mapped = None if tiles.mapped_operand is None else OPERAND_PARAMETERS[0].format(tiles.mapped_operand)
+    parameters.extend(
+        f".param .align 64 .b8 {each}[128]" if each == mapped else f".param .u64 {each}"
+        for each in _parameters(tiles)[len(PARAMETERS) :]
+    )
     registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
     declared = "\n".join(f".reg .{_TYPES[kind]} %{kind}_{rest};" for kind, rest in registers)
     cluster = f".reqnctapercluster {tiles.blocks}, 1, 1\n" if tiles.blocks > 1 else ""
@@ -108,6 +128,9 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     for consumer in range(2 if tiles.ping_pong else 0):
         place = tiles.turn_place - tiles.full_place + 8 * consumer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], {WARPGROUP // 32};"
+    for buffer in range(tiles.consumers * tiles.store_buffers if tiles.mapped_operand is not None else 0):
+        place = tiles.operand_place - tiles.full_place + 8 * buffer
+        yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], 1;"
     for each in PARAMETERS[: _MAPS + (tiles.store == "map")]:
         yield f"@%p_first prefetch.tensormap [%d_{each}];"
     yield "fence.mbarrier_init.release.cluster;"
@@ -282,6 +305,7 @@ def _consumer(tiles: WarpgroupTiles) -> Lines:
     yield "CONSUMER_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
     yield "@%p_done bra CONSUMER_END;"
     yield from _decode(tiles)
+    yield from _early_operands(tiles)
     yield from (_promoted_stages if tiles.starts_accumulators else _stages)(tiles)
     yield from (_store_through_map if tiles.store == "map" else _store_to_pointers)(tiles)
     if tiles.ping_pong:
@@ -327,6 +351,7 @@ def _consumer_places(tiles: WarpgroupTiles) -> Lines:
     for consumer in range(tiles.consumers):
         yield f"setp.eq.u32 %p_is_{consumer}, %r_group, {consumer};"
     yield from (_matrix_store_places if tiles.store == "map" else _pointer_places)(tiles)
+    yield from _operand_places(tiles)
 
 
 def _row_offset(tile: OperandTile, rows: int) -> int:
@@ -476,10 +501,10 @@ def _matrix_store_places(tiles: WarpgroupTiles) -> Lines:
         yield "and.b32 %r_store_row, %r_lane, 15;"
         yield "shr.u32 %r_store_unit, %r_lane, 4;"
         yield "shl.b32 %r_store_unit, %r_store_unit, 4;"
-    else:  # two columns of fp32 in a row
+    else:  # two columns in a row
         yield "shr.u32 %r_store_row, %r_lane, 2;"
         yield "and.b32 %r_store_unit, %r_lane, 3;"
-        yield "shl.b32 %r_store_unit, %r_store_unit, 3;"
+        yield f"mul.lo.u32 %r_store_unit, %r_store_unit, {2 * size};"
     yield "mad.lo.u32 %r_store_row, %r_warp, 16, %r_store_row;"
     yield f"mad.lo.u32 %r_store_lane, %r_store_row, {pitch}, %r_store_unit;"
     yield f"shr.u32 %r_store_unit, %r_store_lane, {_LOG2_SWIZZLE_PERIOD};"
@@ -494,15 +519,20 @@ def _store_through_map(tiles: WarpgroupTiles) -> Lines:
 
     The copies of the last parts read shared memory while the next job is multiplied.
     """
-    places = [(row, column) for row in range(0, tiles.consumer_rows, ROWS) for column in tiles.store_offsets]
+    places = _store_places(tiles)
     buffers = tiles.store_buffers
     if not tiles.ping_pong:
         yield f"mad.lo.u32 %r_row, %r_group, {tiles.consumer_rows}, %r_row;"
+    yield from _operands_of_part(tiles, places, 0)
     for part, (row, column) in enumerate(places):
-        pending = buffers - 1 if len(places) % buffers == 0 else min(part, buffers - 1)
-        yield f"@%p_issues cp.async.bulk.wait_group.read {pending};"
-        yield from _group_barrier(tiles)
         buffer = part % buffers * STORE_BYTES
+        if tiles.mapped_operand is not None:
+            yield from _wait_for_operand(part, part % buffers)
+        else:
+            pending = buffers - 1 if len(places) % buffers == 0 else min(part, buffers - 1)
+            yield f"@%p_issues cp.async.bulk.wait_group.read {pending};"
+            yield from _group_barrier(tiles)
+        yield from _operands_of_part(tiles, places, part + 1)
         yield from _write_part(tiles, row // ROWS, column // 8, buffer)
         yield "fence.proxy.async.shared::cta;"
         yield from _group_barrier(tiles)
@@ -513,44 +543,226 @@ def _store_through_map(tiles: WarpgroupTiles) -> Lines:
             f"[%r_store+{buffer}];"
         )
         yield "@%p_issues cp.async.bulk.commit_group;"
+        if tiles.mapped_operand is not None and part + buffers < len(places):
+            yield "@%p_issues cp.async.bulk.wait_group.read 0;"
+            yield from _copy_operand(tiles, places[part + buffers], part % buffers)
+
+
+def _copy_operand(tiles: WarpgroupTiles, place: tuple[int, int], buffer: int) -> Lines:
+    """Copy a part of the epilogue's mapped operand to the buffer from which the part is stored."""
+    row, column = place
+    yield f"add.u32 %r_part_row, %r_operand_row, {row};"
+    yield f"add.u32 %r_part_column, %r_column, {column};"
+    yield (
+        "@%p_issues mbarrier.arrive.expect_tx.shared::cta.b64 _, "
+        f"[%r_operand_barrier+{8 * buffer}], {ROWS * tiles.store_swizzle};"
+    )
+    yield (
+        "@%p_issues cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[%r_store+{buffer * STORE_BYTES}], [%d_O{tiles.mapped_operand}, {{%r_part_column, %r_part_row}}], "
+        f"[%r_operand_barrier+{8 * buffer}];"
+    )
+
+
+def _wait_for_operand(part: int, buffer: int) -> Lines:
+    """Wait until a part of the mapped operand is in its buffer, which no earlier store reads."""
+    place = f"[%r_operand_barrier+{8 * buffer}], %r_operand_parity_{buffer}"
+    yield f"WAIT_OPERAND_{part}: mbarrier.try_wait.parity.shared::cta.b64 %p_ready, {place};"
+    yield f"@!%p_ready bra WAIT_OPERAND_{part};"
+    yield f"xor.b32 %r_operand_parity_{buffer}, %r_operand_parity_{buffer}, 1;"
+
+
+def _early_operands(tiles: WarpgroupTiles) -> Lines:
+    """Load what the epilogue needs while the product is computed: all operands, or the first parts of a mapped one."""
+    if not _layouts(tiles):
+        return
+    yield "add.u32 %r_own_row, %r_row, %r_finish_row;"
+    yield "add.u32 %r_own_column, %r_column, %r_thread_column;"
+    if tiles.mapped_operand is not None:
+        yield "mov.u32 %r_operand_row, %r_row;"
+        if not tiles.ping_pong:
+            yield f"mad.lo.u32 %r_operand_row, %r_group, {tiles.consumer_rows}, %r_operand_row;"
+        yield "@%p_issues cp.async.bulk.wait_group.read 0;"
+        for buffer, place in enumerate(_store_places(tiles)[: tiles.store_buffers]):
+            yield from _copy_operand(tiles, place, buffer)
+    if tiles.operands_are_early:
+        for part in range(tiles.consumer_rows // ROWS):
+            yield from _load_operands(tiles, part, (0, 1), range(tiles.block_n // 8))
+
+
+def _store_places(tiles: WarpgroupTiles) -> list[tuple[int, int]]:
+    """Return the first row and column of each part of a consumer's tile that is stored through a map."""
+    return [(row, column) for row in range(0, tiles.consumer_rows, ROWS) for column in tiles.store_offsets]
+
+
+def _operands_of_part(tiles: WarpgroupTiles, places: list[tuple[int, int]], part: int) -> Lines:
+    """Load the epilogue's operands of a part of the tile, if there is one: while the part before is stored."""
+    if part < len(places) and not tiles.operands_are_early:
+        row, column = places[part]
+        blocks = range(column // 8, (column + tiles.store_columns) // 8)
+        yield from _load_operands(tiles, row // ROWS, (0, 1), blocks)
 
 
 def _write_part(tiles: WarpgroupTiles, part: int, first: int, buffer: int) -> Lines:
     """Write 64 rows of `store_columns` columns of the output, from the block `first` of 8 columns, to a buffer."""
     blocks = tiles.store_columns // 8
-    if OUTPUT_BYTES[tiles.output] == 4:
+    size = OUTPUT_BYTES[tiles.output]
+    if size != 2:
         for block in range(blocks):
-            values = _results(tiles, part, first + block)
-            yield f"xor.b32 %r_store_at, %r_store_lane, {block * 32};"
+            yield f"xor.b32 %r_store_at, %r_store_lane, {block * 8 * size};"
             for half in range(2):
-                low, high = values[2 * half : 2 * half + 2]
                 place = buffer + half * 8 * tiles.store_swizzle
-                yield f"st.shared.v2.b32 [%r_store_at+{place}], {{{low}, {high}}};"
+                if size == 4:
+                    low, high = yield from _pair(tiles, part, first + block, half)
+                    yield f"st.shared.v2.b32 [%r_store_at+{place}], {{{low}, {high}}};"
+                else:
+                    yield from _packed(tiles, part, first + block, half, "%r_pair_0")
+                    yield f"cvt.u16.u32 %h_pair, %r_pair_0;\nst.shared.b16 [%r_store_at+{place}], %h_pair;"
         return
     for block in range(0, blocks, 2):
-        for offset in range(2):
-            values = _results(tiles, part, first + block + offset)
-            for half in range(2):
-                yield from _packed(tiles, values[2 * half], values[2 * half + 1], f"%r_pair_{2 * offset + half}")
         yield f"xor.b32 %r_store_at, %r_store_lane, {block * 16};"
-        pairs = ", ".join(f"%r_pair_{index}" for index in range(4))
+        pairs, mapped = (", ".join(f"%r_{name}_{index}" for index in range(4)) for name in ("pair", "mapped"))
+        if tiles.mapped_operand is not None:
+            yield f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{mapped}}}, [%r_store_at+{buffer}];"
+        for offset in range(2):
+            for half in range(2):
+                target = f"%r_pair_{2 * offset + half}"
+                yield from _packed(tiles, part, first + block + offset, half, target)
         yield f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r_store_at+{buffer}], {{{pairs}}};"
 
 
-def _packed(tiles: WarpgroupTiles, low: str, high: str, target: str) -> Lines:
-    """Round two sums to the output's type of 16 bits."""
-    yield f"cvt.rn.{_ELEMENTS[tiles.output]}x2.f32 {target}, {high}, {low};"
+def _pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Generator[str, None, tuple[str, str]]:
+    """Return the registers of two neighbours of a row as they are stored: those of 16 bits are %h_, others 32 bits."""
+    low, high = _results(tiles, part, block)[2 * half : 2 * half + 2]
+    if tiles.finish is None:
+        return low, high
+    found = []
+    for index, each in _layouts(tiles):
+        if each.size == 2 and each.columns in ("pairs", "map"):
+            pair = (
+                f"%r_mapped_{2 * (block % 2) + half}"
+                if each.columns == "map"
+                else _operand(index, each, part, half, block, 0)
+            )
+            yield f"mov.b32 {{%h_operand{index}_0, %h_operand{index}_1}}, {pair};"
+    for place, total in enumerate((low, high)):
+        text = finished(tiles.finish.epilogue, tiles.finish.dtype, f"element{place}_")
+        operands = tuple(
+            f"%h_operand{index}_{place}" if each.size == 2 and each.columns in ("pairs", "map")
+            else _operand(index, each, part, half, block, place)
+            for index, each in _layouts(tiles)
+        )  # fmt: skip
+        yield with_registers("\n".join(text.lines), total, operands)
+        found.append(text.result)
+    return found[0], found[1]
+
+
+def _packed(tiles: WarpgroupTiles, part: int, block: int, half: int, target: str) -> Lines:
+    """Write two neighbours of a row, of 16 or 8 bits each, to the lower bits of a register."""
+    low, high = yield from _pair(tiles, part, block, half)
+    if tiles.finish is None:
+        yield f"cvt.rn.{_ELEMENTS[tiles.output]}x2.f32 {target}, {high}, {low};"
+    elif OUTPUT_BYTES[tiles.output] == 2:
+        yield f"mov.b32 {target}, {{{low}, {high}}};"
+    else:
+        yield f"shl.b32 {target}, {high}, 8;\nor.b32 {target}, {target}, {low};"
+
+
+def _thread_places() -> Lines:
+    """Compute the thread's first row and column in the tile of its consumer."""
+    yield "shr.u32 %r_thread_row, %r_lane, 2;"
+    yield "mad.lo.u32 %r_thread_row, %r_warp, 16, %r_thread_row;"
+    yield "and.b32 %r_thread_column, %r_lane, 3;"
+    yield "shl.b32 %r_thread_column, %r_thread_column, 1;"
+
+
+def _operand_places(tiles: WarpgroupTiles) -> Lines:
+    """Compute the thread's first row in a tile, and read the addresses of the epilogue's operands and their strides.
+
+    The strides are in bytes.
+    """
+    if not _layouts(tiles):
+        return
+    if tiles.store == "map":
+        yield from _thread_places()
+    yield "mov.u32 %r_finish_row, %r_thread_row;"
+    if tiles.store == "map" and not tiles.ping_pong:
+        yield f"mad.lo.u32 %r_finish_row, %r_group, {tiles.consumer_rows}, %r_finish_row;"
+    for index, layout in _layouts(tiles):
+        name, *strides = (each.format(index) for each in OPERAND_PARAMETERS)
+        if layout.columns == "map":
+            yield from _map_address(name)
+            yield f"mul.lo.u32 %r_operand_barrier, %r_group, {8 * tiles.store_buffers};"
+            yield "add.u32 %r_operand_barrier, %r_operand_barrier, %r_shared;"
+            yield f"add.u32 %r_operand_barrier, %r_operand_barrier, {tiles.operand_place};"
+            for buffer in range(tiles.store_buffers):
+                yield f"mov.u32 %r_operand_parity_{buffer}, 0;"
+            continue
+        yield f"ld.param.u64 %d_{name}, [{name}];\ncvta.to.global.u64 %d_{name}, %d_{name};"
+        for each in strides:
+            yield f"ld.param.u64 %d_{each}, [{each}];\nmul.lo.u64 %d_{each}, %d_{each}, {layout.size};"
+
+
+def _operand(index: int, layout: OperandLayout, part: int, half: int, block: int, place: int) -> str:
+    """Return the register of an operand's element: in a part of 64 rows, the row `half`, one of two neighbours.
+
+    The elements of 16 bits that are loaded two at once share the register of the first.
+    """
+    kind = "h" if layout.size == 2 and layout.columns != "pairs" else "r"
+    row = f"{part}_{half}" if layout.rows else "all"
+    column = "all" if layout.columns == "same" else f"{block}_{place}"
+    return f"%{kind}_operand{index}_{row}_{column}"
+
+
+def _load_operands(tiles: WarpgroupTiles, part: int, halves: tuple[int, ...], blocks: range) -> Lines:
+    """Load the operands of blocks of 8 columns, except a mapped one; those outside of the matrix are not read.
+
+    %r_own_row and %r_own_column are the thread's first row and column of the output.
+    """
+    for index, layout in _layouts(tiles):
+        if layout.columns == "map":
+            continue
+        name, row_stride, column_stride = (f"%d_{each.format(index)}" for each in OPERAND_PARAMETERS)
+        for half in halves if layout.rows else halves[:1]:
+            yield f"add.u32 %r_part_row, %r_own_row, {part * ROWS + 8 * half};"
+            yield "setp.lt.u32 %p_row, %r_part_row, %r_M;" if layout.rows else "mov.pred %p_row, -1;"
+            yield "cvt.u64.u32 %d_row, %r_part_row;"
+            yield f"mad.lo.u64 %d_operand_line, %d_row, {row_stride}, {name};"
+            if layout.columns == "same":
+                target = _operand(index, layout, part, half, 0, 0)
+                yield f"@%p_row ld.global.b{8 * layout.size} {target}, [%d_operand_line];"
+                continue
+            yield "cvt.u64.u32 %d_column, %r_own_column;"
+            yield f"mad.lo.u64 %d_operand_line, %d_column, {column_stride}, %d_operand_line;"
+            for block in blocks:
+                for place in (0,) if layout.columns == "pairs" else (0, 1):
+                    yield f"add.u32 %r_part_column, %r_own_column, {8 * block + place};"
+                    yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
+                    address = f"%d_operand_line+{(8 * block + place) * layout.size}"
+                    if layout.columns != "pairs":
+                        yield f"mad.lo.u64 %d_operand, {column_stride}, {8 * block + place}, %d_operand_line;"
+                        address = "%d_operand"
+                    yield from _load_operand(index, layout, part, half, block, place, address)
+
+
+def _load_operand(
+    index: int, layout: OperandLayout, part: int, half: int, block: int, place: int, address: str
+) -> Lines:
+    target = _operand(index, layout, part, half, block, place)
+    if layout.columns == "pairs" and layout.size == 4:
+        pair = f"{{{target}, {_operand(index, layout, part, half, block, 1)}}}"
+        yield f"@%p_inside ld.global.v2.b32 {pair}, [{address}];"
+    else:
+        bits = 8 * layout.size * (2 if layout.columns == "pairs" else 1)
+        yield f"@%p_inside ld.global.b{bits} {target}, [{address}];"
 
 
 def _pointer_places(tiles: WarpgroupTiles) -> Lines:
     """Compute the thread's first row and column in a tile, and the strides of C in bytes."""
     size = OUTPUT_BYTES[tiles.output]
-    yield "shr.u32 %r_thread_row, %r_lane, 2;"
-    yield "mad.lo.u32 %r_thread_row, %r_warp, 16, %r_thread_row;"
+    yield from _thread_places()
     if not tiles.ping_pong:
         yield f"mad.lo.u32 %r_thread_row, %r_group, {tiles.consumer_rows}, %r_thread_row;"
-    yield "and.b32 %r_thread_column, %r_lane, 3;"
-    yield "shl.b32 %r_thread_column, %r_thread_column, 1;"
     for each in PARAMETERS[-3:]:
         yield f"ld.param.u64 %d_{each}, [{each}];"
         yield f"mul.lo.u64 %d_{each}, %d_{each}, {size};"
@@ -562,34 +774,48 @@ def _store_to_pointers(tiles: WarpgroupTiles) -> Lines:
     yield "mad.lo.u64 %d_slice_place, %d_slice, %d_stride_cs, %d_C;"
     yield "add.u32 %r_column, %r_column, %r_thread_column;"
     yield "add.u32 %r_row, %r_row, %r_thread_row;"
+    blocks = tiles.block_n // 8
     for part in range(tiles.consumer_rows // ROWS):
         for half in range(2):
-            yield f"add.u32 %r_part_row, %r_row, {part * ROWS + 8 * half};"
-            yield "setp.lt.u32 %p_row, %r_part_row, %r_M;"
-            yield "cvt.u64.u32 %d_row, %r_part_row;"
-            yield "mad.lo.u64 %d_line, %d_row, %d_stride_cm, %d_slice_place;"
-            for block in range(tiles.block_n // 8):
-                pair = _results(tiles, part, block)[2 * half : 2 * half + 2]
-                yield f"add.u32 %r_part_column, %r_column, {8 * block};"
-                yield from (_store_pair if tiles.store == "pairs" else _store_elements)(tiles, pair)
+            for first in range(0, blocks, _BATCH):
+                batch = range(first, min(first + _BATCH, blocks))
+                if not tiles.operands_are_early:
+                    yield from _load_operands(tiles, part, (half,), batch)
+                if first == 0 or _layouts(tiles):
+                    yield f"add.u32 %r_part_row, %r_row, {part * ROWS + 8 * half};"
+                    yield "setp.lt.u32 %p_row, %r_part_row, %r_M;"
+                    yield "cvt.u64.u32 %d_row, %r_part_row;"
+                    yield "mad.lo.u64 %d_line, %d_row, %d_stride_cm, %d_slice_place;"
+                for block in batch:
+                    yield f"add.u32 %r_part_column, %r_column, {8 * block};"
+                    skip = f"SKIP_{part}_{half}_{block}"
+                    if tiles.finish is not None:
+                        yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
+                        yield f"@!%p_inside bra {skip};"
+                    yield from (_store_pair if tiles.store == "pairs" else _store_elements)(tiles, part, block, half)
+                    if tiles.finish is not None:
+                        yield f"{skip}:"
 
 
-def _store_pair(tiles: WarpgroupTiles, pair: tuple[str, ...]) -> Lines:
+def _store_pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Lines:
     """Store two neighbours of a row, which lie inside of the matrix or outside of it together."""
     yield from _element_address()
     if tiles.output == "fp32":
-        yield f"@%p_inside st.global.v2.b32 [%d_element], {{{pair[0]}, {pair[1]}}};"
+        low, high = yield from _pair(tiles, part, block, half)
+        yield f"@%p_inside st.global.v2.b32 [%d_element], {{{low}, {high}}};"
     else:
-        yield from _packed(tiles, pair[0], pair[1], "%r_pair_0")
+        yield from _packed(tiles, part, block, half, "%r_pair_0")
         yield "@%p_inside st.global.b32 [%d_element], %r_pair_0;"
 
 
-def _store_elements(tiles: WarpgroupTiles, pair: tuple[str, ...]) -> Lines:
+def _store_elements(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Lines:
     """Store two neighbours of a row one by one."""
-    values, kind = pair, "b32"
-    if tiles.output != "fp32":
-        values, kind = ("%h_low", "%h_high"), "b16"
-        yield from _packed(tiles, pair[0], pair[1], "%r_pair_0")
+    size = OUTPUT_BYTES[tiles.output]
+    values, kind = ("%h_low", "%h_high"), "b16"
+    if tiles.finish is not None or size == 4:
+        values, kind = (yield from _pair(tiles, part, block, half)), f"b{8 * size}"
+    else:
+        yield from _packed(tiles, part, block, half, "%r_pair_0")
         yield f"mov.b32 {{{values[0]}, {values[1]}}}, %r_pair_0;"
     for value in values:
         yield from _element_address()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Finish, are_early
+
 WARPGROUP = 128
 """Threads."""
 STAGE_BYTES = 128
@@ -19,7 +21,7 @@ RESERVED_BYTES = 1024
 ROWS = 64
 """The rows of the output of one instruction of a warpgroup."""
 OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
-OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "e4m3": 1, "e5m2": 1}
 _LARGEST_CLUSTER = 8
 """Blocks."""
 _BARRIER_BYTES = 8
@@ -88,8 +90,8 @@ class WarpgroupTiles:
     of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
     tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
-    accumulator, which is added to the total in fp32.  `resident` blocks fit on a multiprocessor at once.  `overlap`:
-    the next kernel may start before this one ends.
+    accumulator, which is added to the total in fp32.  `finish` is the epilogue of each sum; `output` is its type.
+    `resident` blocks fit on a multiprocessor at once.  `overlap`: the next kernel may start before this one ends.
     """
 
     block_m: int
@@ -105,6 +107,7 @@ class WarpgroupTiles:
     b_k_major: bool = True
     store: str = "map"
     starts_accumulators: bool = False
+    finish: Finish | None = None
     resident: int = 1
     overlap: bool = True
 
@@ -191,9 +194,28 @@ class WarpgroupTiles:
         return self.empty_place + self.stages * _BARRIER_BYTES
 
     @property
+    def operand_place(self) -> int:
+        """The offset of the barriers that the copies of an epilogue's operand complete, one for each buffer."""
+        return self.turn_place + (2 * _BARRIER_BYTES if self.ping_pong else 0)
+
+    @property
+    def mapped_operand(self) -> int | None:
+        """The operand of the epilogue that is copied through a tensor map, by its index."""
+        layouts = () if self.finish is None else self.finish.layouts
+        return next((index for index, each in enumerate(layouts) if each.columns == "map"), None)
+
+    @property
+    def operands_are_early(self) -> bool:
+        """Whether the operands of the epilogue are loaded before the product is computed."""
+        layouts = () if self.finish is None else self.finish.layouts
+        sums = self.consumer_rows * self.block_n // WARPGROUP
+        return self.mapped_operand is None and are_early(sums, self.consumers, len(layouts))
+
+    @property
     def shared_bytes(self) -> int:
         """The dynamic shared memory of a block."""
-        return self.turn_place + (2 * _BARRIER_BYTES if self.ping_pong else 0)
+        barriers = self.consumers * self.store_buffers if self.mapped_operand is not None else 0
+        return self.operand_place + barriers * _BARRIER_BYTES
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -233,6 +255,21 @@ class WarpgroupTiles:
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
         _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
         _require(self.output in OUTPUT_BYTES, f"output {self.output}")
+        if self.finish is not None:
+            _require(self.output == self.finish.output, f"output {self.output}: the epilogue's is {self.finish.output}")
+            _require(len(self.finish.layouts) <= MOST_OPERANDS, f"more than {MOST_OPERANDS} operands of an epilogue")
+        else:
+            _require(OUTPUT_BYTES[self.output] > 1, f"output {self.output}: only epilogues have one of 8 bits")
+        mapped = [each for each in (self.finish.layouts if self.finish else ()) if each.columns == "map"]
+        _require(
+            not mapped
+            or (len(mapped) == 1 and self.store == "map" and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
+            "an operand through a tensor map: one, of 16 bits as the output, which is stored through a map",
+        )
+        _require(
+            self.store != "map" or fills_lines(self.block_n, OUTPUT_BYTES[self.output]),
+            f"block_n {self.block_n}: a multiple of 32, or at least {STAGE_BYTES}, for a map of 8 bits",
+        )
         sizes = {OPERAND_BYTES[each] for each in self.operands}
         _require(len(sizes) == 1, f"operands {self.operands}: one width")
         _require(2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both")
@@ -249,6 +286,11 @@ def most_accumulators(consumers: int, resident: int = 1) -> int:
 def shared_bytes_of_block(resident: int) -> int:
     """Return the dynamic shared memory of a block of which `resident` fit on a multiprocessor."""
     return (SHARED_BYTES + RESERVED_BYTES) // resident // RESERVED_BYTES * RESERVED_BYTES - RESERVED_BYTES
+
+
+def fills_lines(block_n: int, size: int) -> bool:
+    """Return whether parts of a tile of `block_n` columns fill lines that a tensor map stores."""
+    return block_n * size % 32 == 0 or block_n * size >= STAGE_BYTES
 
 
 def widest_line(elements: int, size: int) -> int:

@@ -1,0 +1,341 @@
+"""Times of products with an epilogue: fused kernels against cuBLAS and separate kernels, of the same bytes.
+
+    python -m bitwise_bench.cublas.fused_epilogues --out records/cublas-epilogues-sm90-h100.json
+    python -m bitwise_bench.cublas.fused_epilogues --part held-out --out held-out.json
+
+The baseline is torch.mm and PyTorch's operators.  `library` is the epilogue of cuBLASLt that PyTorch reaches (addmm,
+_addmm_activation), and `compiled` is torch.compile with dynamic shapes; both may return other bytes, since they round
+less often.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn.  The shapes are those of
+`model_shapes`, 16 models by six epilogues; those of the held-out part are drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.cublas.model_shapes import MODELS, RANKS
+from bitwise_core.descriptors import Epilogue, Step
+
+_SCALED = (Step(name="scale", value=0.5), "add")
+EPILOGUES = {
+    "residual": Epilogue.of("add"),
+    "bias, GELU": Epilogue.of("bias", "gelu_tanh"),
+    "SwiGLU": Epilogue.of("swiglu"),
+    "expert": Epilogue.of(*_SCALED),
+    "LoRA": Epilogue.of(*_SCALED),
+    "to fp8": Epilogue.of(
+        Step(name="scale", value=16.0), Step(name="clamp", low=-448.0, high=448.0), Step(name="convert", dtype="e4m3")
+    ),
+}
+"""The six epilogues by name: what follows a product in models.
+
+An attention layer's output is added to the residual; a dense layer has a bias and GELU; a gated layer's second product
+is multiplied by SiLU of the first; an expert's output is scaled by the router and added to that of the others; the
+product of a LoRA adapter is scaled and added to that of the layer; and the input of a layer in fp8 is scaled, clamped
+and converted.
+"""
+TOKENS = (1, 16, 64, 256, 1024, 4096)
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A product of m rows, n columns and k values of k, of `dtype`, with an epilogue of EPILOGUES."""
+
+    epilogue: str
+    model: str
+    m: int
+    n: int
+    k: int
+    dtype: str = "bfloat16"
+
+
+def published() -> list[Case]:
+    """Return 96 cases: each epilogue for each model, with its own widths; token counts follow each other."""
+    found = []
+    for row, epilogue in enumerate(EPILOGUES):
+        for column, model in enumerate(MODELS):
+            inner = model.dense or model.expert
+            n, k = {
+                "residual": (model.hidden, model.hidden), "expert": (model.hidden, model.expert or model.dense),
+                "LoRA": (model.hidden, RANKS[column % len(RANKS)]),
+            }.get(epilogue, (inner, model.hidden))  # fmt: skip
+            found.append(Case(epilogue, model.name, TOKENS[(row + column) % len(TOKENS)], n, k))
+    return found
+
+
+def held_out(count: int = 48) -> list[Case]:
+    """Return cases with drawn widths and token counts, in both types of 16 bits."""
+    dice = random.Random(20)
+    found = []
+    for place in range(count):
+        epilogue = list(EPILOGUES)[place % len(EPILOGUES)]
+        m = round(2 ** dice.uniform(0, 13))
+        n, k = (8 * round(2 ** dice.uniform(6, 11.3)) for _ in range(2))
+        found.append(Case(epilogue, "drawn", m, n, k, dice.choice(("bfloat16", "float16"))))
+    return found
+
+
+PARTS = {"models": published, "held-out": held_out}
+COMPILED = "models"
+"""The part whose sequences torch.compile compiles."""
+
+
+class Operands:
+    """The tensors of a case: a, b, a weight in PyTorch's layout, and the operands of the epilogue."""
+
+    def __init__(self, case: Case) -> None:
+        import torch
+
+        generator = torch.Generator(device="cuda").manual_seed(case.m + case.n + case.k)
+        dtype = getattr(torch, case.dtype)
+
+        def normal(*shape: int) -> Any:
+            return torch.randn(*shape, device="cuda", generator=generator).to(dtype)
+
+        self.epilogue = EPILOGUES[case.epilogue]
+        self.a = normal(case.m, case.k)
+        self.b = (normal(case.n, case.k) / math.sqrt(case.k)).t()
+        self.others = [normal(case.n) if each == "bias" else normal(case.m, case.n) for each in self.epilogue.operands]
+
+    def sequence(self) -> Any:
+        """Return the result of torch.mm and PyTorch's operators."""
+        import torch
+
+        from bitwise_torch.epilogues import eager
+
+        return eager(self.epilogue, torch.mm(self.a, self.b), self.others)
+
+    def library(self, name: str) -> Callable[[], Any] | None:
+        """Return the product with cuBLASLt's own epilogue, None where PyTorch reaches none."""
+        import torch
+
+        a, b = self.a, self.b
+        if name in ("residual", "expert", "LoRA"):
+            return lambda: torch.addmm(self.others[0], a, b, alpha=1.0 if name == "residual" else 0.5)
+        if name == "bias, GELU":
+            return lambda: torch._addmm_activation(self.others[0], a, b, use_gelu=True)
+        return None
+
+
+def _compile(cases: Sequence[Case], compiled: Sequence[Case], part: int, parts: int) -> None:
+    """Run a share of the cases once, to fill the compilers' caches."""
+    import torch
+
+    from bitwise_torch import matmul
+
+    with torch.no_grad():
+        for case in cases[part::parts]:
+            try:
+                given = Operands(case)
+                matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
+            except Exception as error:
+                print(f"{case}: {error}", file=sys.stderr)
+        for case in list({_kind(case): case for case in compiled}.values())[part::parts]:
+            given = Operands(case)
+            _compiled_sequence(given.epilogue)(given.a, given.b, *given.others)
+
+
+def _kind(case: Case) -> tuple[str, str, bool]:
+    """Return what torch.compile compiles once: it treats a length of 1 as a constant."""
+    return case.epilogue, case.dtype, case.m == 1
+
+
+def _graph(launch: Callable[[], Any]) -> tuple[Any, int]:
+    """Return a CUDA graph of consecutive launches, of about two milliseconds, and their number."""
+    import torch
+
+    for _ in range(2):
+        launch()
+    torch.cuda.synchronize()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    launch()
+    end.record()
+    torch.cuda.synchronize()
+    count = max(2, min(20, int(2 / max(start.elapsed_time(end), 1e-3))))
+    found = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(found):
+        for _ in range(count):
+            launch()
+    return found, count
+
+
+def _clock(graph: Any, count: int) -> float:
+    import torch
+
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(3)]
+    graph.replay()
+    for start, end in events:
+        start.record()
+        graph.replay()
+        end.record()
+    torch.cuda.synchronize()
+    return float(sorted(start.elapsed_time(end) for start, end in events)[1] * 1000 / count)
+
+
+def in_turn(launches: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Return the microseconds of launches timed in turn, so that thermal conditions are equal."""
+    graphs = {name: _graph(each) for name, each in launches.items()}
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(_ROUNDS):
+        for name, (graph, count) in graphs.items():
+            times[name].append(_clock(graph, count))
+    return {name: round(sorted(each)[_ROUNDS // 2], 2) for name, each in times.items()}
+
+
+def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
+    import torch
+
+    from bitwise_torch.epilogues import eager
+
+    def sequence(a: Any, b: Any, *others: Any) -> Any:
+        return eager(epilogue, torch.mm(a, b), others)
+
+    found: Callable[..., Any] = torch.compile(sequence, dynamic=True)
+    return found
+
+
+def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[dict[str, Any]]:
+    """Yield the record of each case; no case starts after the deadline."""
+    import torch
+
+    from bitwise_torch import matmul
+    from bitwise_torch.epilogues import fuses
+
+    sequences: dict[tuple[str, str, bool], Callable[..., Any]] = {}
+    for case in cases:
+        if time.time() > deadline:
+            return
+        given = Operands(case)
+
+        fused = partial(matmul, given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
+        record = asdict(case)
+        try:
+            with torch.no_grad():
+                fused()
+                found, wanted = fused(), given.sequence()
+        except Exception as error:
+            yield {**record, "failed": f"{type(error).__name__}: {error}"}
+            continue
+        bits = {1: torch.uint8, 2: torch.int16}[found.element_size()]
+        record["equal"] = bool(torch.equal(found.view(bits), wanted.view(bits)))
+        record["fused"] = fuses(given.a, given.b, given.epilogue, given.others, like="cublas")
+        launches: dict[str, Callable[[], Any]] = {"sequence": given.sequence, "ours": fused}
+        library = given.library(case.epilogue)
+        if library is not None:
+            launches["library"] = library
+        if compiled:
+            kind = _kind(case)
+            if kind not in sequences:
+                sequences[kind] = _compiled_sequence(given.epilogue)
+            launches["compiled"] = partial(sequences[kind], given.a, given.b, *given.others)
+        with torch.no_grad():
+            yield {**record, **in_turn(launches)}
+
+
+def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return geometric means of the baseline's time over each other, of all and by epilogue, and the slowest cases."""
+    timed = [each for each in found if "ours" in each]
+    result: dict[str, Any] = {
+        "cases": len(found), "failed": sum("failed" in each for each in found),
+        "other bytes": sum(not each["equal"] for each in timed), "fused": sum(each["fused"] for each in timed),
+    }  # fmt: skip
+    for name in ("ours", "library", "compiled"):
+        ratios = [(each["sequence"] / each[name], each) for each in timed if name in each]
+        if ratios:
+            result[name] = {
+                "mean": _mean(ratio for ratio, _ in ratios), "cases": len(ratios),
+                "below 1": sum(ratio < 1 for ratio, _ in ratios), "least": round(min(ratio for ratio, _ in ratios), 3),
+                "epilogues": {
+                    epilogue: _mean(ratio for ratio, each in ratios if each["epilogue"] == epilogue)
+                    for epilogue in dict.fromkeys(each["epilogue"] for _, each in ratios)
+                },
+            }  # fmt: skip
+    slowest = sorted(timed, key=lambda each: each["sequence"] / each["ours"])[:6]
+    result["slowest"] = [
+        [each["epilogue"], each["m"], each["n"], each["k"], each["dtype"], round(each["sequence"] / each["ours"], 3)]
+        for each in slowest
+    ]
+    return result
+
+
+def _mean(ratios: Iterable[float]) -> float:
+    logarithms = [math.log(each) for each in ratios]
+    return round(math.exp(sum(logarithms) / len(logarithms)), 3)
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    """Write a record, each case on a line."""
+    parts = []
+    for name, each in result["parts"].items():
+        lines = ",\n".join(json.dumps(row) for row in each["rows"])
+        parts.append(f'{json.dumps(name)}: {{\n"summary": {json.dumps(each["summary"])},\n"rows": [\n{lines}\n]}}')
+    head = json.dumps(result["environment"])
+    path.write_text(f'{{\n"environment": {head},\n"parts": {{\n' + ",\n".join(parts) + "\n}}\n", encoding="utf-8")
+
+
+def _environment() -> dict[str, Any]:
+    import torch
+    import triton
+
+    from bitwise_cublas_profiles.library import Library
+
+    return {
+        "gpu": torch.cuda.get_device_properties(0).name, "library": Library(None).version,
+        "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
+    }  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Time the cases of a part.  The exit status is 1 if bytes differ or a case failed."""
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.fused_epilogues", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--part", choices=(*PARTS, "all"), default="all", help="the cases (default all)")
+    parser.add_argument("--every", type=int, default=1, help="take every so many cases (default 1)")
+    parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
+    parser.add_argument("--seconds", type=float, default=200.0, help="start no new case after this many seconds")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    given = parser.parse_args(arguments)
+    deadline = time.time() + given.seconds
+    cases = {name: make()[:: given.every] for name, make in PARTS.items() if given.part in (name, "all")}
+    every = [case for each in cases.values() for case in each]
+    compiled = [] if given.no_compile else cases.get(COMPILED, [])
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=_compile, args=(every, compiled, part, given.processes))
+        for part in range(given.processes)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(1.0, deadline - time.time()))
+    print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
+    result: dict[str, Any] = {"environment": _environment(), "parts": {}}
+    status = 0
+    for name, each in cases.items():
+        found = list(rows(each, deadline, compiled=bool(compiled) and name == COMPILED))
+        totals = summary(found)
+        totals["not reached"] = len(each) - len(found)
+        status |= bool(totals["failed"] or totals["other bytes"])
+        result["parts"][name] = {"summary": totals, "rows": found}
+        write(given.out, result)
+        print(name, json.dumps(totals, indent=1))
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

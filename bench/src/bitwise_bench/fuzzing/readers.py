@@ -1,0 +1,289 @@
+"""Every reader of a user's files: valid files to begin with, and a call that reads a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[4]
+
+Read = Callable[[bytes, Path], None]
+
+KEY = "ab" * 32
+"""The key of a kept result."""
+
+SAMPLES = {
+    ".ptx": ROOT / "plugins/nvidia_sm90/tests/samples/sm_90",
+    ".amdgcn": ROOT / "plugins/amd_gfx942/tests/samples/gfx942",
+}
+
+
+class InternalError(Exception):
+    """The checker caught an error of its own: the kernel is Unknown for a reason that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A reader: its name, valid files, the call, and the number of inputs for each second of a campaign's share."""
+
+    name: str
+    seeds: tuple[bytes, ...]
+    read: Read
+    weight: int
+    json: bool = False
+
+
+@cache
+def readers() -> Mapping[str, Reader]:
+    """Return the readers by name."""
+    from bitwise_core.descriptors import AttentionDesc, GEMMDesc, ReductionDesc
+    from bitwise_core.ir import text as tree_text
+    from bitwise_torch.locks import Lock
+    from bitwise_torch.locks.shape_file import read_problems
+
+    descriptors, trees, lock = _descriptor_texts(), _tree_texts(), _lock()
+    products = (b"256 512 1024 bf16 NN\n1x2x3 # one\n",)
+    reductions = tuple(each.to_text().encode() for each in _reductions())
+    attention = (_attention().to_text().encode(),)
+    documents = tuple(_descriptor(each).to_json().encode() for each in descriptors)
+    manifests = tuple(path.read_bytes() for path in sorted(SAMPLES[".ptx"].glob("*/manifest.json")))
+    small = tuple(each for each in manifests if b"gemm" not in each)
+    return {
+        each.name: each
+        for each in (
+            Reader("manifest", manifests, _manifest, 40, json=True),
+            Reader("tensor contents", _arrays(), _tensor_contents, 20),
+            Reader("buffers", _buffer_files(), _buffers, 10),
+            Reader("ptx", _texts(".ptx"), _parse("sm_90", "a.ptx"), 20),
+            Reader("amdgcn", _texts(".amdgcn"), _parse("gfx942", "a.amdgcn"), 20),
+            Reader("ptx folder", _texts(".ptx", "row_sum"), _folder(".ptx"), 2),
+            Reader("amdgcn folder", _texts(".amdgcn", "row_sum"), _folder(".amdgcn"), 2),
+            Reader("manifest of a folder", small, _folder_of_manifest, 2, json=True),
+            Reader("gemm descriptor", descriptors, lambda data, _: _check_text(GEMMDesc, data), 60),
+            Reader("gemm descriptor in JSON", documents, lambda data, _: _check_json(GEMMDesc, data), 60, json=True),
+            Reader("reduction descriptor", reductions, lambda data, _: _check_text(ReductionDesc, data), 20),
+            Reader("attention descriptor", attention, lambda data, _: _check_text(AttentionDesc, data), 20),
+            Reader("tree", trees, lambda data, _: _ignore(tree_text.read(_text(data))), 60),
+            Reader("lock", (lock,), lambda data, _: _ignore(Lock.from_text(_text(data))), 60, json=True),
+            Reader("products", products, _file("a.txt", lambda path: list(read_problems(path))), 60),
+            Reader("cached result", _entries(), _cached, 20),
+        )
+    }  # fmt: skip
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")
+
+
+def _ignore(result: object) -> None:
+    """A result is not examined: the reader returned."""
+
+
+def _check_text(kind: Any, data: bytes) -> None:
+    """Read a descriptor's text; what is read is written as it would be read again."""
+    found = kind.from_text(_text(data))
+    assert kind.from_text(found.to_text()) == found, "a descriptor is not read as it is written"
+
+
+def _check_json(kind: Any, data: bytes) -> None:
+    found = kind.from_json(_text(data))
+    assert kind.from_json(found.to_json()) == found, "a descriptor is not read as it is written"
+
+
+def _file(name: str, read: Callable[[Path], object]) -> Read:
+    def run(data: bytes, folder: Path) -> None:
+        (folder / name).write_bytes(data)
+        read(folder / name)
+
+    return run
+
+
+def _texts(extension: str, sample: str = "*") -> tuple[bytes, ...]:
+    found = sorted(SAMPLES[extension].glob(f"{sample}/*{extension}"), key=lambda path: path.stat().st_size)
+    return tuple(path.read_bytes() for path in found[:12])
+
+
+def _manifest(data: bytes, folder: Path) -> None:
+    from bitwise_core.checker.kernel_files import load_manifest
+
+    (folder / "manifest.json").write_bytes(data)
+    for launch in load_manifest(folder / "manifest.json").kernels:
+        for argument in launch.args:
+            argument.short()
+
+
+def _arrays() -> tuple[bytes, ...]:
+    import io
+
+    import numpy as np
+
+    found = []
+    for array in (np.arange(8, dtype=np.int32), np.ones((2, 3), np.float32), np.zeros(4, bool)):
+        file = io.BytesIO()
+        np.save(file, array)
+        found.append(file.getvalue())
+    return tuple(found)
+
+
+def _tensor_contents(data: bytes, folder: Path) -> None:
+    from bitwise_core.execution.launch import read_manifest
+
+    (folder / "t.npy").write_bytes(data)
+    (folder / "manifest.json").write_text(
+        '{"kernels": [{"file": "a.ptx", "grid": [1], "args": [{"buffer": "T", "dtype": "i32", "values": "t.npy"}]}]}'
+    )
+    read_manifest(folder / "manifest.json")
+
+
+def _buffer_files() -> tuple[bytes, ...]:
+    import io
+
+    import numpy as np
+
+    found = []
+    for source, target in ((np.ones(7200, np.float16), np.zeros(24, np.float32)),
+                           (np.arange(7200, dtype=np.uint16), np.zeros(24, np.uint32))):  # fmt: skip
+        for write in (np.savez, np.savez_compressed):
+            file = io.BytesIO()
+            write(file, source=source, target=target)
+            found.append(file.getvalue())
+    return tuple(found)
+
+
+def _buffers(data: bytes, folder: Path) -> None:
+    from bitwise_core.cli.buffer_files import read_buffers
+    from bitwise_core.execution.launch import read_manifest
+
+    launch = read_manifest(SAMPLES[".ptx"] / "row_sum" / "manifest.json").kernels[0]
+    (folder / "a.npz").write_bytes(data)
+    read_buffers(folder / "a.npz", launch)
+
+
+def _parse(architecture: str, name: str) -> Read:
+    def run(data: bytes, folder: Path) -> None:
+        from bitwise_core.checker.kernel_files import read_text
+        from bitwise_core.plugins import registry
+
+        (folder / name).write_bytes(data)
+        registry.default().arch(architecture).parse(read_text(folder / name), name)
+
+    return run
+
+
+def _folder(extension: str) -> Read:
+    """Partition a folder with the changed text of a kernel and the launch of the sample `row_sum`."""
+
+    def run(data: bytes, folder: Path) -> None:
+        import json
+
+        sample = SAMPLES[extension] / "row_sum"
+        (folder / f"a{extension}").write_bytes(data)
+        manifest = json.loads((sample / "manifest.json").read_text())
+        launch = {key: value for key, value in manifest["kernels"][0].items() if key != "entry"}
+        (folder / "manifest.json").write_text(json.dumps({"kernels": [{**launch, "file": f"a{extension}"}]}))
+        _partition(folder)
+
+    return run
+
+
+def _folder_of_manifest(data: bytes, folder: Path) -> None:
+    for path in SAMPLES[".ptx"].glob("*/*"):
+        if path.suffix in (".ptx", ".npy") and "gemm" not in path.name:
+            shutil.copy(path, folder / path.name)
+    (folder / "manifest.json").write_bytes(data)
+    _partition(folder)
+
+
+def _partition(folder: Path) -> None:
+    import bitwise_core as bitwise
+
+    found = bitwise.partition(folder, workers=1, cache=False, time_limit=5, audit_contraction=False)
+    for name, reason in found.unknown.items():
+        if "internal error" in reason:
+            raise InternalError(f"{name}: {reason}")
+
+
+def _descriptor(text: bytes) -> Any:
+    from bitwise_core.descriptors import GEMMDesc
+
+    return GEMMDesc.from_text(text.decode())
+
+
+def _descriptor_texts() -> tuple[bytes, ...]:
+    from bitwise_core.descriptors import Instruction, per_mma, single_pass, split_k
+
+    wgmma = Instruction(architecture="sm_90", family="wgmma", k=16)
+    products = (
+        single_pass(1024, "fp16", wgmma), split_k(4096, "bf16", wgmma, slices=4, tile=64),
+        per_mma(1000, "fp16", wgmma, k_loop_step=32), single_pass(777, "bf16", wgmma, output_dtype="fp32", block=128),
+    )  # fmt: skip
+    return tuple(each.to_text().encode() for each in products)
+
+
+def _reductions() -> list[Any]:
+    from bitwise_core.descriptors import Fold, ReductionDesc
+
+    tree = [Fold(stride=stride) for stride in (32, 16, 8, 4, 2, 1)]
+    return [
+        ReductionDesc(length=64, dtype="fp16", folds=tuple(tree)),
+        ReductionDesc(length=1000, dtype="bf16", folds=(Fold(stride=64, count=16), *tree), padding="zero"),
+        ReductionDesc(length=64, dtype="fp32", folds=(Fold(stride=8, count=8, start="zero"), *tree[3:])),
+    ]
+
+
+def _attention() -> Any:
+    from bitwise_core.descriptors import AttentionDesc, Instruction, single_pass
+
+    wgmma = Instruction(architecture="sm_90", family="wgmma", k=16)
+    return AttentionDesc(
+        key_block=64, scores=single_pass(128, "fp16", wgmma, output_dtype="fp32"), score_scale=0.125,
+        row_sum=_reductions()[0].model_copy(update={"dtype": "fp32"}), probabilities_dtype="fp16",
+        values=single_pass(64, "fp16", wgmma, output_dtype="fp32"), exponential="ex2.approx",
+    )  # fmt: skip
+
+
+def _tree_texts() -> tuple[bytes, ...]:
+    from bitwise_core.descriptors.evaluation import gemm_tree
+    from bitwise_core.ir import text as tree_text
+
+    small = b"gemm(k=40 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=matrix instruction=instruction(" \
+        b"architecture=sm_90 family=wgmma k=16) instruction_k=16)"  # fmt: skip
+    return (tree_text.write(gemm_tree(_descriptor(small), 0, 0)).encode(),)
+
+
+def _lock() -> bytes:
+    from bitwise_core.descriptors.problem import GEMMProblem
+    from bitwise_torch.locks import lock_of
+
+    texts = [_descriptor(each) for each in _descriptor_texts()[:2]]
+    findings: list[Any] = [
+        (GEMMProblem(m=4, n=8, k=each.k, a=each.left_dtype, b=each.right_dtype, out=each.output_dtype), each)
+        for each in texts
+    ]
+    return lock_of(findings, {"library": "a library", "device": "a device"}).to_text().encode()
+
+
+def _entries() -> tuple[bytes, ...]:
+    import tempfile
+
+    from bitwise_core.caching.entry_files import EntryFolder
+
+    with tempfile.TemporaryDirectory() as folder:
+        EntryFolder(Path(folder)).write(KEY, b"content")
+        return tuple(path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
+
+
+def _cached(data: bytes, folder: Path) -> None:
+    from bitwise_core.caching.entry_files import EntryFolder
+
+    entries = EntryFolder(folder / "cache")
+    entries.write(KEY, b"content")
+    (path,) = (each for each in (folder / "cache").rglob("*") if each.is_file())
+    path.write_bytes(data)
+    path.chmod(0o600)
+    assert entries.read(KEY) in (None, b"content"), "a damaged result is recalled"
+    shutil.rmtree(folder / "cache")

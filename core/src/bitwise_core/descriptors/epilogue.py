@@ -1,0 +1,111 @@
+"""Epilogue: the element-wise steps between a matrix product and its stored output, and the bits of each step."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, model_validator
+
+from bitwise_core.descriptors.cuts import FloatName
+from bitwise_core.descriptors.record import single
+from bitwise_core.descriptors.text import Descriptor, TextRecord
+
+StepName: TypeAlias = Literal[
+    "bias", "add", "multiply", "swiglu", "scale", "clamp", "relu", "gelu", "gelu_tanh", "silu", "convert"
+]
+
+OPERANDS = {"bias": 1, "add": 2, "multiply": 2, "swiglu": 2}
+"""The axes of the operand of a step that has one: a bias has one element a column, the others one an element."""
+SATURATED = {"e4m3": 448.0, "e5m2": 57344.0}
+"""The largest number of each type to which a conversion can saturate."""
+FUNCTIONS = frozenset({"gelu", "gelu_tanh", "silu"})
+"""The steps whose bits are those of a formula that an architecture's plugin provides."""
+
+
+def _rounded(value: float) -> float:
+    """Return a number rounded to fp32.  Raises ValueError for -0 and for what is not finite there."""
+    with np.errstate(over="ignore"):
+        found = float(np.float32(value))
+    if not np.isfinite(found):
+        raise ValueError(f"{value!r} is not a finite number of fp32")
+    return single(found)
+
+
+Number: TypeAlias = Annotated[float, AfterValidator(_rounded)]
+_NUMBERS = {"scale": ("value",), "clamp": ("low", "high")}
+
+
+class Step(TextRecord, word="step"):
+    """One operation on each element x, in fp32, rounded to nearest even in the type of the step.
+
+    `bias`: x + the operand of x's column.  `add`, `multiply`: x + and x * the operand's element.  `swiglu`: silu(g) of
+    the operand's element g, rounded to the type, times x.  `scale`: x * `value`.  `clamp`: at least `low`, then at most
+    `high`; a NaN stays.  `relu`: the greater of x and +0; a NaN stays.  `gelu`, `gelu_tanh`, `silu`: activation
+    functions.  `convert`: x in `dtype`, which the steps after it have, to nearest even.  An overflow of a format of 8
+    bits is its largest number with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.
+
+    Numbers are rounded to fp32.  Raises DescriptorError.
+    """
+
+    name: StepName
+    value: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+    dtype: FloatName | None = None
+    saturate: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Step:
+        wanted = (*_NUMBERS.get(self.name, ()), *(("dtype",) if self.name == "convert" else ()))
+        for field in ("value", "low", "high", "dtype"):
+            if (getattr(self, field) is not None) != (field in wanted):
+                raise ValueError(f"{self.name} {'needs' if field in wanted else 'has no'} {field}")
+        if self.saturate and self.dtype not in SATURATED:
+            raise ValueError(f"saturate applies to a conversion to {' or '.join(SATURATED)}")
+        if self.low is not None and self.high is not None and not self.low <= self.high:
+            raise ValueError(f"clamp from {self.low} to {self.high}: low is at most high")
+        return self
+
+
+class Epilogue(Descriptor, word="epilogue"):
+    """The steps that follow a product, in order.  The first step has the type of the product's output.
+
+    Equal epilogues of equal products determine equal bits: each step rounds as an element-wise operation of its own
+    that stores its result.  The operands of `bias`, `add`, `multiply` and `swiglu` have the type of their step.  Raises
+    DescriptorError.
+    """
+
+    steps: tuple[Step, ...]
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Epilogue:
+        if not self.steps:
+            raise ValueError("an epilogue has at least one step: give no epilogue instead")
+        return self
+
+    @classmethod
+    def of(cls, *steps: Step | str) -> Epilogue:
+        """Return the epilogue of steps in order; a step without numbers may be given by its name."""
+        return cls(steps=tuple(Step(name=each) if isinstance(each, str) else each for each in steps))
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The names of the steps that have an operand, in the order of the operands."""
+        return tuple(each.name for each in self.steps if each.name in OPERANDS)
+
+    def types(self, dtype: str) -> tuple[str, ...]:
+        """Return the type of each step, for a product of type `dtype`; that of the last step is the output's."""
+        found = []
+        for each in self.steps:
+            dtype = each.dtype or dtype
+            found.append(dtype)
+        return tuple(found)
+
+    def operand_types(self, dtype: str) -> tuple[str, ...]:
+        """Return the type of each operand, for a product of type `dtype`."""
+        return tuple(kind for kind, each in zip(self.types(dtype), self.steps, strict=True) if each.name in OPERANDS)
+
+    def output_dtype(self, dtype: str) -> str:
+        """Return the type of the output, for a product of type `dtype`."""
+        return self.types(dtype)[-1]

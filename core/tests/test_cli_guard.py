@@ -1,0 +1,91 @@
+"""Whatever happens, the command's exit status is that of its answer, of an error (2), or of an interrupt (130)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toy_texts import launch, row_sum, write
+from typer.testing import CliRunner
+
+from bitwise_core.cli import app, diff_command
+
+MAIN = "from bitwise_core.cli import main; main()"
+
+
+def python(script: str, *arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **settings)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "sentence"),
+    [
+        ("KeyboardInterrupt", 130, ""),
+        (
+            "SystemExit(1)", 2,
+            "bitwise: internal error (SystemExit: 1); please report it, with the traceback that BITWISE_TRACEBACK=1 "
+            "prints\n",
+        ),
+        ("MemoryError", 2, "bitwise: there is not enough memory\n"),
+        (
+            "ZeroDivisionError('oh \\x1b[31m')", 2,
+            "bitwise: internal error (ZeroDivisionError: oh \\x1b[31m); please report it, with the traceback that "
+            "BITWISE_TRACEBACK=1 prints\n",
+        ),
+    ],
+)  # fmt: skip
+def test_what_ends_the_import_of_the_commands(raised: str, status: int, sentence: str) -> None:
+    script = f"""
+import sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "bitwise_core.cli.commands":
+            raise {raised}
+sys.meta_path.insert(0, Finder())
+{MAIN}
+"""
+    done = python(script, "--help")
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", sentence)
+
+
+def test_an_interrupt_outside_of_a_command_is_no_answer() -> None:
+    script = f"""
+import bitwise_core.cli.commands as commands
+def interrupt(*arguments, **keywords):
+    raise KeyboardInterrupt
+commands.as_errors = interrupt
+{MAIN}
+"""
+    assert python(script, "plugins").returncode == 130
+
+
+def test_a_full_disk_and_a_closed_pipe_are_errors() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", MAIN, "plugins"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "plugins", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == ("", 2)
+    process.stderr.close()
+
+
+def test_a_plugin_that_ends_the_process_gives_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+    folder = write(tmp_path, {"a.ptx": row_sum()}, [launch("a.ptx")])
+
+    def end(*arguments: object) -> None:
+        sys.exit(0)
+
+    monkeypatch.setattr(diff_command, "compare_or_recall", end)
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "a.ptx")])
+    sentence = "bitwise: a plugin ended the command (0); the plugin must raise an error instead\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", sentence)
