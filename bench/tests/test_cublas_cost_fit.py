@@ -8,14 +8,18 @@ import random
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bitwise_bench.cublas import cost_fit
 from bitwise_bench.cublas.cost_fit import Costs, Measured, mean_regret
 from bitwise_bench.cublas.problem_sets import SETS, Problem
+from bitwise_bench.cublas.regression_trees import boosted_trees
+from bitwise_bench.cublas.schedule_timing import row_class
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.expected_times import TREE_DEPTH, correction_of, costs, modelled_seconds, quantities
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
-from bitwise_nvidia_sm90.gemm.schedule_ranking import costs, expected_seconds, schedules_to_try
+from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
 
 def descriptor(k: int) -> GEMMDesc:
@@ -28,15 +32,12 @@ def descriptor(k: int) -> GEMMDesc:
 def timed(problem: Problem, true: Costs, dice: random.Random) -> Measured | None:
     planned = plan(descriptor(problem.k))
     assert isinstance(planned, MatrixPlan)
-    tried = [each for each in schedules_to_try(planned, problem.m, problem.n, most=12) if each.tma]
-    noise = [math.exp(dice.gauss(0, 0.01)) for _ in tried]
-    seconds = [
-        expected_seconds(planned, each, problem.m, problem.n, given=true) * factor
-        for each, factor in zip(tried, noise, strict=True)
-    ]
+    tried = [each for each in schedules_to_try(planned, problem.m, problem.n, most=40) if each.tma][::3]
     if len(tried) < 2:
         return None
-    return Measured(problem.group, problem.m, problem.n, planned, (True, True), tuple(tried), tuple(seconds))
+    given = quantities(planned, tried, problem.m, problem.n, (True, True), True)
+    seconds = [each * math.exp(dice.gauss(0, 0.01)) for each in modelled_seconds(given, true).tolist()]
+    return Measured(problem.group, problem.m, problem.n, planned, (True, True), tuple(tried), tuple(seconds), given)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +50,40 @@ def problems() -> tuple[Costs, list[Measured]]:
 def test_a_fit_finds_the_fastest_schedules_of_other_costs(problems: tuple[Costs, list[Measured]]) -> None:
     true, timed = problems
     found = cost_fit.fit(timed, costs())
-    assert mean_regret(timed, found) < 1 + (mean_regret(timed, costs()) - 1) / 2
-    assert mean_regret(timed, found) <= mean_regret(timed, true) + 0.01
-    assert mean_regret([replace(timed[0], seconds=(1.0,) * len(timed[0].seconds))], found) == 1.0
+    assert found.keys() == costs().keys()
+    assert mean_regret(timed, found, None) < 1 + (mean_regret(timed, costs(), None) - 1) / 2
+    assert mean_regret(timed, found, None) <= mean_regret(timed, true, None) + 0.02
+    assert mean_regret([replace(timed[0], seconds=(1.0,) * len(timed[0].seconds))], found, None) == 1.0
+
+
+def test_trees_fit_steps_of_the_inputs_and_leave_other_inputs_alone() -> None:
+    dice = np.random.default_rng(3)
+    inputs = dice.normal(size=(3000, 4))
+    targets = np.where(inputs[:, 1] > 0.3, 0.5, -0.25) + np.where(inputs[:, 2] > -0.5, 0.1, 0.0)
+    trees = boosted_trees(inputs, targets, np.ones(3000))
+    assert trees.indices.shape[1] + 1 == trees.leaves.shape[1] == 2**TREE_DEPTH
+    unseen = dice.normal(size=(1000, 4))
+    wanted = np.where(unseen[:, 1] > 0.3, 0.5, -0.25) + np.where(unseen[:, 2] > -0.5, 0.1, 0.0)
+    error = trees.of(unseen) - wanted
+    assert np.sqrt(np.mean(error**2)) < 0.25 * np.std(wanted)
+    assert trees.of(unseen[:0]).shape == (0,)
+
+
+def test_a_correction_makes_the_regret_smaller(problems: tuple[Costs, list[Measured]]) -> None:
+    _, timed = problems
+    slower = [  # schedules with clusters take longer than any costs say
+        replace(
+            each,
+            seconds=tuple(
+                time * (1.4 if one.cluster_m * one.cluster_n > 1 else 1)
+                for time, one in zip(each.seconds, each.schedules, strict=True)
+            ),
+        )
+        for each in timed
+    ]
+    given = costs()
+    corrected = cost_fit.fit_correction(slower, given)
+    assert mean_regret(slower, given, corrected) < mean_regret(slower, given, None)
 
 
 def test_the_command_reports_models_that_the_fit_left_out(
@@ -72,6 +104,8 @@ def test_the_command_reports_models_that_the_fit_left_out(
     found = json.loads(out.read_text())
     assert found["environment"] == {"gpu": "G"}
     assert found["costs"].keys() == costs().keys()
+    trees = correction_of(found["correction"])
+    assert trees.indices.shape[0] == trees.bounds.shape[0] == trees.leaves.shape[0] > 1
     printed = capsys.readouterr().out
     assert all(each.model in printed for each in timed)
     times.write_text(json.dumps({"environment": {}, "rows": []}))
@@ -79,9 +113,14 @@ def test_the_command_reports_models_that_the_fit_left_out(
         cost_fit.main([str(times)])
 
 
-def test_no_size_that_is_held_out_is_in_the_set_of_the_fit() -> None:
+def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     held_out = SETS["held-out"]()
     assert not {(each.m, each.n, each.k) for each in held_out} & {(each.m, each.n, each.k) for each in SETS["fitted"]()}
+    second = {(each.n, each.k) for each in SETS["second-held-out"]()}
+    for other in ("fitted", "spread", "held-out"):
+        assert not second & {(each.n, each.k) for each in SETS[other]()}, other
+    assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS["spread"]()}
     for name, make in SETS.items():
         assert len(set(make())) == len(make()) > 0, name
     assert {each.layout for each in held_out} == {"nt", "nn", "tn"}
+    assert len({row_class(each.m) for each in SETS["second-held-out"]()}) == 7

@@ -168,6 +168,11 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
             (scalar(430, f"cut(layout=strided count={lanes} tile=4 groups=[{'group(count=2) ' * halved}])"), 1, 9, None)
             for lanes, halved in ((26, 4), (20, 4), (17, 4), (12, 3), (10, 3), (6, 2), (3, 1))
         ),
+        (scalar(600, "cut(count=1 start=zero) cut(layout=strided count=16) cut(span=16)"), 1, 9,
+         Schedule(8, block_k=16, warps=4)),
+        (scalar(600, "cut(layout=strided count=16) cut(span=16)", "bf16"), 5, 1, Schedule(2, block_k=8, warps=1)),
+        (scalar(333, "cut(layout=strided count=6 tile=4 groups=[group(count=2) group(count=2)])"), 3, 3,
+         Schedule(4, block_k=16, warps=1)),
         (scalar(330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)"), 12, 1, None),
         (scalar(330, "cut(count=33) cut(layout=strided count=4 tile=3 merge=halves)"), 12, 1, None),
         (scalar(300, "cut(count=32) cut(span=16)"), 1, 5, None),

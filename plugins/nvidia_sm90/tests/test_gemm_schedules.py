@@ -12,10 +12,11 @@ from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_nvidia_sm90.gemm import measured_schedules as measured
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
+from bitwise_nvidia_sm90.gemm.expected_times import costs, expected_seconds
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices, plan
+from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Slices, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
-from bitwise_nvidia_sm90.gemm.schedule_ranking import costs, expected_seconds, schedules_to_try
+from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
 WGMMA = "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16"
 MMA = (
@@ -40,7 +41,7 @@ def test_candidates_fit_and_end_with_the_fallback(desc: GEMMDesc, m: int, n: int
     assert found[-1] == fallback(made, m, n)
     assert not found[-1].tma
     assert 4 <= len(found) == len(set(found)) <= 32
-    ranked = [expected_seconds(made, each, m, n) for each in found[:-1]]
+    ranked = expected_seconds(made, found[:-1], m, n).tolist()
     assert ranked == sorted(ranked)
     for each in found:
         check(made, each)
@@ -55,10 +56,43 @@ def test_plans_with_the_short_iteration_first_use_tma_with_packed_operands_only(
     assert all(each.tma == each.packed for each in found)
 
 
+@pytest.mark.parametrize(
+    ("cuts", "n"),
+    [
+        ("cut(layout=strided count=16) cut(span=32)", 4099), ("cut(layout=strided count=16) cut(span=8)", 3),
+        ("cut(layout=strided count=128 merge=halves)", 1000), ("cut(span=64)", 77),
+    ],
+)  # fmt: skip
+def test_lanes_have_schedules_with_whole_blocks(cuts: str, n: int) -> None:
+    desc = read(f"gemm(k=4099 left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
+    assert isinstance(desc, GEMMDesc)
+    made = plan(desc)
+    assert not isinstance(made, (MatrixPlan, BlocksPlan))
+    found = schedules_to_try(made, 1, n)
+    assert found[-1] == fallback(made, 1, n)
+    assert 4 <= len(found) == len(set(found)) <= 32
+    for each in found:
+        check(made, each)
+        assert each.block_m & (each.block_m - 1) == 0
+        assert each == found[-1] or each.block_k <= max(4, made.chunk)
+    assert schedules_to_try(made, 1, n, most=2) == [found[0], found[-1]]
+
+
+@pytest.mark.parametrize("m", [16, 300])
+def test_products_that_the_cache_just_holds_have_schedules_that_do_not_overlap(m: int) -> None:
+    made = {k: MatrixPlan(k, Slices(1, k), 0, False, 0) for k in (512, 4096, 32768)}
+    alone = {k: any(not each.overlap for each in schedules_to_try(each_plan, m, 4096, most=500))
+             for k, each_plan in made.items()}  # fmt: skip
+    assert alone == {512: False, 4096: True, 32768: False}
+    resident = [each for each in schedules_to_try(made[4096], m, 4096, most=500) if each.resident == 2]
+    assert resident
+    assert all(each.consumers == 1 for each in resident)
+
+
 def test_expected_times_increase_with_the_work() -> None:
     chosen = Schedule(128, 128, 64, 8, 4, 4, 0, True)
     made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
-    few, many = expected_seconds(made, chosen, 128 * 132, 128), expected_seconds(made, chosen, 128 * 132 * 2, 256)
+    few, many = (expected_seconds(made, [chosen], *each)[0] for each in ((128 * 132, 128), (128 * 132 * 2, 256)))
     assert costs()["launch"] < few < many
     assert chosen.tiles(129, 256) == 4
     assert Schedule(128, 64, transposed=True, tma=True).tiles(96, 256) == 4
@@ -111,8 +145,9 @@ def test_the_layouts_of_operands_decide_the_order(folder: Path, layout: str) -> 
     found = list(measured.candidates(desc, plan(desc), *operands(512, 520, layout), 8))
     k_contiguous = (layout[0] == "n", layout[1] == "t")
     assert found == schedules_to_try(plan(desc), 512, 520, most=8, k_contiguous=k_contiguous)
-    narrow = [each for each in found if each.consumers and not each.transposed and each.block_n % 64]
-    assert not narrow or layout[1] == "t"  # lines of less than 128 bytes
+    every = schedules_to_try(plan(desc), 512, 520, most=1000, k_contiguous=k_contiguous)
+    others = schedules_to_try(plan(desc), 512, 520, most=1000, k_contiguous=(k_contiguous[0], not k_contiguous[1]))
+    assert every != others
 
 
 @pytest.mark.parametrize(("k", "address"), [(4097, 0), (4096, 2)])

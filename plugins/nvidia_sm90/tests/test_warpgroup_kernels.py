@@ -103,6 +103,11 @@ PRODUCTS = {
         matrix(264, WGMMA, dtype="bf16"), 264, 72, consumers(64, 32, 4, 2, ping_pong=True, cluster_m=2, programs=2),
         "tt", None,
     ),
+    "two resident blocks": (
+        matrix(264, WGMMA, dtype="bf16"), 136, 136, consumers(64, 64, 3, 1, resident=2, cluster_m=2, programs=4), "tn",
+        None,
+    ),
+    "a launch alone": (matrix(200, WGMMA), 72, 40, consumers(64, 32, 3, 1, resident=2, overlap=False), "tn", None),
     "transposed": (matrix(200, WGMMA), 72, 136, consumers(64, 48, 3, 1, transposed=True), "tn", (1, 72)),
     "columns of C": (matrix(72, WGMMA), 72, 40, consumers(64, 32, 3, 1), "tn", (1, 72)),
     "rows of C that no map has": (matrix(72, WGMMA, out="fp32"), 66, 37, consumers(64, 32, 3, 1), "tn", None),
@@ -284,6 +289,8 @@ TEXTS = (
     WarpgroupTiles(128, 192, 4, 2, False, (1, 1), 8, ("fp16", "fp16"), "fp32", store="pairs"),
     WarpgroupTiles(128, 128, 5, 2, False, (2, 1), 8, ("e4m3", "e5m2"), "bf16", starts_accumulators=True),
     WarpgroupTiles(64, 128, 6, 2, True, (1, 1), 8, ("e4m3", "e4m3"), "fp32", starts_accumulators=True),
+    WarpgroupTiles(64, 128, 4, 1, False, (1, 1), 8, ("bf16", "bf16"), "bf16", resident=2),
+    WarpgroupTiles(128, 64, 3, 1, False, (1, 2), 8, ("bf16", "bf16"), "fp32", False, store="elements", resident=2),
 )
 
 
@@ -311,6 +318,12 @@ def test_a_dependent_launch_waits_before_it_accesses_memory(tiles: WarpgroupTile
     assert wait < start < first
 
 
+def test_a_kernel_alone_lets_no_other_start_before_it_ends() -> None:
+    text = warpgroup_kernel(replace(TEXTS[0], overlap=False)).text
+    assert "griddepcontrol.wait" in text
+    assert "griddepcontrol.launch_dependents" not in text
+
+
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
@@ -319,6 +332,9 @@ def test_a_dependent_launch_waits_before_it_accesses_memory(tiles: WarpgroupTile
         ({"stages": 1}, "stages"), ({"block_m": 256, "block_n": 256, "stages": 2}, "256 accumulators"),
         ({"ping_pong": True, "consumers": 1}, "ping_pong"), ({"operands": ("fp16", "e4m3")}, "one width"),
         ({"operands": ("e4m3", "e4m3"), "b_k_major": False}, "contiguous"), ({"store": "rows"}, "store"),
+        ({"resident": 2}, "resident: 1, or 2 with 1 consumer"), ({"resident": 3, "consumers": 1}, "resident"),
+        ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 144, "stages": 2}, "72 accumulators"),
+        ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 64, "stages": 7}, "bytes of shared memory"),
         ({"block_n": 16, "cluster": (4, 1)}, "8 lines"), ({"group": 0}, "group"), ({"output": "fp64"}, "output"),
     ],
 )  # fmt: skip
@@ -335,6 +351,8 @@ def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None
         (matrix(64, WGMMA), replace(ONE, block_k=128), "block_k is 64"),
         (matrix(64, WGMMA), replace(ONE, stages=20), "bytes of shared memory"),
         (matrix(64, WGMMA), Schedule(64, 64, tma=True, cluster_m=2), "need consumers"),
+        (matrix(64, WGMMA), Schedule(64, 64, tma=True, resident=2), "need consumers"),
+        (matrix(64, WGMMA), Schedule(64, 64, overlap=False), "need tma"),
         (matrix(107, MMA, "k_loop_step=32 short_iteration=first"), ONE, "short iteration runs last"),
         (matrix(520, WGMMA, "k_cuts=[cut(span=96)]"), ONE, "whole iterations"),
         (matrix(68, WGMMA), ONE, "tensor maps need"),

@@ -2,9 +2,9 @@
 
     python -m bitwise_bench.cublas.cost_fit times.json [times.json ...] --out costs.json
 
-The files are those of `schedule_timing --times`.  The regret of a problem is the time of the schedule that the costs
-put first over that of the fastest one.  It is reported for costs that are fitted to all problems, and for each model
-under costs that are fitted to the others.
+The files are those of `schedule_timing --times`.  The costs of the model are fitted first, then the correction of the
+modelled times.  The regret of a problem is the time of the schedule that is expected to be the fastest over that of the
+fastest one.  It is reported for a fit to all problems, and for each model under a fit to the others.
 """
 
 from __future__ import annotations
@@ -13,30 +13,45 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitwise_bench.compressed_text import read_text
+from bitwise_bench.cublas.regression_trees import boosted_trees
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.expected_times import (
+    Correction,
+    Numbers,
+    Quantities,
+    correction,
+    correction_inputs,
+    costs,
+    modelled_seconds,
+    quantities,
+)
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from bitwise_nvidia_sm90.gemm.schedule_ranking import costs, expected_seconds
 
 _STEPS = 40
 _DIFFERENCE = 1e-4
 """The relative change of a cost by which its derivative is taken."""
-_LARGEST_RESIDUAL = 0.5
+_LARGEST_RESIDUAL = 0.4
 """Logarithms of times that differ by more have this weight: schedules that nobody would choose are not fitted."""
+_FALL = 1.5
+"""A time has the weight of its ratio to the fastest one of its problem to minus this power."""
+_UNFITTED = frozenset({"packing", "packed", "launch by pointers", "pointers", "pointers by area"})
+"""Costs of schedules whose times are not fitted."""
 Costs = dict[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
-    """The schedules of one problem and their seconds."""
+    """The schedules of one problem, their seconds, and their quantities."""
 
     group: str
     m: int
@@ -45,91 +60,122 @@ class Measured:
     k_contiguous: tuple[bool, bool]
     schedules: tuple[Schedule, ...]
     seconds: tuple[float, ...]
+    quantities: Quantities
 
     @property
     def model(self) -> str:
         """The model of which the product is a layer or a gradient, or another group."""
         return self.group.split(" ")[0]
 
-    def expected(self, given: Mapping[str, float]) -> list[float]:
-        """Return the expected seconds of the schedules."""
-        return [
-            expected_seconds(
-                self.plan, each, self.m, self.n, k_contiguous=self.k_contiguous, out_mapped=not self.n % 8, given=given
-            )
-            for each in self.schedules
-        ]
+    def regret(self, given: Mapping[str, float], corrected: Correction | None) -> float:
+        """Return the time of the schedule that is expected to be the fastest over that of the fastest one."""
+        expected = _expected(self.quantities, given, corrected)
+        return self.seconds[int(np.argmin(expected))] / min(self.seconds)
 
-    def regret(self, given: Mapping[str, float]) -> float:
-        """Return the time of the schedule that the costs put first over that of the fastest one."""
-        expected = self.expected(given)
-        return self.seconds[expected.index(min(expected))] / min(self.seconds)
+
+def _expected(known: Quantities, given: Mapping[str, float], corrected: Correction | None) -> Numbers:
+    seconds = modelled_seconds(known, given)
+    if corrected is None:
+        return seconds
+    return seconds * np.exp(corrected.of(correction_inputs(known, seconds)))
 
 
 def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
-    """Return the problems of rows of `schedule_timing --times` that run on matrix units under the cost model."""
-    found = []
+    """Return the problems of rows of `schedule_timing --times` that run on matrix units under the cost model.
+
+    Of several times of a schedule the least counts.
+    """
+    times: dict[tuple[Any, ...], dict[Schedule, float]] = {}
+    groups: dict[tuple[Any, ...], str] = {}
     for row in rows:
         if len(row.get("times", ())) < 2:
             continue
-        planned = plan(GEMMDesc.from_text(row["descriptor"]))
-        timed = [(Schedule(**fields), 1e-6 * time) for fields, time in row["times"]]
-        modelled = [(schedule, time) for schedule, time in timed if schedule.tma]
-        if isinstance(planned, MatrixPlan) and len(modelled) > 1:
-            schedules, seconds = zip(*modelled, strict=True)
-            k_contiguous = (row["layout"][0] == "n", row["layout"][1] == "t")
-            found.append(Measured(row["group"], row["m"], row["n"], planned, k_contiguous, schedules, seconds))
+        key = (row["m"], row["n"], row["layout"], row["descriptor"])
+        groups.setdefault(key, row["group"])
+        known = times.setdefault(key, {})
+        for fields, time in row["times"]:
+            schedule = Schedule(**fields)
+            if schedule.tma and not schedule.packed:
+                known[schedule] = min(known.get(schedule, math.inf), 1e-6 * time)
+    found = []
+    for (m, n, layout, text), known in times.items():
+        planned = plan(GEMMDesc.from_text(text))
+        if isinstance(planned, MatrixPlan) and len(known) > 1:
+            k_contiguous = (layout[0] == "n", layout[1] == "t")
+            given = quantities(planned, list(known), m, n, k_contiguous, not n % 8)
+            seconds = tuple(known.values())
+            group = groups[m, n, layout, text]
+            found.append(Measured(group, m, n, planned, k_contiguous, tuple(known), seconds, given))
     return found
 
 
-def fit(problems: Sequence[Measured], start: Mapping[str, float]) -> Costs:
-    """Return the costs with the least squares of the logarithms of expected over measured times.
+def _joined(problems: Sequence[Measured]) -> tuple[Quantities, Numbers, Numbers]:
+    """Return the quantities and the seconds of all schedules of problems, and the weights of these times."""
+    known = {name: np.concatenate([each.quantities[name] for each in problems]) for name in problems[0].quantities}
+    seconds = np.array([time for each in problems for time in each.seconds])
+    behind = np.array([time / min(each.seconds) for each in problems for time in each.seconds])
+    return known, seconds, behind**-_FALL
+
+
+def fit(problems: Sequence[Measured], start: Mapping[str, float], steps: int = _STEPS) -> Costs:
+    """Return the costs with the least squares of the logarithms of modelled over measured times.
 
     Method: Levenberg and Marquardt's, on the logarithms of the costs.
     """
-    names = sorted(start)
-    current = np.log([start[name] for name in names])
-    wanted = np.log([time for each in problems for time in each.seconds])
-    # A time far from the fastest of its problem matters less.
-    behind = np.array([time / min(each.seconds) for each in problems for time in each.seconds])
+    names = sorted(set(start) - _UNFITTED)
+    known, seconds, weights = _joined(problems)
+    wanted, current = np.log(seconds), np.log([start[name] for name in names])
 
-    def residuals(logarithms: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        given = dict(zip(names, np.exp(logarithms).tolist(), strict=True))
-        error = np.log([time for each in problems for time in each.expected(given)]) - wanted
-        bounded: np.ndarray[Any, Any] = _LARGEST_RESIDUAL * np.tanh(error / _LARGEST_RESIDUAL) / behind
+    def residuals(logarithms: Numbers) -> Numbers:
+        given = {**start, **dict(zip(names, np.exp(logarithms).tolist(), strict=True))}
+        error = np.log(modelled_seconds(known, given)) - wanted
+        bounded: Numbers = _LARGEST_RESIDUAL * np.tanh(error / _LARGEST_RESIDUAL) * weights
         return bounded
 
     damping, error = 1e-2, residuals(current)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         columns = [(residuals(current + step) - error) / _DIFFERENCE for step in np.eye(len(names)) * _DIFFERENCE]
         slope = np.array(columns).T
         normal, gradient = slope.T @ slope, slope.T @ error
         while damping < 1e6:
             step = np.linalg.solve(normal + damping * (np.diag(np.diag(normal)) + 1e-6 * np.eye(len(names))), gradient)
-            moved = residuals(current - np.clip(step, -1, 1))
+            moved = residuals(current - np.clip(step, -0.7, 0.7))
             if moved @ moved < error @ error:
-                current, damping = current - np.clip(step, -1, 1), damping / 3
+                current, damping = current - np.clip(step, -0.7, 0.7), damping / 3
                 break
             damping *= 4
         else:
             break
-        done = (error @ error - moved @ moved) < 1e-6 * (error @ error)
+        done = (error @ error - moved @ moved) < 1e-5 * (error @ error)
         error = moved
         if done:
             break
-    return dict(zip(names, (float(f"{each:.4g}") for each in np.exp(current)), strict=True))
+    fitted = dict(zip(names, np.exp(current).tolist(), strict=True))
+    return {name: float(f"{fitted.get(name, start[name]):.4g}") for name in sorted(start)}
 
 
-def mean_regret(problems: Sequence[Measured], given: Mapping[str, float]) -> float:
+def fit_correction(problems: Sequence[Measured], given: Mapping[str, float]) -> Correction:
+    """Return the correction of the times that are modelled with these costs."""
+    known, seconds, weights = _joined(problems)
+    modelled = modelled_seconds(known, given)
+    return boosted_trees(correction_inputs(known, modelled), np.log(seconds / modelled), weights)
+
+
+def mean_regret(problems: Sequence[Measured], given: Mapping[str, float], corrected: Correction | None) -> float:
     """Return the geometric mean of the regrets."""
-    return math.exp(sum(math.log(each.regret(given)) for each in problems) / len(problems))
+    return math.exp(sum(math.log(each.regret(given, corrected)) for each in problems) / len(problems))
+
+
+def _rounded(values: NDArray[Any], digits: int) -> list[Any]:
+    rounding: Callable[[float], float] = lambda value: float(f"{value:.{digits}g}")  # noqa: E731
+    return [[rounding(value) for value in row] for row in values.tolist()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and report."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.cost_fit", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("times", type=Path, nargs="+", help="files of schedule_timing --times")
-    parser.add_argument("--out", type=Path, help="write the costs here")
+    parser.add_argument("--out", type=Path, help="write the costs and the correction here")
     chosen = parser.parse_args(arguments)
     contents = [json.loads(read_text(path)) for path in chosen.times]
     problems = measured([row for content in contents for row in content["rows"]])
@@ -137,29 +183,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("no problem in these files has two schedules with times: measure with --most and --times")
     start = dict(costs())
     found = fit(problems, start)
+    corrected = fit_correction(problems, found)
     models = sorted({each.model for each in problems})
-    print(f"{len(problems)} problems, {sum(len(each.seconds) for each in problems)} times")
-    print(f"regret before: {mean_regret(problems, start):.4f}, fitted to all: {mean_regret(problems, found):.4f}")
-    left_out = {}
+    count = sum(len(each.seconds) for each in problems)
+    before, after = mean_regret(problems, start, correction()), mean_regret(problems, found, corrected)
+    print(f"{len(problems)} problems, {count} times")
+    print(f"regret before: {before:.4f}, fitted to all: {after:.4f}")
+    left_out, logarithms = {}, 0.0
     for model in models:
         own = [each for each in problems if each.model == model]
         others = [each for each in problems if each.model != model]
         if others:
-            left_out[model] = round(mean_regret(own, fit(others, found)), 4)
-    print(json.dumps({"regret of each model under costs fitted to the others": left_out}, indent=1))
+            refitted = fit(others, found, 8)
+            regret = mean_regret(own, refitted, fit_correction(others, refitted))
+            left_out[model], logarithms = round(regret, 4), logarithms + len(own) * math.log(regret)
+    print(json.dumps({"regret of each model under a fit to the others": left_out}, indent=1))
+    unseen = math.exp(logarithms / len(problems))
+    print(f"regret of models that a fit left out: {unseen:.4f}")
     if chosen.out is not None:
         content = {
-            "environment": contents[0]["environment"],
-            "provenance": f"fitted to {sum(len(each.seconds) for each in problems)} times of schedules of "
-            f"{len(problems)} problems; the schedule that these costs put first takes "
-            f"{mean_regret(problems, found):.3f} of the fastest one measured (a geometric mean), and at most "
-            f"{max(left_out.values(), default=1.0):.3f} on a model under costs fitted to the others",
-            "units": "launch, job, wait, iteration, merge: seconds; rates: operations, and copied, arriving, stored: "
-            "bytes, a second of one multiprocessor; cached, memory: bytes a second of the device; the others are "
-            "factors",
+            "environment": contents[0].get("environment"),
+            "provenance": f"fitted to {count} times of schedules of {len(problems)} problems; the schedule that is "
+            f"expected to be the fastest takes {after:.3f} of the time of the fastest one measured (a geometric mean), "
+            f"and {unseen:.3f} on models that a fit left out; the costs of packing and of pointers are rough, from "
+            "products with unaligned leading dimensions",
+            "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
+            "read, stored by elements: bytes a second of one multiprocessor; cache, memory, merged, packed: bytes a "
+            "second of the device; cached bytes, small: bytes; pointers: seconds of an iteration of a tile by a power "
+            "of its elements; the others are factors",
             "costs": found,
         }
-        chosen.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        trees = {
+            "indices": corrected.indices.tolist(), "bounds": _rounded(corrected.bounds, 6),
+            "leaves": _rounded(corrected.leaves, 3),
+        }  # fmt: skip
+        text = json.dumps(content, indent=1)
+        chosen.out.write_text(f'{text[:-2]},\n "correction": {json.dumps(trees)}\n}}\n', encoding="utf-8")
     return 0
 
 

@@ -5,6 +5,8 @@ Costs and schedules are fitted to the set `fitted`.  No model, square or odd siz
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -51,6 +53,18 @@ HELD_OUT = (
     Decoder("Phi-3-medium", 5120, 5120, 7680, 17920),
     Decoder("gemma-2-9b", 3584, 4096, 8192, 14336),
 )
+SECOND_HELD_OUT = (
+    Decoder("Llama-3.2-3B", 3072, 3072, 5120, 8192),
+    Decoder("Qwen2.5-14B", 5120, 5120, 7168, 13824),
+    Decoder("Mistral-Small-24B", 5120, 4096, 6144, 32768),
+    Decoder("gemma-2-2b", 2304, 2048, 4096, 9216),
+    Decoder("OLMo-2-7B", 4096, 4096, 12288, 11008),
+    Decoder("Qwen2.5-1.5B", 1536, 1536, 2048, 8960),
+    Decoder("Falcon3-10B", 3072, 3072, 5120, 23040),
+    Decoder("Yi-1.5-34B", 7168, 7168, 9216, 20480),
+)
+_ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
+_SEED = 20261123
 _HELD_OUT_ROWS = (1, 8, 32, 96, 384, 1536, 6144)
 _FITTED_ROWS = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _FITTED_MODELS = ("DeepSeek-V4-Pro", "GLM-5.2", "GLM-4.7-Flash", "gpt-oss-20b", "Qwen3.8-27B", "granite-4.1-8b")
@@ -79,6 +93,39 @@ def held_out() -> list[Problem]:
         (30, 777, 4001),
     )
     return found + [Problem("odd", *sizes, "nt", "bfloat16") for sizes in odd]
+
+
+def second_held_out() -> list[Problem]:
+    """Return layers of models that are in no other set, with drawn numbers of rows, and drawn odd sizes."""
+    dice = random.Random(_SEED)
+    others = {(each.n, each.k) for each in (*fitted(), *held_out())}
+    layers = [(group, n, k) for model in SECOND_HELD_OUT for group, n, k in model.layers() if (n, k) not in others]
+    found = []
+    for first, last in _ROW_RANGES:
+        found += [
+            Problem(*each, "nt", "bfloat16")
+            for group, n, k in dict.fromkeys(layers)
+            for each in [(group, round(math.exp(dice.uniform(math.log(first), math.log(last)))), n, k)]
+        ]
+    for first, last in _ROW_RANGES:
+        for _ in range(4):
+            m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
+            found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
+    return found
+
+
+def spread() -> list[Problem]:
+    """Return drawn products to fit costs to: sizes between those of layers, in all layouts, most with few rows."""
+    dice = random.Random(_SEED + 1)
+    found = []
+    for number in range(320):
+        first, last = _ROW_RANGES[(0, 1, 2, 3, 3, 4, 4, 5)[number % 8]]
+        m = round(math.exp(dice.uniform(math.log(first), math.log(last))))
+        n, k = (64 * round(math.exp(dice.uniform(math.log(1024), math.log(18000))) / 64) for _ in range(2))
+        layout = dice.choice(("nt", "nt", "nt", "nn", "tn"))
+        found.append(Problem(f"drawn-{number % 5}", m, n, k, layout, "bfloat16"))
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [each for each in found if (each.n, each.k) not in unseen]
 
 
 def fitted() -> list[Problem]:
@@ -141,4 +188,6 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "fitted": fitted,
     "unaligned": unaligned,
     "held-out": held_out,
+    "second-held-out": second_held_out,
+    "spread": spread,
 })  # fmt: skip

@@ -31,6 +31,8 @@ _ROUNDS = 5
 _QUICK_ROUNDS = 3
 _KEPT = 10
 """Problems after which the record is written again."""
+_DRAWN_FROM = 200
+"""The candidates, in their order, of which some are drawn."""
 _EVERY = 1 << 20
 """More candidates than a product has."""
 
@@ -83,7 +85,7 @@ class Bench:
         found = list(dict.fromkeys(self.candidates(desc, plan, a, b, out, max(self.most, 2))))
         if self.drawn:
             every = dict.fromkeys(self.candidates(desc, plan, a, b, out, _EVERY))
-            others = [each for each in every if each not in found]
+            others = [each for each in every if each not in found][:_DRAWN_FROM]
             dice = random.Random(f"{tuple(a.shape)} {tuple(b.shape)}")
             found[self.most :] = dice.sample(others, min(self.drawn, len(others)))
         return found

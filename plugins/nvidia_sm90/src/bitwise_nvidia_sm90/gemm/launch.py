@@ -265,6 +265,7 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: 
             "NEW_ACCUMULATOR": bool(plan.accumulator_k), "A_TRANSPOSED": a_transposed, "B_TRANSPOSED": b_transposed,
             "C_TMA": c_tma, "C_TRANSPOSED": c_transposed, "STORE_PARTS": chosen.store_parts,
             "ONE_ITERATION": plan.slices.span <= block_k, "PROGRAMS": chosen.programs if chosen.programs < jobs else 0,
+            "OVERLAP": chosen.overlap,
             **_constants(fusion),
         },
         _options(chosen),
@@ -357,20 +358,21 @@ def _lanes(
     if isinstance(plan, BlocksPlan):
         from_zero = from_zero and plan.blocks == 1  # with more blocks, the second kernel adds them to +0
         lane_k = -(-plan.k // (128 * plan.accumulators * plan.blocks))
-        number, count, strided, lane_sum = plan.blocks, 128 * plan.accumulators, False, plan.lane_sum
-        tile, chunk, blocks = lane_k, lane_k, plan.blocks
+        number, count, lane_sum = plan.blocks, 128 * plan.accumulators, plan.lane_sum
+        tile, chunk, active, static_tile = lane_k, lane_k, count, 0
     else:
-        number, count, strided, lane_sum = plan.slices.number, plan.lanes, plan.strided, plan.lane_sum
-        tile, chunk, blocks = plan.tile, plan.chunk, plan.active_lanes or plan.lanes
+        number, count, lane_sum = plan.slices.number, plan.lanes, plan.lane_sum
+        tile, chunk, active = plan.tile, plan.chunk, plan.active_lanes or plan.lanes
+        static_tile = plan.tile if plan.strided else 0
     given = {name: each for name, each in common.items() if name != "M"}
     return KernelCall(
         lanes,
         (-(-m * n // chosen.block_m), number),
-        {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": blocks},
+        {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": number},
         {
-            "LANES": count, "STRIDED": strided, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
-            "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "UNROLL": chosen.block_k,
-            "FROM_ZERO": from_zero, "BLOCK": chosen.block_m, **_constants(fusion),
+            "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
+            "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
+            "UNROLL": chosen.block_k, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m, **_constants(fusion),
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
     )  # fmt: skip

@@ -24,6 +24,11 @@ class Schedule:
     `packed`: a first kernel packs the operands into aligned memory, in the order in which instructions take them, and
     the kernel of the other fields, which need `tma`, multiplies the packed operands.  An operand that this kernel can
     take as it is stays.
+
+    `resident` is the number of blocks with consumers that fit on a multiprocessor at once, 1 or 2.  With `overlap`, the
+    next kernel of the stream starts where multiprocessors are free before the kernel ends.  Without it, that kernel
+    starts on an idle device, which places equal grids equally: a block then reads what an earlier launch left in its
+    part of the L2 cache.
     """
 
     block_m: int
@@ -41,6 +46,8 @@ class Schedule:
     cluster_m: int = 1
     cluster_n: int = 1
     packed: bool = False
+    resident: int = 1
+    overlap: bool = True
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of an output of m rows and n columns."""
@@ -54,6 +61,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
     if not isinstance(plan, MatrixPlan):
         if chosen.tma or chosen.transposed or chosen.consumers or chosen.packed:
             raise UnsupportedGEMM(f"{chosen}: tma, transposed, consumers and packed apply to 16-bit and 8-bit types")
+        if chosen.resident != 1 or not chosen.overlap:
+            raise UnsupportedGEMM(f"{chosen}: resident and overlap apply to 16-bit and 8-bit types")
         if isinstance(plan, SinglePrecisionPlan) and chosen.block_k % 16:
             raise UnsupportedGEMM(f"{chosen}: an iteration of fp32 operands takes a multiple of 16 values of k")
         return
@@ -62,8 +71,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
             raise UnsupportedGEMM(f"{chosen}: packed needs tma")
         plan = packed_plan(plan)
     _check_warpgroups(plan, chosen)
-    if (chosen.programs or chosen.store_parts != 1) and not chosen.tma:
-        raise UnsupportedGEMM(f"{chosen}: programs and store_parts need tma")
+    if (chosen.programs or chosen.store_parts != 1 or not chosen.overlap) and not chosen.tma:
+        raise UnsupportedGEMM(f"{chosen}: programs, store_parts and kernels that do not overlap need tma")
     if chosen.store_parts not in (1, 2):
         raise UnsupportedGEMM(f"{chosen}: store_parts is 1 or 2")
     if chosen.tma and (plan.short_first or plan.instruction_k8):
@@ -90,8 +99,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
 def _check_warpgroups(plan: MatrixPlan, chosen: Schedule) -> None:
     """Raise UnsupportedGEMM for fields of a kernel of `warpgroup_text` that do not fit each other or the plan."""
     if not chosen.consumers:
-        if chosen.ping_pong or (chosen.cluster_m, chosen.cluster_n) != (1, 1):
-            raise UnsupportedGEMM(f"{chosen}: ping_pong and clusters need consumers")
+        if chosen.ping_pong or (chosen.cluster_m, chosen.cluster_n) != (1, 1) or chosen.resident != 1:
+            raise UnsupportedGEMM(f"{chosen}: ping_pong, clusters and resident need consumers")
         return
     if not chosen.tma or chosen.store_parts != 1 or chosen.warps != 4 * (chosen.consumers + 1):
         raise UnsupportedGEMM(f"{chosen}: consumers need tma, store_parts 1, and four warps each and four more")

@@ -25,8 +25,8 @@ def warpgroup_tiles(
     cluster = (chosen.cluster_m, chosen.cluster_n)
     found = WarpgroupTiles(
         chosen.block_m, chosen.block_n, chosen.stages, chosen.consumers, chosen.ping_pong, cluster, chosen.group,
-        (operands[0], operands[1]), output, *k_major, store, bool(plan.accumulator_k),
-        finish,
+        (operands[0], operands[1]), output, *k_major, store, bool(plan.accumulator_k), finish, chosen.resident,
+        chosen.overlap,
     )  # fmt: skip
     try:
         found.check()

@@ -51,60 +51,106 @@ def _sum_lanes(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, SEQUENCE: tl.cons
         return tl.reshape(x, (ELEMENTS,))
 
 
+@triton.jit
+def _add_steps(
+    accumulator, A, B, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak, stride_bk,
+    LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
+    UNROLL: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Add UNROLL products to each lane of the accumulator, those of the lanes' own k from `step`.
+
+    A and B are pointers to the first k of each element's row and column.  Without MASKED, all these k exist in every
+    active lane.
+    """
+    lane = tl.arange(0, LANES)
+    for offset in tl.static_range(UNROLL):
+        own = step + offset
+        if CYCLIC_SLICES:
+            k = (own * blocks + slice_index) * LANES + lane
+            exists = k < K
+        elif TILE:
+            k = (own // TILE) * (TILE * ACTIVE) + lane * TILE + own % TILE
+            exists = k < length
+        else:
+            k = lane * tile + own
+            exists = k < length
+        position = (start + k).to(tl.int64)[None, :]
+        if MASKED:
+            loaded = inside[:, None] & (exists & (own < end) & (lane < ACTIVE))[None, :]
+            a = tl.load(A + position * stride_ak, mask=loaded, other=0.0).to(tl.float32)
+            b = tl.load(B + position * stride_bk, mask=loaded, other=0.0).to(tl.float32)
+            accumulator = tl.where(loaded, tl.fma(a, b, accumulator), accumulator)
+        elif ACTIVE < LANES:
+            active = (lane < ACTIVE)[None, :]
+            a = tl.load(A + position * stride_ak, mask=active, other=0.0).to(tl.float32)
+            b = tl.load(B + position * stride_bk, mask=active, other=0.0).to(tl.float32)
+            accumulator = tl.fma(a, b, accumulator)
+        else:
+            a = tl.load(A + position * stride_ak).to(tl.float32)
+            b = tl.load(B + position * stride_bk).to(tl.float32)
+            accumulator = tl.fma(a, b, accumulator)
+    return accumulator
+
+
 @triton.jit(do_not_specialize=["N", "K", "count", "slice_k", "tile", "chunk", "blocks"])
 def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
-    stride_cn, blocks, LANES: tl.constexpr, STRIDED: tl.constexpr, CYCLIC_SLICES: tl.constexpr, SEQUENCE: tl.constexpr,
-    ROUNDS: tl.constexpr, UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    stride_cn, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
+    SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr, ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
+    UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
     O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
     EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], with LANES fp32 accumulators for each element.
 
-    With STRIDED, tiles of `tile` k are distributed round-robin to the first `blocks` lanes; without it, each lane has
-    `tile` consecutive k.  A lane starts a new accumulator every `chunk` of its own k and adds the totals in order.
+    With TILE, tiles of TILE k are distributed round-robin to the first ACTIVE lanes; without it, each lane has `tile`
+    consecutive k.  A lane starts a new accumulator every `chunk` of its own k and adds the totals in order.
     With CYCLIC_SLICES, a slice is not a range of k but every `blocks`-th tile of LANES k.  SEQUENCE and ROUNDS are
-    those of `_sum_lanes`.  With FROM_ZERO, the sum of the lanes starts from +0.
+    those of `_sum_lanes`.  With FROM_ZERO, the sum of the lanes starts from +0.  ONE_ROW and ONE_COLUMN: C has one row,
+    one column, whose operand all elements share.
     """
     gdc_wait()
     gdc_launch_dependents()
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
-    row, column = element // N, element % N
+    # Elements outside of the matrix wrap to valid addresses; their results are not stored.
+    row, column = element % count // N, element % count % N
     first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
     second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
     third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     slice_index = tl.program_id(1)
     start = 0 if CYCLIC_SLICES else slice_index * slice_k
     length = slice_k if CYCLIC_SLICES else min(slice_k, K - start)
-    lane = tl.arange(0, LANES)
-    left = A + (row * stride_am)[:, None]
-    right = B + (column * stride_bn)[:, None]
-    lane_k = tl.cdiv(length, tile * blocks) * tile if STRIDED else tile
+    left = A + tl.zeros((1, 1), tl.int64) if ONE_ROW else A + (row * stride_am)[:, None]
+    right = B + tl.zeros((1, 1), tl.int64) if ONE_COLUMN else B + (column * stride_bn)[:, None]
+    # `lane_k` is the largest number of k of a lane; all active lanes have the first `common` of them.
+    if CYCLIC_SLICES:
+        lane_k = tile
+        common = (K // LANES - slice_index + blocks - 1) // blocks
+    elif TILE:
+        lane_k = tl.cdiv(length, TILE * ACTIVE) * TILE
+        common = length // (TILE * ACTIVE) * TILE
+    else:
+        lane_k = tile
+        common = length - (LANES - 1) * tile
     total = tl.zeros((BLOCK, LANES), dtype=tl.float32)
     for begin in range(0, lane_k, chunk):
         end = min(begin + chunk, lane_k)
+        whole = begin + max(min(common, end) - begin, 0) // UNROLL * UNROLL
         accumulator = tl.zeros((BLOCK, LANES), dtype=tl.float32)
-        for base in range(begin, end, UNROLL):
-            for step in tl.static_range(UNROLL):
-                step_index = base + step
-                k = lane * tile + step_index
-                if STRIDED:
-                    k = (step_index // tile) * tile * blocks + lane * tile + step_index % tile
-                valid = (k < length) & (step_index < end)
-                if STRIDED:
-                    valid &= lane < blocks
-                if CYCLIC_SLICES:
-                    k = (step_index * blocks + slice_index) * LANES + lane
-                    valid = (step_index < end) & (k < K)
-                loaded = inside[:, None] & valid[None, :]
-                position = (start + k).to(tl.int64)[None, :]
-                a = tl.load(left + position * stride_ak, mask=loaded, other=0.0).to(tl.float32)
-                b = tl.load(right + position * stride_bk, mask=loaded, other=0.0).to(tl.float32)
-                accumulator = tl.where(loaded, tl.fma(a, b, accumulator), accumulator)
+        for step in range(begin, whole, UNROLL):
+            accumulator = _add_steps(
+                accumulator, left, right, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
+                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, False,
+            )  # fmt: skip
+        for step in range(whole, end, UNROLL):
+            accumulator = _add_steps(
+                accumulator, left, right, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
+                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, True,
+            )  # fmt: skip
         total = tl.where(begin == 0, accumulator, total + accumulator)
-    if STRIDED:
-        total = tl.where((lane < blocks)[None, :], total, _negative_zero())
+    if ACTIVE < LANES:
+        total = tl.where((tl.arange(0, LANES) < ACTIVE)[None, :], total, _negative_zero())
     sums = _sum_lanes(total, BLOCK, LANES, SEQUENCE, ROUNDS)
     if FROM_ZERO:
         sums += 0.0  # starting from +0 changes a sum only where it is -0

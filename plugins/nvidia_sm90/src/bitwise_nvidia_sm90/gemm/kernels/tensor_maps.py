@@ -128,6 +128,7 @@ def tma_product(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     NEW_ACCUMULATOR: tl.constexpr, A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, C_TMA: tl.constexpr,
     C_TRANSPOSED: tl.constexpr, STORE_PARTS: tl.constexpr, ONE_ITERATION: tl.constexpr, PROGRAMS: tl.constexpr,
+    OVERLAP: tl.constexpr,
     O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
     EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
@@ -137,10 +138,12 @@ def tma_product(
     transposed matrix.  Each slice except the last is a whole number of iterations of BLOCK_K.  With C_TMA, C is a
     tensor map as well, of a tile or of half a tile (STORE_PARTS 2), with C_TRANSPOSED of the transposed matrix, and
     there is one slice.  ONE_ITERATION: a slice fits in one iteration.  NEW_ACCUMULATOR: each iteration has its own
-    accumulator.  PROGRAMS: the number of persistent programs, 0 for one program per tile.
+    accumulator.  PROGRAMS: the number of persistent programs, 0 for one program per tile.  OVERLAP: the next kernel may
+    start before this one ends.
     """
     gdc_wait()
-    gdc_launch_dependents()
+    if OVERLAP:
+        gdc_launch_dependents()
     across = tl.cdiv(N, BLOCK_N)
     down = tl.cdiv(M, BLOCK_M)
     tiles = across * down

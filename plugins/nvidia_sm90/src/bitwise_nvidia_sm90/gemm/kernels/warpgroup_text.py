@@ -73,7 +73,9 @@ def _name(tiles: WarpgroupTiles) -> str:
     types = "_".join((*tiles.operands, tiles.output))
     return (
         f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_{roles}_{cluster}_"
-        f"group_{tiles.group}_{tiles.store}{'_epilogue' if tiles.finish else ''}"
+        f"group_{tiles.group}_{tiles.store}{'_2_resident' if tiles.resident == 2 else ''}"
+        f"{'' if tiles.overlap else '_alone'}"
+        f"{'_epilogue' if tiles.finish else ''}"
     )
 
 
@@ -99,8 +101,8 @@ def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
     listed = ",\n".join(parameters)
     return (
         ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 shared_memory[];\n"
-        f".visible .entry {name}(\n{listed}\n)\n.reqntid {tiles.threads}, 1, 1\n.minnctapersm 1\n{cluster}{{\n"
-        f"{declared}\n{body}\n}}\n"
+        f".visible .entry {name}(\n{listed}\n)\n.reqntid {tiles.threads}, 1, 1\n.minnctapersm {tiles.resident}\n"
+        f"{cluster}{{\n{declared}\n{body}\n}}\n"
     )
 
 
@@ -137,7 +139,8 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     else:
         yield "bar.sync 0;"
     yield "griddepcontrol.wait;"
-    yield "griddepcontrol.launch_dependents;"
+    if tiles.overlap:
+        yield "griddepcontrol.launch_dependents;"
     yield "mov.u32 %r_stage, 0;"
     yield "mov.u32 %r_parity, 0;"
     yield f"setp.lt.u32 %p_consumes, %r_group, {tiles.consumers};"

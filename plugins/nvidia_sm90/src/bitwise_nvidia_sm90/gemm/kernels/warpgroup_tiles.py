@@ -16,6 +16,8 @@ STAGE_BYTES = 128
 """The bytes of k in a stage: the width of the widest swizzle."""
 SHARED_BYTES = 227 * 1024
 """The dynamic shared memory of a block."""
+RESERVED_BYTES = 1024
+"""The shared memory that each block has besides."""
 ROWS = 64
 """The rows of the output of one instruction of a warpgroup."""
 OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
@@ -89,6 +91,7 @@ class WarpgroupTiles:
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
     tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
     accumulator, which is added to the total in fp32.  `finish` is the epilogue of each sum; `output` is its type.
+    `resident` blocks fit on a multiprocessor at once.  `overlap`: the next kernel may start before this one ends.
     """
 
     block_m: int
@@ -105,6 +108,8 @@ class WarpgroupTiles:
     store: str = "map"
     starts_accumulators: bool = False
     finish: Finish | None = None
+    resident: int = 1
+    overlap: bool = True
 
     @property
     def block_k(self) -> int:
@@ -215,12 +220,15 @@ class WarpgroupTiles:
     @property
     def registers(self) -> tuple[int, int]:
         """The registers of a thread of the producer and of a consumer, which together fit in the register file."""
+        if self.resident == 2:
+            return 24, 232
         return {1: (40, 232), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
     def check(self) -> None:
         """Raise TileError unless a kernel has this configuration."""
         _require(1 <= self.consumers <= 3, f"{self.consumers} consumers: there are 1 to 3")
         _require(not self.ping_pong or self.consumers == 2, "ping_pong needs 2 consumers")
+        _require(self.resident == 1 or (self.resident, self.consumers) == (2, 1), "resident: 1, or 2 with 1 consumer")
         _require(
             self.block_m > 0 and self.consumer_rows % ROWS == 0 and self.consumer_rows * self._shares() == self.block_m,
             f"block_m {self.block_m}: each consumer needs a multiple of {ROWS} rows",
@@ -241,9 +249,9 @@ class WarpgroupTiles:
         _require(self.group >= 1, f"group {self.group}: at least 1")
         _require(self.stages >= 2, f"{self.stages} stages: at least 2")
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
-        most = most_accumulators(self.consumers)
+        most = most_accumulators(self.consumers, self.resident)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
-        needed, most = self.shared_bytes, SHARED_BYTES
+        needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
         _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
         _require(self.output in OUTPUT_BYTES, f"output {self.output}")
@@ -270,9 +278,14 @@ class WarpgroupTiles:
         return 1 if self.ping_pong else self.consumers
 
 
-def most_accumulators(consumers: int) -> int:
+def most_accumulators(consumers: int, resident: int = 1) -> int:
     """Return the accumulator registers of a thread that leave enough registers for addresses."""
-    return 128 if consumers < 3 else 96
+    return 64 if resident > 1 else 128 if consumers < 3 else 96
+
+
+def shared_bytes_of_block(resident: int) -> int:
+    """Return the dynamic shared memory of a block of which `resident` fit on a multiprocessor."""
+    return (SHARED_BYTES + RESERVED_BYTES) // resident // RESERVED_BYTES * RESERVED_BYTES - RESERVED_BYTES
 
 
 def fills_lines(block_n: int, size: int) -> bool:

@@ -1,0 +1,279 @@
+"""The expected times of schedules: a cost model with fitted costs, and a fitted correction of it.
+
+The costs are rates and times of one device.  The correction is a sum of decision trees over quantities of a product and
+a schedule; it is added to the logarithm of the modelled time.  Neither affects the bits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES, STAGE_BYTES, widest_line
+from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
+
+MULTIPROCESSORS = 132
+CACHED_WIDTH = 0.044
+"""The logarithm of the size over which operands stop to stay in the L2 cache between launches."""
+TREE_DEPTH = 4
+_WIDTHS = (16, 32, 64, 192)
+"""Columns of a tile of a Triton kernel up to which a rate of operations holds."""
+_THREADS, _REGISTERS, _WARPS = 32, 65536, 64
+Numbers: TypeAlias = NDArray[np.float64]
+Quantities: TypeAlias = Mapping[str, Numbers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Correction:
+    """Decision trees of depth TREE_DEPTH: the index and the bound of each node's quantity, and the leaves.
+
+    A node's children have twice its index plus 1, where the quantity is at most the bound, and plus 2.
+    """
+
+    indices: NDArray[np.int64]
+    bounds: Numbers
+    leaves: Numbers
+
+    def of(self, given: Numbers) -> Numbers:
+        """Return the correction of each row of the values of `correction_inputs`."""
+        trees = np.arange(len(self.indices))[None, :]
+        node = np.zeros((len(given), len(self.indices)), dtype=np.int64)
+        rows = np.arange(len(given))[:, None]
+        for _ in range(TREE_DEPTH):
+            node = 2 * node + 1 + (given[rows, self.indices[trees, node]] > self.bounds[trees, node])
+        corrections: Numbers = self.leaves[trees, node - (2**TREE_DEPTH - 1)].sum(axis=1)
+        return corrections
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(files(__package__).joinpath("data/costs-sm90.json").read_text("utf-8"))
+    return found
+
+
+@cache
+def costs() -> Mapping[str, float]:
+    """Return the costs of the model, rates and times of one device, fitted to measured times."""
+    found: Mapping[str, float] = _data()["costs"]
+    return found
+
+
+@cache
+def correction() -> Correction:
+    """Return the fitted correction of the model."""
+    return correction_of(_data()["correction"])
+
+
+def correction_of(given: Mapping[str, Any]) -> Correction:
+    """Return the correction with these `indices`, `bounds` and `leaves`, a list for each tree."""
+    return Correction(
+        np.array(given["indices"], dtype=np.int64), np.array(given["bounds"], dtype=float),
+        np.array(given["leaves"], dtype=float),
+    )  # fmt: skip
+
+
+def expected_seconds(
+    plan: MatrixPlan,
+    schedules: Sequence[Schedule],
+    m: int,
+    n: int,
+    k_contiguous: tuple[bool, bool] = (True, True),
+    out_mapped: bool = True,
+    programs: int = MULTIPROCESSORS,
+) -> Numbers:
+    """Return the expected seconds of a product under TMA schedules that do not pack operands.
+
+    `k_contiguous` says for A and B whether their values of k are contiguous, `out_mapped` whether there is a tensor map
+    of the output; `programs` is the number of multiprocessors.
+    """
+    given = quantities(plan, schedules, m, n, k_contiguous, out_mapped, programs)
+    seconds = modelled_seconds(given, costs())
+    return seconds * np.exp(correction().of(correction_inputs(given, seconds)))
+
+
+def expected_seconds_packed(
+    plan: MatrixPlan,
+    schedules: Sequence[Schedule],
+    m: int,
+    n: int,
+    packs: tuple[bool, bool] = (True, True),
+    out_mapped: bool = True,
+    programs: int = MULTIPROCESSORS,
+) -> Numbers:
+    """Return the expected seconds under schedules that pack operands; `packs` says whether A and B are packed."""
+    packed, cost = packed_plan(plan), costs()
+    unpacked = [replace(each, packed=False) for each in schedules]
+    rows = m * packs[0] + n * packs[1]
+    packing = cost["packing"] + 2 * rows * (plan.k + packed.k) / cost["packed"]
+    return packing + expected_seconds(packed, unpacked, m, n, (True, True), out_mapped, programs)
+
+
+def bytes_moved(plan: MatrixPlan, m: int, n: int) -> int:
+    """Return the bytes of the operands and the output."""
+    return (1 if plan.accumulator_k else 2) * (m + n) * plan.k + 2 * m * n
+
+
+def quantities(
+    plan: MatrixPlan,
+    schedules: Sequence[Schedule],
+    m: int,
+    n: int,
+    k_contiguous: tuple[bool, bool],
+    out_mapped: bool,
+    programs: int = MULTIPROCESSORS,
+) -> Quantities:
+    """Return the quantities of a product under each schedule, from which its time is modelled.
+
+    "down" and "across" are the rows and columns of the computed product, which may be the transposed one.  A line is
+    what is contiguous of the copy of a tile, at most 128 bytes.  The lines "outside" of an operand are filled with
+    zeros; "of last" counts those of the last tiles.
+    """
+    size, slices = (1 if plan.accumulator_k else 2), plan.slices
+    rows = []
+    for each in schedules:
+        (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
+        tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
+        blocks = each.cluster_m * each.cluster_n
+        clusters = -(-tiles_down // each.cluster_m) * -(-tiles_across // each.cluster_n) * slices.number
+        iterations = -(-slices.span // each.block_k)
+        grid = min(clusters * blocks, each.programs) if each.programs else clusters * blocks
+        fitting = each.resident if each.consumers else _fitting(each, size, iterations)
+        real = min(each.block_m, down / tiles_down), min(each.block_n, across / tiles_across)
+        lines, outside = [], []
+        for length, used, last, sharers, whole in (
+            (each.block_m, real[0], down - (tiles_down - 1) * each.block_m, each.cluster_n, contiguous[0]),
+            (each.block_n, real[1], across - (tiles_across - 1) * each.block_n, each.cluster_m, contiguous[1]),
+        ):
+            line = STAGE_BYTES if whole else widest_line(length, size) * size
+            lines.append(used / sharers * each.block_k * size / line)
+            outside.append(min(length / sharers, length - last) * each.block_k * size / line)
+        of_last = max(outside[0] + outside[1] * (tiles_across == 1), outside[1] + outside[0] * (tiles_down == 1))
+        rows.append((
+            bool(each.consumers), size, each.block_m, each.block_n, each.block_k, each.stages, max(1, each.consumers),
+            each.ping_pong, each.cluster_m, each.cluster_n, each.transposed, each.resident, each.overlap, slices.number,
+            iterations, clusters, blocks, grid, fitting, each.programs > 0 and not each.consumers, *real, sum(lines),
+            outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
+            tiles_across / each.cluster_n, tiles_down / each.cluster_m, bytes_moved(plan, m, n), out_mapped, m, n,
+            plan.k, programs,
+        ))  # fmt: skip
+    columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
+    return dict(zip(_QUANTITIES, columns, strict=True))
+
+
+_QUANTITIES = (
+    "consumes", "size", "rows", "columns", "block k", "stages", "consumers", "ping-pong", "cluster m", "cluster n",
+    "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
+    "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
+    "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors",
+)  # fmt: skip
+
+
+def _fitting(given: Schedule, size: int, iterations: int) -> int:
+    """Return how many programs of a Triton kernel fit on a multiprocessor."""
+    if given.programs:
+        return 1
+    stage = (given.block_m + given.block_n) * given.block_k * size
+    tile = given.block_m * given.block_n
+    held = max(stage * (min(given.stages, iterations + 1) if iterations > 1 else 1), tile * 2) + 2048
+    registers = tile + 40 * _THREADS * given.warps
+    return max(1, min(SHARED_BYTES // held, _WARPS // max(given.warps, 4), _REGISTERS // registers))
+
+
+def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
+    """Return the seconds by the cost model alone.
+
+    A multiprocessor computes rounds of tiles, one or several at once.  An iteration takes the longest of four times:
+    that of the instructions, of their reads of shared memory, of the copies, and of the wait for a stage.  Operands
+    that fit in the L2 cache stay there between launches.  Fewer bytes fit if launches overlap and there is no room for
+    the blocks of two, since a block then runs on another multiprocessor at each launch.
+    """
+    consumes, blocks, count = given["consumes"] > 0, given["blocks"], given["multiprocessors"]
+    placed = (given["overlaps"] == 0) | (2 * given["grid"] <= count * given["fitting"])
+    room = np.where(placed, cost["cached bytes"], cost["cached bytes of overlaps"])
+    missing = 1 / (1 + np.exp(-np.clip(np.log(given["bytes"] / room) / CACHED_WIDTH, -40, 40)))
+    tiles = np.ceil(given["clusters"] * blocks / count)
+    at_once = np.where(consumes, np.ceil(given["grid"] / count), tiles)
+    at_once = np.where(given["persistent"] > 0, 1, np.minimum(at_once, given["fitting"]))
+    rounds = np.where(consumes, np.ceil(given["clusters"] * blocks / given["grid"]), np.ceil(tiles / at_once))
+    at_once = np.where(consumes, at_once, tiles / rounds)
+    # With many rounds, the partial last one differs between multiprocessors and averages out.
+    many = (given["clusters"] > 8 * count) & (given["persistent"] == 0) & ~consumes
+    rounds = np.where(many, given["clusters"] / count / at_once, rounds)
+
+    multiply, read = _computing(given, cost)
+    copies = given["lines"] * cost["line"] + given["outside"] * cost["outside"]
+    waiting = np.where(consumes, cost["wait"], cost["program wait"]) + missing * cost["memory wait"]
+    body = _overlapped(cost, at_once * multiply, at_once * read, at_once * copies,
+                       waiting / np.maximum(1, given["stages"] - 1))  # fmt: skip
+    body = body * np.where(blocks == 2, 1 + cost["pair"], np.where(blocks > 2, 1 + cost["larger cluster"], 1))
+    by_elements = consumes & ((given["transposed"] > 0) | (given["out mapped"] == 0))
+    stored = given["real rows"] * given["real columns"] * np.where(given["slices"] == 1, 2, 4)
+    store = np.where(by_elements, at_once * stored / cost["stored by elements"], 0)
+    begin = np.where(given["persistent"] > 0, cost["next program"], 1) * cost["program"]
+    seconds = rounds * (given["iterations"] * body + np.where(consumes, cost["tile"], begin))
+    seconds = seconds + store * np.where(given["ping-pong"] > 0, 1, rounds) + np.where(blocks > 1, cost["cluster"], 0)
+    launch = np.where(given["overlaps"] == 0, cost["alone"], np.where(placed, 0, cost["crowded"])) + cost["launch"]
+    partial = given["slices"] * given["m"] * given["n"] * 4
+    merge = np.where(given["slices"] > 1, cost["merge"] + partial / cost["merged"], 0)
+    cached = _cache_reads(given["bytes down"], given["reads down"], cost)
+    cached = (cached + _cache_reads(given["bytes across"], given["reads across"], cost)) / cost["cache"]
+    return launch + merge + _overlapped(cost, seconds, cached, missing * given["bytes"] / cost["memory"])
+
+
+def _computing(given: Quantities, cost: Mapping[str, float]) -> tuple[Numbers, Numbers]:
+    """Return the seconds of the instructions of an iteration, and of their reads of shared memory."""
+    consumes, k = given["consumes"] > 0, given["block k"]
+    rates = [cost[f"operations {each}"] for each in (*_WIDTHS, 256)]
+    width = np.searchsorted(_WIDTHS, given["columns"])
+    rate = np.array(rates)[width] * np.where(given["rows"] < 64, cost["few rows"], 1)
+    multiply = given["rows"] * given["columns"] * k * given["size"] / np.where(consumes, cost["operations"], rate)
+    read = given["rows"] / 64 * (64 + given["columns"]) * k * given["size"] / cost["read"]
+    return multiply, np.where(consumes, read, 0)
+
+
+def _cache_reads(size: Numbers, times: Numbers, cost: Mapping[str, float]) -> Numbers:
+    """Return the bytes that `times` reads of an operand take from the L2 cache; those of a small one cost little."""
+    found: Numbers = size * np.maximum(1, times) ** cost["again"] * size / (size + cost["small"])
+    return found
+
+
+def _overlapped(cost: Mapping[str, float], *seconds: Numbers) -> Numbers:
+    """Return the time of overlapping activities: the longest, and a fraction of the others that is not hidden."""
+    longest: Numbers = np.maximum.reduce(seconds)
+    return longest + cost["hidden"] * (sum(seconds, np.zeros(())) - longest)
+
+
+def correction_inputs(given: Quantities, seconds: Numbers) -> Numbers:
+    """Return the values that the correction depends on, a row for each schedule."""
+    blocks = given["clusters"] * given["blocks"]
+    rounds = blocks / given["grid"]
+    columns = [given[each] for each in _CORRECTED]
+    columns += [np.log(given[each]) for each in _CORRECTED_LOGARITHMS]
+    columns += [
+        np.log(blocks), given["grid"] / given["multiprocessors"],
+        blocks / (np.ceil(rounds) * given["multiprocessors"]), np.log(rounds), given["real rows"] / given["rows"],
+        given["real columns"] / given["columns"],
+        ((given["overlaps"] == 0) | (2 * given["grid"] <= given["multiprocessors"] * given["fitting"])) * 1.0,
+        given["stages"] * (given["real rows"] + given["real columns"]) * given["block k"] * given["size"],
+        np.log(seconds),
+    ]  # fmt: skip
+    return np.stack(columns, axis=1)
+
+
+_CORRECTED = (
+    "rows", "columns", "block k", "stages", "consumers", "ping-pong", "cluster m", "cluster n", "transposed",
+    "resident", "overlaps", "consumes", "fitting", "persistent", "slices", "outside", "outside of last", "out mapped",
+    "lines",
+)  # fmt: skip
+_CORRECTED_LOGARITHMS = (
+    "iterations", "m", "n", "k", "bytes", "reads down", "reads across", "bytes down", "bytes across",
+)  # fmt: skip

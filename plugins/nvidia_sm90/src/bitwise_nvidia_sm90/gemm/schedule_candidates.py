@@ -1,0 +1,217 @@
+"""The candidate schedules of a product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bitwise_nvidia_sm90.gemm.expected_times import bytes_moved
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    RESERVED_BYTES,
+    SHARED_BYTES,
+    STORE_BUFFERS,
+    STORE_BYTES,
+    WARPGROUP,
+    most_accumulators,
+    shared_bytes_of_block,
+)
+from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
+from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
+
+_LARGEST_TILE = {128: 128 * 64, 256: 64 * 16}
+"""By block_k: the largest tile, in elements, for which this block_k is a candidate."""
+# Rows, columns and warps of a tile.
+_TMA_TILES = (
+    (16, 16, 1),
+    (16, 32, 2),
+    (16, 64, 4),
+    (64, 16, 4),
+    (64, 32, 4),
+    (64, 64, 4),
+    (64, 128, 4),
+    (64, 256, 4),
+    (128, 16, 4),
+    (128, 32, 4),
+    (128, 64, 4),
+    (128, 64, 8),
+    (128, 128, 4),
+    (128, 128, 8),
+    (128, 256, 8),
+    (256, 32, 8),
+    (256, 64, 8),
+    (256, 128, 8),
+)
+# Rows, columns, warps and stages.
+_POINTER_TILES = ((128, 128, 8, 3), (64, 64, 4, 4), (64, 32, 4, 5), (32, 64, 4, 4), (32, 32, 2, 4))
+# Rows of a tile, consumers, and whether they compute a tile each.
+_WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, True), (192, 3, False), (256, 2, False))
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
+_MOST_STAGES = 10
+_THREADS = 32
+"""The threads of a warp."""
+_MOST_LOADS = 128
+"""The loads of a thread in an iteration of lanes."""
+_FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
+"""The bytes of operands and output for which schedules that do not overlap are candidates."""
+
+
+def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int) -> list[Schedule]:
+    """Return schedules of lanes, the best first.
+
+    A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
+    there are many threads, and with many k in an iteration each has many loads under way.
+    """
+    if isinstance(plan, BlocksPlan):
+        lanes, own = 128 * plan.accumulators, plan.k // (128 * plan.accumulators * plan.blocks)
+    else:
+        lanes = plan.lanes
+        own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
+    found = []
+    for accumulators in (1, 2, 4, 8):
+        for unroll in (32, 16, 8, 4):
+            for warps in (4, 2, 1):
+                block = accumulators * _THREADS * warps // lanes
+                fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
+                if fits and accumulators * unroll <= _MOST_LOADS:
+                    found.append(Schedule(block, block_k=unroll, warps=warps))
+    return list(dict.fromkeys(found))
+
+
+def packed_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
+    """Yield schedules that pack the operands."""
+    if plan.accumulator_k:
+        return
+    for each in mapped_schedules(packed_plan(plan), m, n, programs):
+        yield replace(each, packed=True)
+
+
+def mapped_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
+    """Yield the schedules with TMA: those that overlap, and the others where operands may stay in the L2 cache."""
+    moved = bytes_moved(plan, m, n)
+    for each in (*_tma_schedules(plan, m, n, programs), *_warpgroup_schedules(plan, m, n, programs)):
+        yield each
+        if _FEWEST_BYTES_ALONE <= moved <= _MOST_BYTES_ALONE:
+            yield replace(each, overlap=False)
+
+
+def _allowed(plan: Plan, chosen: Schedule) -> bool:
+    try:
+        check(plan, chosen)
+    except UnsupportedGEMM:
+        return False
+    return True
+
+
+def pointer_schedules(plan: MatrixPlan, m: int, n: int) -> Iterator[Schedule]:
+    """Yield schedules without TMA."""
+    for block_m, block_n, warps, stages in _POINTER_TILES:
+        chosen = Schedule(block_m, block_n, plan.accumulator_k or 64, 8, warps, stages)
+        if block_m <= 2 * max(m, 32) and block_n <= 2 * max(n, 32) and _allowed(plan, chosen):
+            yield chosen
+
+
+def _tma_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
+    """Yield TMA schedules that fit in shared memory and whose tiles the output mostly fills."""
+    size = 1 if plan.accumulator_k else 2
+    span = plan.slices.span
+    for transposed in (False, True):
+        down, across = (n, m) if transposed else (m, n)
+        for rows, columns, warps in _TMA_TILES:
+            if (
+                (rows == 16 and (down > 16 or transposed))
+                or rows >= 2 * max(down, 64)
+                or columns >= 2 * max(across, 16)
+            ):
+                continue
+            jobs = -(-down // rows) * -(-across // columns) * plan.slices.number
+            if jobs * 6 < programs and rows * columns > 1024:
+                continue
+            for block_k in (plan.accumulator_k,) if plan.accumulator_k else (16, 32, 64, 128, 256):
+                unsuited = block_k >= 2 * max(span, 16) or (block_k < 64 and block_k < span)
+                if not plan.accumulator_k and (unsuited or rows * columns > _LARGEST_TILE.get(block_k, 1 << 20)):
+                    continue
+                tile = Schedule(rows, columns, block_k, 8, warps, 2, 0, True, transposed)
+                for each in _stage_variants(tile, span, jobs, programs, (rows + columns) * block_k * size):
+                    if _allowed(plan, each):
+                        yield each
+
+
+def _stage_variants(tile: Schedule, span: int, jobs: int, programs: int, stage: int) -> Iterator[Schedule]:
+    """Yield variants of a schedule: numbers of stages, persistent or not, one or two store parts.
+
+    The numbers of stages let one, two or three programs run on a multiprocessor.  `stage` is the bytes of one stage.
+    """
+    iterations = -(-span // tile.block_k)
+    whole = tile.block_m * tile.block_n >= 128 * 128 and tile.block_n >= 128
+    for parts in (1, 2) if whole else (1,):
+        for count in (0, programs):
+            if count and (jobs <= count or not whole):
+                continue
+            out = tile.block_m * tile.block_n * 2 // parts if count else 0
+            rooms = (
+                [SHARED_BYTES - 1024 - out]
+                if count
+                else [SHARED_BYTES - 1024, SHARED_BYTES // 2 - 2048, SHARED_BYTES // 3 - 2048]
+            )
+            depths = {min(room // stage, 10, max(2, iterations)) for room in rooms}
+            for stages in sorted(depths) if iterations > 1 else (2,):
+                if stages >= 2:
+                    yield replace(tile, stages=stages, programs=count, store_parts=parts)
+
+
+def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
+    """Yield schedules with consumers that fit in shared memory and whose tiles the output mostly fills."""
+    size = 1 if plan.accumulator_k else 2
+    block_k = plan.accumulator_k or 64
+    for transposed in (False, True):
+        down, across = (n, m) if transposed else (m, n)
+        for rows, consumers, ping_pong in _WARPGROUP_TILES:
+            if rows >= 2 * max(down, 64):
+                continue
+            own = rows if ping_pong else rows // consumers
+            accumulators = most_accumulators(consumers) // (2 if plan.accumulator_k else 1)
+            widest = min(256, accumulators * WARPGROUP // own)
+            for columns in range(16, widest + 1, 16):
+                if columns >= across + 16:
+                    continue
+                stage = (rows + columns) * block_k * size
+                rooms = _stages_of_residents(consumers, stage, own * columns // WARPGROUP)
+                for cluster_m, cluster_n in _CLUSTERS:
+                    jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number
+                    blocks = cluster_m * cluster_n
+                    unsuited = blocks > 1 and (down <= rows * (cluster_m - 1) or across <= columns * (cluster_n - 1))
+                    if unsuited or columns % (8 * cluster_m) or rows % (8 * cluster_n) or jobs * blocks * 6 < programs:
+                        continue
+                    for resident, stages in rooms:
+                        chosen = Schedule(
+                            rows, columns, block_k, 8, 4 * (consumers + 1), stages, _slots(programs, blocks), True,
+                            transposed, 1, consumers, ping_pong, cluster_m, cluster_n, resident=resident,
+                        )  # fmt: skip
+                        if not _allowed(plan, chosen):
+                            continue
+                        yield chosen
+                        if resident > 1 and jobs * blocks > chosen.programs:
+                            yield replace(chosen, programs=resident * chosen.programs)
+
+
+def _stages_of_residents(consumers: int, stage: int, accumulators: int) -> list[tuple[int, int]]:
+    """Return the numbers of blocks on a multiprocessor, and the stages of a block, that its shared memory allows.
+
+    `stage` is the bytes of one stage, `accumulators` are those of a thread.
+    """
+    found = []
+    for resident in (1, 2) if consumers == 1 else (1,):
+        room = shared_bytes_of_block(resident) - RESERVED_BYTES - consumers * STORE_BUFFERS * STORE_BYTES
+        stages = min(room // stage, _MOST_STAGES)
+        if stages >= 2 and accumulators <= most_accumulators(consumers, resident):
+            found.append((resident, stages))
+    return found
+
+
+def _slots(programs: int, blocks: int) -> int:
+    """Return how many blocks run at once in clusters: 120 of 132 on an H100 in clusters of four.
+
+    A group of multiprocessors holds whole clusters.
+    """
+    return programs if blocks <= 2 else programs * 10 // 11 // blocks * blocks
