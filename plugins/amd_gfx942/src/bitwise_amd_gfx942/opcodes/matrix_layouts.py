@@ -97,9 +97,7 @@ def accumulate(
     return _accumulators(_reshaped(total, (tile.accumulators, machine.threads)), total.recorder)
 
 
-def in_active_waves(
-    mask: Array, new: Sequence[SymbolicVector], old: Sequence[Value]
-) -> list[SymbolicVector] | None:
+def in_active_waves(mask: Array, new: Sequence[SymbolicVector], old: Sequence[Value]) -> list[SymbolicVector] | None:
     """A lane's new accumulators where the constant mask is set, else its old ones, as parts of one value.
 
     Each is what `blend_values` returns.  None where old accumulators have a structure besides their hashes.
