@@ -1,4 +1,4 @@
-"""Blocks with equal operands of a matrix step share the hashes of their vectors, which are those of each block alone."""
+"""Blocks with equal operands of a matrix step share the hashes of their vectors: those of each block alone."""
 
 import numpy as np
 import pytest

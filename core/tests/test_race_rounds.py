@@ -96,7 +96,8 @@ def test_reads_are_recorded_before_what_may_race_with_them(seed: int, asynchrono
         name = names[rng.integers(len(names))] if step % 3 else "read"
         actor = np.sort(rng.choice(THREADS, int(rng.integers(1, 5)), replace=False))
         cells, choice = rng.integers(0, CELLS, actor.size), int(rng.integers(2))
-        assert answer(fast, name, cells, actor, choice) == (expected := answer(slow, name, cells, actor, choice))
+        expected = answer(slow, name, cells, actor, choice)
+        assert answer(fast, name, cells, actor, choice) == expected
         said.update(str(each) for each in expected)
         deferred = max(deferred, len(fast.deferred))
         if step % 70 == 69:

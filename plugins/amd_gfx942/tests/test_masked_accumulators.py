@@ -40,7 +40,8 @@ def test_all_accumulators_at_once_are_each_selected(seed: int, together: bool) -
             shape = (BLOCKS, THREADS)
             assert np.array_equal(each.words, np.broadcast_to(expected.words, (2, *shape)))
             assert np.array_equal(L.flags_of_lanes(each.flags, shape), L.flags_of_lanes(expected.flags, shape))
-            assert each.bundle is not None and each.bundle[1] == index
+            assert each.bundle is not None
+            assert each.bundle[1] == index
 
 
 def test_accumulators_that_an_operation_made_are_selected_one_by_one() -> None:
