@@ -10,10 +10,15 @@ CELLS, THREADS, WARP = 24, 16, 4
 
 
 class WithoutRounds(RaceDetector):
-    """A detector that compares the clocks of every access."""
+    """A detector that records every read at once, and compares the clocks of every access."""
 
     def _of_this_round(self, rounds: np.ndarray, cells: np.ndarray) -> bool:
         return True
+
+    def unordered_reads(self, cells: np.ndarray, actor: np.ndarray) -> np.ndarray:
+        found = super().unordered_reads(cells, actor)
+        self._record_deferred()
+        return found
 
 
 def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarray, choice: int) -> list[object]:
@@ -36,7 +41,7 @@ def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarr
             case "matrix":
                 detector.pending_reads(cells, int(actor[0]))
             case "matrix done":
-                detector.finished_reads(cells, int(actor[0]))
+                detector.finished_reads(np.unique(cells), int(actor[0]))
             case "fence":
                 detector.fence(np.ones(THREADS, dtype=bool))
             case "engine":
@@ -78,3 +83,25 @@ def test_settled_accesses_need_no_comparison_of_clocks(seed: int) -> None:
         assert fast.state() == slow.state()
         said.update(str(each) for each in expected)
     assert len(said) > 3
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_reads_are_recorded_before_what_may_race_with_them(seed: int, asynchronous: bool) -> None:
+    rng = np.random.default_rng(1000 + seed)
+    fast, slow = RaceDetector(CELLS, THREADS, WARP), WithoutRounds(CELLS, THREADS, WARP)
+    names = [name for name in NAMES if asynchronous or not name.startswith("matrix")]
+    deferred, said = 0, set[str]()
+    for step in range(300):
+        name = names[rng.integers(len(names))] if step % 3 else "read"
+        actor = np.sort(rng.choice(THREADS, int(rng.integers(1, 5)), replace=False))
+        cells, choice = rng.integers(0, CELLS, actor.size), int(rng.integers(2))
+        expected = answer(slow, name, cells, actor, choice)
+        assert answer(fast, name, cells, actor, choice) == expected
+        said.update(str(each) for each in expected)
+        deferred = max(deferred, len(fast.deferred))
+        if step % 70 == 69:
+            # A copy has all reads, and what follows has no effect on it.
+            assert fast.copy().state() == slow.state()
+    assert len(said) > 3
+    assert asynchronous or deferred > 1

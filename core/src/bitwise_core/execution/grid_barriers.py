@@ -73,7 +73,10 @@ def outputs_by_barriers(
         first = run(None, None)[0]
         cells, states = first.cells(), first.states
         found: dict[int, Output] | None = None
-        for variant in reversed(range(first.most_open + 1)):
+        if not cells:  # no access orders blocks
+            return None
+        # Where the order of arrivals matters, the fewest arrivals show it soonest.
+        for variant in (first.most_open, *range(first.most_open)):
             memory, scratch = run(variant, cells)
             if memory.cells() != cells or memory.states != states or memory.most_open != first.most_open:
                 return None

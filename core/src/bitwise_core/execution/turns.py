@@ -55,6 +55,8 @@ def outputs_by_turns(
     for order in (np.arange(blocks), np.arange(blocks)[::-1]):
         try:
             cells = run(order, None)[0].cells()
+            if not cells:  # no access orders blocks
+                return None
             memory, scratch = run(order, cells)
             if memory.cells() == cells:
                 memory.store_cells()

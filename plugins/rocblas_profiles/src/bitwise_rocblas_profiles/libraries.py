@@ -202,15 +202,20 @@ def selected_words(selected: Selected) -> str:
     return f"Solution {selected.number} of {selected.file.path}, tuned for {exact}: {', '.join(parts)}."
 
 
+VERSIONS: Mapping[tuple[str, str], tuple[str, int]] = MappingProxyType(
+    {("rocblas", "6.2"): ("ROCm/rocBLAS", 128), ("hipblaslt", "2024-10"): ("ROCm/hipBLASLt", 76)}
+)
+"""The repository of each library version, by name and version, and the workspace in MiB that it allows by default."""
+
+
 @cache
 def libraries() -> Mapping[tuple[str, str], Library]:
     """Return the library versions with tables in this distribution, by name and version."""
-    known = {"ROCm/rocBLAS": ("rocblas", "6.2", 128), "ROCm/hipBLASLt": ("hipblaslt", "2024-10", 76)}
-    found = {}
-    for table in bundled():
-        name, version, workspace = known[table.source["repository"]]
-        found[name, version] = Library(name, version, table, workspace * MEBIBYTE)
-    return MappingProxyType(dict(sorted(found.items(), reverse=True)))
+    tables = {table.source["repository"]: table for table in bundled()}
+    return MappingProxyType({
+        (name, version): Library(name, version, tables[repository], workspace * MEBIBYTE)
+        for (name, version), (repository, workspace) in VERSIONS.items()
+    })  # fmt: skip
 
 
 def library(text: str) -> Library:

@@ -13,7 +13,7 @@ from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_core.plugins.profiles import Explanation, NotCovered, Profile
 from bitwise_rocblas_profiles.describe import ARCHITECTURE, Stagger
 from bitwise_rocblas_profiles.errors import RocblasError
-from bitwise_rocblas_profiles.libraries import Answer, Library, device, libraries, transposed
+from bitwise_rocblas_profiles.libraries import VERSIONS, Answer, Library, device, libraries, transposed
 from bitwise_rocblas_profiles.problem import call_of_problem
 
 STRING_KEYS = ("version", "device", "dtype", "output", "transposes")
@@ -32,18 +32,15 @@ class TensileProfile:
     strings CHOICES: the tag of a problem type, and M or N.
     """
 
-    known: Library
+    library: str
+    version: str
+    """The library's version, as `bitwise gemm --library` takes it."""
     architecture: str = ARCHITECTURE
 
     @property
-    def library(self) -> str:
-        """The library's name."""
-        return self.known.name
-
-    @property
-    def version(self) -> str:
-        """The library's version, as `bitwise gemm --library` takes it."""
-        return self.known.version
+    def known(self) -> Library:
+        """The tables, which are read when they are asked for: a plugin is loaded by every command."""
+        return libraries()[self.library, self.version]
 
     @property
     def name(self) -> str:
@@ -123,4 +120,4 @@ def stagger_of(given: object) -> Stagger | None:
 @hookimpl
 def bitwise_profiles() -> Iterable[Profile]:
     """Every library version with a table."""
-    return [TensileProfile(each) for each in libraries().values()]
+    return [TensileProfile(*each) for each in VERSIONS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -133,20 +133,22 @@ class AsynchronousReads:
         """
         for thread, queue, blocks in self._queues_of(work, active):
             for reads, done in queue.groups.wait(keep, blocks):
-                for read in reads:
-                    finished = done & read.blocks
-                    if finished.any():
-                        cells = self._not_in_flight(read.cells, thread // warp, warp, finished)
-                        for each in races.of_blocks(finished):
-                            each.finished_reads(cells, thread)
+                for cells, finished in _together(reads, done):
+                    complete = self._not_in_flight(cells, thread // warp, warp, finished)
+                    for each in races.of_blocks(finished):
+                        each.finished_reads(complete, thread)
 
-    def _not_in_flight(self, cells: Array, number: int, warp: int, blocks: Array) -> Array:
-        """Return the cells that no read of a warp of some of these blocks takes."""
+    def _not_in_flight(self, cells: Sequence[Array], number: int, warp: int, blocks: Array) -> Array:
+        """Return those of these cells that no read of a warp of some of these blocks takes, each once, ascending."""
+        size = 1 + max(int(each.max(initial=-1)) for each in cells)
+        complete = np.zeros(size, dtype=bool)
+        for each in cells:
+            complete[each] = True
         for (_, thread), queue in self.queues.items():
             if thread // warp == number:
                 for taken in queue.in_flight(blocks):
-                    cells = cells[~np.isin(cells, taken)]
-        return cells
+                    complete[taken if int(taken.max(initial=-1)) < size else taken[taken < size]] = False
+        return np.flatnonzero(complete)
 
     def _queues_of(self, work: str, active: Array) -> Iterator[tuple[int, ReadQueue, Array]]:
         """Yield the active threads with a queue, and the blocks in which each is active."""
@@ -154,3 +156,13 @@ class AsynchronousReads:
             blocks = active[:, thread].copy()
             if kind == work and blocks.any():
                 yield thread, queue, blocks
+
+
+def _together(reads: Sequence[AsynchronousRead], done: Array) -> Iterator[tuple[list[Array], Array]]:
+    """Yield the cells of the reads that are complete in the same of these blocks, and the blocks."""
+    found: dict[bytes, tuple[list[Array], Array]] = {}
+    for each in reads:
+        finished = done & each.blocks
+        if finished.any():
+            found.setdefault(finished.tobytes(), ([], finished))[0].append(each.cells)
+    yield from found.values()

@@ -36,6 +36,20 @@ _FIRST_CELLS = 64
 """The number of cells of a detector before its first access: most kernels use few, and many detectors are made."""
 
 
+_MOST_DEFERRED = 256
+"""The number of reads whose recording is deferred at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DeferredRead:
+    """A read of cells by threads (flat arrays of one length), and the times and steps of all warps at it."""
+
+    cells: Array
+    actor: Array
+    times: Array
+    steps: Array
+
+
 class RaceDetector:
     """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
 
@@ -80,6 +94,12 @@ class RaceDetector:
         """The number of barriers of all warps so far.  Accesses of earlier rounds are ordered before all later ones."""
         self.read_round: Array = np.full(cells, -1, dtype=np.int64)
         self.write_round: Array = np.full(cells, -1, dtype=np.int64)
+        self.deferred: list[_DeferredRead] = []
+        """Reads that are recorded only when a later access may race with them, in order (see `_record_deferred`)."""
+        self.has_deferred: Array = np.zeros(cells, dtype=bool)
+        """Which cells the deferred reads take."""
+        self.read_by_agents = False
+        """Whether an asynchronous agent has read a cell."""
 
     @property
     def size_in_bytes(self) -> int:
@@ -88,7 +108,9 @@ class RaceDetector:
 
     def copy(self) -> RaceDetector:
         """Return an independent copy."""
+        self._record_deferred()
         found = copy(self)
+        found.deferred = []
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
@@ -105,7 +127,7 @@ class RaceDetector:
 
     def _resize(self, cells: int) -> None:
         for name in (
-            *("reads_by_warp", "step_by_warp", "generic", "generation", "settled"),
+            *("reads_by_warp", "step_by_warp", "generic", "generation", "settled", "has_deferred"),
             *("written", "written_step", "read", "read_step"),
         ):
             setattr(self, name, _grown(getattr(self, name), cells, 0))
@@ -118,6 +140,9 @@ class RaceDetector:
         if len(warps) == self.warps:
             self.settled = self.generation.copy()
             self.round += 1
+            if self.deferred:  # they are ordered before all later accesses
+                self.deferred = []
+                self.has_deferred[:] = False
         joined = self.clock[warps].max(axis=0)
         self.clock[warps] = joined
         self.clock[warps, warps] += 1
@@ -185,8 +210,28 @@ class RaceDetector:
             unordered = ~self._ordered(
                 actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells)
             )
+        self.deferred.append(_DeferredRead(cells, actor, self.clock.diagonal().copy(), self.lockstep.copy()))
+        self.has_deferred[cells] = True
+        if self.read_by_agents or len(self.deferred) >= _MOST_DEFERRED:
+            self._record_deferred()
+        return unordered
+
+    def _record_deferred(self) -> None:
+        """Record the deferred reads, as if each had been recorded when it was made.
+
+        Those before a barrier of all warps are never recorded: no later access races with them.
+        """
+        if not self.deferred:
+            return
+        for each in self.deferred:
+            self._record_read(each)
+        self.deferred = []
+        self.has_deferred[:] = False
+
+    def _record_read(self, access: _DeferredRead) -> None:
+        cells, actor = access.cells, access.actor
         warp = self.warp_of.take(actor)
-        time, step = self.clock.diagonal().take(warp), self.lockstep.take(warp)
+        time, step = access.times.take(warp), access.steps.take(warp)
         self.read_round[cells] = np.maximum(self.read_round.take(cells), self.round)
         self.reader[cells] = actor
         self.read[cells] = time
@@ -194,7 +239,6 @@ class RaceDetector:
         place = warp * self.writer.size + cells  # in the flat array of all warps
         self.reads_by_warp.reshape(-1)[place] = time
         self._record_lanes(place, step, actor)
-        return unordered
 
     def _record_lanes(self, place: Array, step: Array, actor: Array) -> None:
         """Record which lane of each warp has read a cell since the last barrier of the warp."""
@@ -244,6 +288,8 @@ class RaceDetector:
     def unordered_writes(self, cells: Array, actor: Array) -> tuple[Array, Array]:
         """Return which writes of these cells are not ordered after the reads, and which not after earlier writes."""
         self._require(cells)
+        if self.deferred and some(self.has_deferred.take(cells)):
+            self._record_deferred()
         if not self._of_this_round(self.write_round, cells) and not self._of_this_round(self.read_round, cells):
             return _no_lanes(cells.size), _no_lanes(cells.size)
         ordered = self._ordered(actor, self.reader.take(cells), self.read.take(cells), self.read_step.take(cells))
@@ -385,6 +431,7 @@ class RaceDetector:
         `engine` numbers the copy engines.  Copies that complete on different barriers are not ordered among each other.
         """
         self._require(cells)
+        self._record_deferred()
         agent = self._agent(engine, *barriers)
         self.clock[agent, agent] += 1
         self.read[cells] = 0
@@ -423,6 +470,8 @@ class RaceDetector:
         Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
         """
         self._check_asynchronous_read(cells, actor)
+        self._record_deferred()
+        self.read_by_agents = True
         self.reader[cells] = actor
         self.read[cells] = PENDING
         self.read_round[cells] = _NO_BARRIER_SUFFICES
@@ -430,13 +479,15 @@ class RaceDetector:
 
     def _check_asynchronous_read(self, cells: Array, actor: int) -> None:
         self._require(cells)
-        who = np.full(cells.shape, actor, dtype=np.int64)
-        if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
-            reason = (
-                "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
-            )
-            raise race(Kind.SHARED, reason, None)
-        generic = cells[self.generic[cells]]
+        if self._of_this_round(self.write_round, cells):
+            who = np.full(cells.shape, actor, dtype=np.int64)
+            if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+                reason = (
+                    "a matrix instruction reads shared memory that another thread wrote with no barrier between (a "
+                    "race)"
+                )
+                raise race(Kind.SHARED, reason, None)
+        generic = cells[self.generic.take(cells)]
         if generic.size and not self._visible_after_fences(generic, actor):
             raise Unsupported(
                 "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
@@ -448,6 +499,8 @@ class RaceDetector:
         Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
         """
         self._check_asynchronous_read(cells, access.thread)
+        self._record_deferred()
+        self.read_by_agents = True
         agent = self._agent(*access.agent)
         if agent not in self.reads_by_agent:
             self.reads_by_agent[agent] = np.zeros(self.writer.size, dtype=np.int32)
@@ -488,6 +541,7 @@ class RaceDetector:
         earlier accesses and the next accesses matters, so that times which all warps have seen are equal, and other
         times count from these.  The numbers of generations are names, and not a part of the state (see `absorb`).
         """
+        self._record_deferred()
         seen = self.clock[: self.warps].min(axis=0)
         # Every access before the last barrier of all warps is ordered before all later ones.
         recent = np.flatnonzero((self.read_round >= self.round) | (self.write_round >= self.round) | self.generic)
@@ -566,16 +620,20 @@ class RaceDetector:
         self.generation[here] = np.maximum(self.generation[here], other.generation)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
-        """All reads of these cells that the warp of `actor` started are complete, ordered for that warp."""
+        """All reads of these cells that the warp of `actor` started are complete, ordered for that warp.
+
+        Each cell occurs once; they ascend.
+        """
         self._require(cells)
-        warp = actor // self.warp
-        still = (self.reader[cells] // self.warp == warp) & (self.read[cells] == PENDING)
-        self.read[cells] = np.where(still, self.clock[warp, warp], self.read[cells])
-        self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])
-        mine = self.reads_by_warp[warp, cells]
-        self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
-        pending = (self.reads_by_warp.take(cells, axis=1) == PENDING).any(axis=0) | (self.read.take(cells) == PENDING)
-        self.read_round[cells] = np.where(pending, _NO_BARRIER_SUFFICES, self.round)
+        self._record_deferred()
+        where, warp = _as_slice(cells), actor // self.warp
+        read, mine = self.read[where], self.reads_by_warp[warp, where]
+        still = (self.reader[where] // self.warp == warp) & (read == PENDING)
+        self.read[where] = np.where(still, self.clock[warp, warp], read)
+        self.read_step[where] = np.where(still, self.lockstep[warp], self.read_step[where])
+        self.reads_by_warp[warp, where] = np.where(mine == PENDING, self.clock[warp, warp], mine)
+        pending = (self.reads_by_warp[:, where] == PENDING).any(axis=0) | (self.read[where] == PENDING)
+        self.read_round[where] = np.where(pending, _NO_BARRIER_SUFFICES, self.round)
 
 
 def _grown(values: Array, cells: int, fill: int) -> Array:
@@ -583,6 +641,13 @@ def _grown(values: Array, cells: int, fill: int) -> Array:
     found = np.full((*values.shape[:-1], cells), fill, dtype=values.dtype)
     found[..., : values.shape[-1]] = values
     return found
+
+
+def _as_slice(cells: Array) -> Array | slice:
+    """Return different cells, in ascending order, as a slice where they are neighbours."""
+    if cells.size and int(cells[-1]) - int(cells[0]) == cells.size - 1:
+        return slice(int(cells[0]), int(cells[-1]) + 1)
+    return cells
 
 
 @lru_cache(maxsize=256)

@@ -94,6 +94,13 @@ class HashedVectors:
         zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
         return HashedVectors(words, zero, self.sticky, self.signed, self.finite)
 
+    def of_blocks(self, blocks: Array) -> HashedVectors:
+        """Return the vectors that each block of a batch takes from block `blocks[block]`."""
+        words = self.words if self.words.shape[1] == 1 else self.words[:, blocks]
+        zero = self.zero if self.zero is None or self.zero.shape[0] == 1 else self.zero[blocks]
+        sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
+        return HashedVectors(words, zero, sticky, self.signed, self.finite)
+
     def concatenated(self, others: Sequence[HashedVectors]) -> HashedVectors:
         """See `OperandVectors.concatenated`."""
         if not others:
@@ -149,6 +156,52 @@ def hashed_vectors(
 
     `signs` removes the signs of zeros from elements of a floating-point format.
     """
+    alike = _alike_blocks(elements) if context.recorder is None else None
+    if alike is None:
+        return _hashed_vectors(elements, form, context, signs)
+    chosen, place = alike
+    return _hashed_vectors(_of_blocks(elements, chosen), form, context, signs).of_blocks(place)
+
+
+_FEW_BLOCKS = 4
+"""Elements of fewer blocks are not compared between blocks."""
+
+
+def _alike_blocks(elements: SymbolicVector) -> tuple[Array, Array] | None:
+    """Return some blocks whose elements those of all others equal, and for each block its place among them.
+
+    The blocks of a matrix product that share rows or columns have equal tiles.  None where few blocks are alike.
+    """
+    words, flags = elements.words, elements.flags
+    count = words.shape[1]
+    if count < _FEW_BLOCKS or words.shape[2] * words.shape[3] == 0:
+        return None
+    places: dict[int, int] = {}
+    firsts = [places.setdefault(each, block) for block, each in enumerate(words[0, :, 0, 0].tolist())]
+    if 2 * len(places) > count:
+        return None
+    chosen = np.array(list(places.values()))
+    first = np.array(firsts)
+    others = np.flatnonzero(first != np.arange(count))
+    # Both words of a load are its address.
+    planes = words[:1] if isinstance(flags, int) and flags & L.FORM == L.LOAD else words
+    if not all(np.array_equal(each[others], each[first[others]]) for each in planes):
+        return None
+    if not isinstance(flags, int) and flags.shape[0] > 1 and not np.array_equal(flags, flags[first]):
+        return None
+    return chosen, np.searchsorted(chosen, first)
+
+
+def _of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
+    flags = elements.flags
+    chosen = flags if isinstance(flags, int) or flags.shape[0] == 1 else flags[blocks]
+    return SymbolicVector(elements.bits, elements.words[:, blocks], chosen)
+
+
+def _hashed_vectors(
+    elements: SymbolicVector, form: str, context: TermContext, signs: ZeroSigns | None = None
+) -> HashedVectors:
+    """See `hashed_vectors`."""
     elements = nan_marks.as_operand(elements, form, context)
     sticky = sticky_of(elements.flags)
     if elements.bits == 32:

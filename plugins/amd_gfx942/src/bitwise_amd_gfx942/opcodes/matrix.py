@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from bitwise_amd_gfx942.modes import DENORMALS_KEPT, mode_of
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, modifier_value
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
-from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, operand_vectors
+from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, in_active_waves, operand_vectors
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, reader, word_reader, writer
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
@@ -26,9 +26,12 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import blend_values, concat
-from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 TABLE = OpcodeTable()
+
+_CACHE_SIZE = 256
+"""The number of operands of active waves that are kept."""
 
 _NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x\d+x(\d+)_?(?:(\d+)b_)?([a-z]+\d+(?:_1k|_[bfp]+8)?)")
 _TYPES = {
@@ -116,15 +119,24 @@ def product_step(
     a, b = (_words(each, count, instruction) for each in sources[:2])
     old = _accumulators(sources[2], tile, wide, result, instruction)
     new = _writers(destination, tile, wide, instruction)
+    updates = wide == 32 and destination == sources[2]
 
     def run(machine: Machine) -> None:
         check_all_lanes_active(machine, instruction)
         of_a, of_b = ([_zero_inactive_waves(machine, read(machine)) for read in each] for each in (a, b))
         lefts = operand_vectors(machine, of_a, bits, left, tile, part)
         rights = operand_vectors(machine, of_b, bits, right, tile, part)
-        values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, a_blocks)
-        for write, value in zip(new, values, strict=True):
-            write(machine, value)
+        accumulators = [read(machine) for read in old]
+        values = accumulate(machine, step, lefts, rights, accumulators, tile, a_blocks)
+        outer = machine.mask
+        chosen = in_active_waves(outer, values, accumulators) if updates and outer is not None else None
+        if chosen is not None:
+            machine.mask = None
+        try:
+            for write, value in zip(new, chosen or values, strict=True):
+                write(machine, value)
+        finally:
+            machine.mask = outer
 
     return run
 
@@ -141,7 +153,17 @@ def check_all_lanes_active(machine: Machine, instruction: Instruction) -> None:
 
 def _zero_inactive_waves(machine: Machine, value: Value) -> Value:
     """An operand with zeros in inactive waves, whose values, undefined ones included, must not affect the result."""
-    return value if machine.mask is None else blend_values(machine.mask, value, literal(0, 32))
+    mask = machine.mask
+    if mask is None:
+        return value
+    # The same value for the same operand and waves: vectors of the same values are hashed once.
+    known: dict[tuple[int, int], tuple[Value, Array, Value]] = machine.extra.setdefault("operands of active waves", {})
+    found = known.get((id(value), id(mask)))
+    if found is None:
+        if len(known) >= _CACHE_SIZE:
+            known.clear()
+        found = known[id(value), id(mask)] = (value, mask, blend_values(mask, value, literal(0, 32)))
+    return found[2]
 
 
 def _registers(operand: Operand, count: int, instruction: Instruction) -> tuple[Register, ...]:

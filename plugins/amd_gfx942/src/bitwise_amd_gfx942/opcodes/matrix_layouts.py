@@ -22,7 +22,7 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, TermRecorder, Value
 
 _CACHE_SIZE = 512
 """The number of cached operands; consecutive instructions often share an operand."""
@@ -94,10 +94,35 @@ def accumulate(
     )
     for one, other in zip(left, right, strict=True):
         total = machine.domain.mma_step(step, total, one.take(rows), other.take(columns))
-    recorder = total.recorder
-    total = _reshaped(total, (tile.accumulators, machine.threads))
+    return _accumulators(_reshaped(total, (tile.accumulators, machine.threads)), total.recorder)
+
+
+def in_active_waves(mask: Array, new: Sequence[SymbolicVector], old: Sequence[Value]) -> list[SymbolicVector] | None:
+    """A lane's new accumulators where the constant mask is set, else its old ones, as parts of one value.
+
+    Each is what `blend_values` returns.  None where old accumulators have a structure besides their hashes.
+    """
+    total = _bundle(new)
+    before = [each for each in old if isinstance(each, SymbolicVector) and not each.origins and each.recorder is None]
+    if total is None or total.recorder is not None or len(before) < len(old) or mask.ndim != 2:
+        return None
+    whole = _bundle(before)
+    whole = _stacked(before, total.words.shape[3]) if whole is None else whole
+    lanes = mask[:, None]
+    words = np.where(lanes, total.words, whole.words)
+    flags = L.uniform_flags(L.select_flags(lanes, total.flags, whole.flags))
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, words.shape[1:])
+    found = _accumulators(SymbolicVector(total.bits, words, flags), None)
+    for each in found:
+        each.flags = L.uniform_flags(each.flags)
+    return found
+
+
+def _accumulators(total: SymbolicVector, recorder: TermRecorder | None) -> list[SymbolicVector]:
+    """The accumulators of a lane, stacked in words of shape (2, blocks, accumulators, threads)."""
     result = []
-    for each in range(tile.accumulators):
+    for each in range(total.words.shape[2]):
         flags = total.flags if isinstance(total.flags, int) else total.flags[:, each]
         part = SymbolicVector(total.bits, total.words[:, :, each], flags)
         part.recorder = recorder
