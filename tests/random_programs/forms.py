@@ -34,6 +34,8 @@ WEIGHTED: tuple[tuple[int, Maker], ...] = (
     (1, rows.exponential),
     (3, rows.padded),
     (2, integers.predicates_in_bits),
+    (3, integers.predicates_as_numbers),
+    (1, integers.counted_predicates),
 )
 MAKERS = tuple(maker for weight, maker in WEIGHTED for _ in range(weight))
 """The kinds of statement, the common ones several times."""

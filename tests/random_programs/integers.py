@@ -106,6 +106,55 @@ def predicates_in_bits(program: Program, n: Draw) -> None:
         program.add("pred", bit != 0, lines)
 
 
+def predicates_as_numbers(program: Program, n: Draw) -> None:
+    """Combine two predicates as numbers 0 and 1, of which one comes from another lane or through shared memory."""
+    found = operands(program, "pred", n[:2])
+    if found is None:
+        return
+    a, b = (in_register(program, each) for each in found)
+    lines = [f"selp.b32 %r86, 1, 0, {a.register};", f"selp.b32 %r87, 1, 0, {b.register};"]
+    one, other = (np.broadcast_to(each.bits, (LANES, each.bits.shape[1])).astype(np.uint32) for each in (a, b))
+    if n[3] % 3 == 1:
+        distance = 1 + n[3] // 3 % (LANES - 1)
+        lines.append(f"shfl.sync.bfly.b32 %r87, %r87, {distance}, 31, 15;")
+        other = other[[lane ^ distance for lane in range(LANES)]]
+    if n[3] % 3 == 2:
+        lines += [
+            "bar.sync 0; mov.u64 %d88, room; mul.lo.u32 %r88, %r0, 8;",
+            "cvt.u64.u32 %d87, %r88; add.s64 %d87, %d87, %d88;",
+            "cvt.u16.u32 %h89, %r87; st.shared.b8 [%d87], %h89; bar.sync 0; ld.shared.u8 %r87, [%d87];",
+        ]
+    verbs = {
+        "or.b32": np.bitwise_or, "and.b32": np.bitwise_and, "xor.b32": np.bitwise_xor, "max.s32": np.maximum,
+        "min.u32": np.minimum, "mul.lo.u32": np.multiply, "add.s32": np.add,
+    }  # fmt: skip
+    verb = list(verbs)[n[2] % len(verbs)]
+    program.add("i32", verbs[verb](one, other), *lines, f"{verb} @@, %r86, %r87;")
+    number = program.values[-1]
+    tests = {
+        "gt.s32": (0, number.bits > 0), "lt.u32": (1, number.bits < 1), "ne.b32": (1, number.bits != 1),
+        "ge.s32": (2, number.bits >= 2), "eq.u32": (0, number.bits == 0),
+    }  # fmt: skip
+    test = list(tests)[n[2] // 8 % len(tests)]
+    program.add("pred", tests[test][1], f"setp.{test} @@, {number.register}, {tests[test][0]};")
+
+
+def counted_predicates(program: Program, n: Draw) -> None:
+    """Count the predicates in a register, or add them up as numbers."""
+    found = operands(program, "pred", n[:3])
+    if found is None:
+        return
+    some = [in_register(program, each) for each in found]
+    total = sum((each.bits.astype(np.uint32) for each in some[1:]), some[0].bits.astype(np.uint32))
+    lines = [f"selp.b32 %r{85 + place}, 1, 0, {each.register};" for place, each in enumerate(some)]
+    if n[3] % 2:
+        lines += ["add.u32 @@, %r85, %r86;", "add.u32 @@, @@, %r87;"]
+    else:
+        lines += ["shl.b32 %r86, %r86, 3; shl.b32 %r87, %r87, 9; or.b32 %r86, %r86, %r85;"]
+        lines += ["or.b32 %r86, %r86, %r87; popc.b32 @@, %r86;"]
+    program.add("i32", np.asarray(total, dtype=np.uint32), *lines)
+
+
 def integers(program: Program, n: Draw) -> None:
     kind = ("i32", "i64", "i64")[n[3] % 3]
     width = WIDTH[kind]

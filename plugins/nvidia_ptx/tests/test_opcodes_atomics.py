@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line of PTX is read as one
 """Exchanges, comparisons and exchanges, increments and decrements in global memory, and the forms that are refused."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from bitwise_core.execution.interleavings import ORDERS, run_in_order
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate, simulate_batch
 from bitwise_core.execution.values.symbolic_vector import UNSIGNED
-from ptx_programs import ARCH, run, text
+from ptx_programs import ARCH, hashes, run, text
 
 THREADS = 64
 FORMS = {
@@ -107,3 +108,95 @@ def test_threads_that_wait_in_vain_are_named() -> None:
     contents = {"in": np.zeros(4, dtype=np.uint8), "out": np.zeros(4, dtype=np.uint8)}
     with pytest.raises(Unsupported, match="threads wait for memory that no thread writes before them"):
         run_in_order(prepared, contents, ORDERS[0])
+
+
+SHARED = {
+    f"{verb}.{kind}": (verb, kind)
+    for verb, kinds in {
+        "add": ("u32", "s32", "u64"), "min": ("u32", "s32", "s64"), "max": ("u32", "s32", "u64"),
+        "and": ("b32", "b64"), "or": ("b32", "b64"), "xor": ("b32", "b64"),
+    }.items()
+    for kind in kinds
+}  # fmt: skip
+ROOM = ".shared .align 16 .b8 room[32];"
+
+
+def reduced(verb: str, kind: str, start: int, values: list[int]) -> int:
+    """Return what operations leave, in Python's integers."""
+    bits = int(kind[1:])
+
+    def of(number: int) -> int:
+        return number - (1 << bits) if kind[0] == "s" and number >> (bits - 1) else number
+
+    content = of(start)
+    for value in map(of, values):
+        content = {
+            "add": content + value, "min": min(content, value), "max": max(content, value),
+            "and": content & value, "or": content | value, "xor": content ^ value,
+        }[verb]  # fmt: skip
+    return content % (1 << bits)
+
+
+def shared_body(form: str, opcode: str = "red") -> str:
+    """Every thread changes one of four cells, which hold the first of its elements before; out gets the cells."""
+    bits = int(SHARED[form][1][1:])
+    value, content = {32: ("%r1", "%r2"), 64: ("%d5", "%d6")}[bits]
+    size, returned = bits // 8, "%r3, " if opcode == "atom" else ""
+    return f"""and.b32 %r10, %r0, 3; mul.wide.u32 %d10, %r10, {size}; mul.wide.u32 %d11, %r0, {size}; add.s64 %d11, %d1, %d11;
+mov.u64 %d12, room; add.s64 %d12, %d12, %d10; ld.global.b{bits} {value}, [%d11];
+setp.lt.u32 %p1, %r0, 4; @%p1 st.shared.b{bits} [%d12], {value}; bar.sync 0;
+{opcode}.shared.{form} {returned}[%d12], {value}; bar.sync 0;
+ld.shared.b{bits} {content}, [%d12]; add.s64 %d13, %d0, %d10; @%p1 st.global.b{bits} [%d13], {content};
+"""
+
+
+@pytest.mark.parametrize("form", SHARED)
+def test_shared_contents_are_those_of_the_isa(form: str) -> None:
+    verb, kind = SHARED[form]
+    unsigned = UNSIGNED[int(kind[1:])]
+    drawn = np.random.default_rng(len(form)).integers(0, 2**64, THREADS, dtype=np.uint64).astype(unsigned)
+    contents = {"in": drawn.view(np.uint8), "out": np.zeros(4 * drawn.itemsize, dtype=np.uint8)}
+    code = text(shared_body(form), threads=THREADS, shared=ROOM)
+    prepared = prepare_launch(ARCH.parse(code, "k.ptx"), ARCH, launch())
+    results = [simulate(prepared, contents).after, simulate_batch(prepared, [contents, contents])[1].after]
+    results += [run_in_order(prepared, contents, order).after for order in ORDERS]
+    expected = [reduced(verb, kind, int(drawn[cell]), drawn[cell::4].tolist()) for cell in range(4)]
+    for after in results:
+        assert after["out"].view(unsigned).tolist() == expected
+
+
+def test_shared_contents_have_one_form_in_every_order() -> None:
+    found = hashes(shared_body("add.u32"), threads=THREADS, shared=ROOM)
+    other = (
+        shared_body("add.u32")
+        .replace("[%d11]", "[%d14]")
+        .replace(
+            "mov.u64 %d12", "xor.b32 %r11, %r0, 60; mul.wide.u32 %d14, %r11, 4; add.s64 %d14, %d1, %d14; mov.u64 %d12"
+        )
+    )
+    start = "ld.global.b32 %r1, [%d14];\nsetp.lt.u32 %p1, %r0, 4; @%p1 st.shared.b32 [%d12], %r1;"
+    assert start in other
+    own = "ld.global.b32 %r1, [%d14]; ld.global.b32 %r7, [%d11];\nsetp.lt.u32 %p1, %r0, 4; @%p1 st.shared.b32 [%d12], %r7;"
+    assert hashes(other.replace(start, own), threads=THREADS, shared=ROOM) == found
+    assert hashes(shared_body("max.u32"), threads=THREADS, shared=ROOM) != found
+
+
+def test_what_a_shared_operation_returns_is_undetermined() -> None:
+    body = shared_body("add.u32", "atom")
+    assert hashes(body, threads=THREADS, shared=ROOM) == hashes(shared_body("add.u32"), threads=THREADS, shared=ROOM)
+    with pytest.raises(Unsupported, match="order of threads"):
+        hashes(body + "st.global.u32 [%d0+64], %r3;", threads=THREADS, shared=ROOM)
+
+
+@pytest.mark.parametrize("form", ["add.f32", "exch.b32", "cas.b32", "inc.u32", "add.noftz.f16x2"])
+def test_other_operations_on_shared_memory_are_not_modelled(form: str) -> None:
+    with pytest.raises(Unsupported, match="not modelled"):
+        run(f"mov.u64 %d12, room; atom.shared.{form} %r1, [%d12], %r0;", shared=ROOM)
+
+
+def test_shared_operations_at_addresses_of_data_are_unknown() -> None:
+    body = shared_body("add.u32").replace(
+        "red.shared", "and.b32 %r5, %r1, 4; cvt.u64.u32 %d9, %r5; add.s64 %d12, %d12, %d9; red.shared"
+    )
+    with pytest.raises(Unsupported, match="computed address"):
+        run(body, threads=THREADS, shared=ROOM)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,11 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.interleavings import ORDERS, run_in_order
 from bitwise_core.execution.launch import POINTER_SHIFT, Launch
+from bitwise_core.execution.memory import global_memory, ordered_atomics
+from bitwise_core.execution.memory.outputs import final_events
+from bitwise_core.execution.memory.race_detector import RaceDetector
+from bitwise_core.execution.memory.shared_updates import SharedUpdates
+from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.values import symbolic_vector as L
 from ptx_programs import ARCH, text
 
@@ -26,7 +32,8 @@ class Step:
     """One step of an actor, or a barrier of all (`actor` None).
 
     ld and st access a cell, or with `byte` one of its bytes; set writes a number; exch, cas, inc and dec are atomic
-    operations on a cell by the register, or by `number` and the register; the others combine two registers.
+    operations on a cell by the register, or by `number` and the register; radd, rmax and rxor are such operations that
+    return nothing; the others combine two registers.
     """
 
     actor: int | None
@@ -42,6 +49,11 @@ _UPDATES = {
     "cas": lambda old, number, value: value if old == number else old,
     "inc": lambda old, number, value: 0 if old >= value else old + 1,
     "dec": lambda old, number, value: value if old == 0 or old > value else old - 1,
+}
+_REDUCTIONS = {
+    "radd": lambda old, value: (old + value) % 2**32,
+    "rmax": max,
+    "rxor": lambda old, value: old ^ value,
 }
 _COMBINED = {
     "add": lambda one, other: (one + other) % 2**32,
@@ -68,7 +80,9 @@ def program(draw: random.Random, actors: int, barriers: bool, kind: str) -> list
         verb = draw.choice(["ld", "ld", "ld", "st", "st", "st", "set", draw.choice(list(_COMBINED))])
         if kind == "atomic" and verb in ("ld", "st"):
             verb = draw.choice([verb, *_UPDATES])
-        place = draw.randrange(CELLS if verb in ("ld", "st", *_UPDATES) else REGISTERS)
+        if kind == "reductions" and verb in ("ld", "st", "set"):
+            verb = draw.choice([verb, *_REDUCTIONS, "radd"])
+        place = draw.randrange(CELLS if verb in ("ld", "st", *_UPDATES, *_REDUCTIONS) else REGISTERS)
         byte = draw.choice([None, 0, 1]) if kind == "narrow" and verb in ("ld", "st") else None
         found.append(Step(draw.randrange(actors), verb, draw.randrange(REGISTERS), place, draw.randrange(3), byte))
     return found
@@ -120,6 +134,8 @@ def _after(
             old = memory[each.other]
             memory[each.other] = _UPDATES[each.verb](old, each.number, values[own])
             values[own] = old
+        elif each.verb in _REDUCTIONS:
+            memory[each.other] = _REDUCTIONS[each.verb](memory[each.other], values[own])
         else:
             values[own] = _COMBINED[each.verb](values[own], values[each.actor * REGISTERS + each.other])
     return tuple(memory), tuple(values)
@@ -157,6 +173,9 @@ def body(steps: Sequence[Step], space: str, actor: str, actors: int) -> str:
                 "cas": f"atom.{space}.acq_rel.gpu.cas.b32 {own}, {place}, {each.number}, {own};",
                 "inc": f"atom.{space}.inc.u32 {own}, {place}, {own};",
                 "dec": f"atom.relaxed.{space}.dec.u32 {own}, {place}, {own};",
+                "radd": f"red.{space}.add.u32 {place}, {own};",
+                "rmax": f"atom.relaxed.{space}.max.u32 _, {place}, {own};",
+                "rxor": f"red.{space}.xor.b32 {place}, {own};",
             }[each.verb])  # fmt: skip
     lines.append(f"mul.lo.u32 %r4, %r1, {128 * REGISTERS}; cvt.u64.u32 %d7, %r4; add.s64 %d7, %d7, %d5;")
     lines.append("add.s64 %d7, %d7, %d0;")
@@ -176,6 +195,8 @@ CASES = [
     ("shared", "warp", 2, "words"),
     ("shared", "warp", 2, "narrow"),
     ("shared", "warp", 3, "narrow"),
+    ("shared", "warp", 2, "reductions"),
+    ("shared", "warp", 3, "reductions"),
     ("global", "warp", 2, "words"),
     ("global", "warp", 2, "narrow"),
     ("global", "%ctaid.x", 2, "words"),
@@ -183,6 +204,9 @@ CASES = [
     ("global", "warp", 2, "atomic"),
     ("global", "warp", 3, "atomic"),
     ("global", "%ctaid.x", 2, "atomic"),
+    ("global", "warp", 2, "reductions"),
+    ("global", "warp", 3, "reductions"),
+    ("global", "%ctaid.x", 3, "reductions"),
 ]
 
 
@@ -190,7 +214,7 @@ CASES = [
 def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: str, actors: int, kind: str) -> None:
     draw = random.Random(f"{space} {actor} {actors} {kind}")
     proved = missed = differing = seen = 0
-    for _ in range(60):
+    for _ in range(120 if kind == "reductions" else 60):
         steps = program(draw, actors, actor == "warp", kind)
         expected = outcomes(steps, actors)
         count = actors * REGISTERS
@@ -220,6 +244,60 @@ def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: st
     assert 2 * seen >= differing
 
 
+def _no_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accesses of shared memory are not ordered with atomic operations."""
+    monkeypatch.setattr(RaceDetector, "_after_updates", lambda self, cells, *of: np.ones(cells.size, dtype=bool))
+
+
+def _one_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All atomic operations on shared memory are taken to commute."""
+    ordered = SharedUpdates.ordered
+
+    def commuting(self: SharedUpdates, *of: Any) -> Any:
+        return ordered(self, *of) if of[-1] is None else np.ones(of[0].size, dtype=bool)
+
+    monkeypatch.setattr(SharedUpdates, "ordered", commuting)
+
+
+def _own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Atomic operations that commute are loads and stores of a thread that has other accesses."""
+    monkeypatch.setattr(global_memory, "further_thread", lambda thread: thread >> 20 << 20 | thread & 31)
+
+
+def _any_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All atomic operations on global memory are taken to commute with each other."""
+
+    def elements(atomics: Sequence[tuple[str, Access]]) -> Any:
+        return np.unique(np.concatenate([event.address for _, event in atomics]))
+
+    monkeypatch.setattr(ordered_atomics, "_commuting_elements", elements)
+
+
+_ADD, _MAX = Step(0, "radd"), Step(1, "rmax")
+_READ = [Step(None, "bar"), Step(0, "ld")]
+UNORDERED = [
+    (_no_updates, "shared", [_ADD, Step(1, "radd"), Step(0, "ld")]),
+    (_no_updates, "shared", [_ADD, Step(1, "st"), *_READ]),
+    (_one_operation, "shared", [_ADD, _MAX, *_READ]),
+    (_own_threads, "global", [Step(0, "st"), _ADD, Step(1, "radd"), *_READ]),
+    (_any_operations, "global", [_ADD, _MAX, *_READ]),
+]
+
+
+@pytest.mark.parametrize(("mutate", "space", "steps"), UNORDERED)
+def test_atomic_operations_without_an_order_are_found_by_one_rule(
+    mutate: Callable[[pytest.MonkeyPatch], None], space: str, steps: Sequence[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the rule, a result would be proved that another interleaving does not have."""
+    code = text(body(steps, space, "warp", 2), threads=64, shared=ROOM)
+    prepared = prepare_launch(ARCH.parse(code, "k.ptx"), ARCH, launch(64, 1))
+    registers, cells = 2 * REGISTERS, 0 if space == "shared" else CELLS
+    assert len({each[: registers + cells] for each in outcomes(steps, 2)}) > 1
+    assert _stored(prepared, registers, cells) is None
+    mutate(monkeypatch)
+    assert _stored(prepared, registers, cells) is not None
+
+
 def _stored(prepared: PreparedLaunch, registers: int, cells: int) -> tuple[int, ...] | None:
     """Return the registers and cells that a launch provably leaves, None where they are not proved determined."""
     try:
@@ -228,7 +306,7 @@ def _stored(prepared: PreparedLaunch, registers: int, cells: int) -> tuple[int, 
     except Unsupported:
         return None
     found = {(2 << POINTER_SHIFT) + place: 0 for place in range(128 * cells)}
-    for event in (*memory.stores[1], *memory.stores.get(2, ())):
+    for event in (*final_events(memory, 1), *final_events(memory, 2)):
         assert event.value is not None
         assert np.all(L.constant_mask(event.value))
         numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape)

@@ -29,6 +29,7 @@ from bitwise_core.execution.concrete import (
     prepare_launch,
     run_blocks,
 )
+from bitwise_core.execution.dependent_stores import outputs_by_dependence
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.grid_barriers import outputs_by_barriers
@@ -525,24 +526,27 @@ def outputs_of_all_blocks(
     except WorkLimitExceeded:
         return None
     except Nondeterministic as error:
-        found = _outputs_of_synchronised_blocks(error, ready, buffers, options)
+        found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:
             raise
         return found
     try:
         return checked_outputs(memory, scratch)
     except Nondeterministic as error:
-        found = _outputs_of_synchronised_blocks(error, ready, buffers, options)
+        found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:
             raise _with_reaching_causes(error, memory.undetermined, ready, buffers, options) from None
         return found
 
 
-def _outputs_of_synchronised_blocks(
+def _outputs_of_every_order(
     error: Nondeterministic, ready: PreparedLaunch, buffers: Mapping[str, int], options: Options
 ) -> dict[int, Output] | None:
-    """The final contents of every buffer if tickets, flags or barriers make them the same in every order, else None."""
-    for outputs_by in (outputs_by_tickets, outputs_by_turns, outputs_by_barriers):
+    """The final contents of every buffer if they are proved to be the same in every order, else None.
+
+    Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
+    """
+    for outputs_by in (outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_dependence):
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
             return found

@@ -39,14 +39,19 @@ from bitwise_core.execution.machine import (
     invert,
     is_unwritten_register,
 )  # fmt: skip
-from bitwise_core.execution.program import Program, merge_local, merged_values, refusal_under_condition
+from bitwise_core.execution.program import (
+    Program,
+    merge_local,
+    merged_values,
+    possible_lanes,
+    refusal_under_condition,
+)
 from bitwise_core.execution.program_analyses import effects_of, live_at, order_of, region
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.uniformity import is_uniform
-from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask, width
+from bitwise_core.execution.values.symbolic_vector import Array, Value, constant_mask, width
 
 MAXIMUM_STEPS = 20_000_000
 
@@ -378,7 +383,7 @@ class Executor:
             else:
                 blocks.begin(machine)
                 machine.path = conjunction(machine.domain, outer[1], predicate)
-                machine.mask = _possible_lanes(predicate, group.mask)
+                machine.mask = possible_lanes(predicate, group.mask)
             if start != join:
                 self._side_of(group, pc).start(start, join)
             outcomes.append(Side.of(machine))
@@ -598,13 +603,3 @@ def unknown_lanes(machine: Machine, value: Value) -> Array:
     vector = as_symbolic_vector(value)
     unknown: Array = np.broadcast_to(~np.asarray(constant_mask(vector)), vector.words.shape[1:])
     return unknown if machine.mask is None else unknown & machine.mask
-
-
-def _possible_lanes(predicate: Value, mask: Array | None) -> Array | None:
-    """Return the active lanes without those in which a predicate on data is known to be false."""
-    if not isinstance(predicate, SymbolicVector) or L.lazy_integers(predicate) is not None:
-        return mask
-    impossible = L.equals_constant(predicate, 0)
-    if impossible is False:
-        return mask
-    return ~impossible if mask is None else mask & ~impossible

@@ -27,6 +27,7 @@ from bitwise_core.execution.machine import (
     conjunction,
     invert,
 )
+from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import poison
 
@@ -205,12 +206,15 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
 def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) -> Control | None:
     assert isinstance(predicate, SymbolicVector)
     before, local, parameters = dict(machine.registers), dict(machine.local), dict(machine.parameters)
-    outer = machine.condition
-    machine.condition = conjunction(machine.domain, outer, predicate)
+    outer, mask = machine.condition, machine.mask
+    inner = possible_lanes(predicate, mask)
+    if inner is not None and not inner.any():
+        return None
+    machine.condition, machine.mask = conjunction(machine.domain, outer, predicate), inner
     try:
         control = step(machine)
     finally:
-        machine.condition = outer
+        machine.condition, machine.mask = outer, mask
     if isinstance(control, Exit | Return):
         return ConditionalEnd(predicate)
     if control is not None:
@@ -219,6 +223,16 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
     machine.parameters = merged_values(machine, predicate, machine.parameters, parameters)
     merge_local(machine, predicate, machine.local, local)
     return None
+
+
+def possible_lanes(predicate: Value, mask: Array | None) -> Array | None:
+    """Return the active lanes without those in which a predicate on data is known to be false."""
+    if not isinstance(predicate, SymbolicVector) or L.lazy_integers(predicate) is not None:
+        return mask
+    impossible = L.equals_constant(predicate, 0)
+    if impossible is False:
+        return mask
+    return ~impossible if mask is None else mask & ~impossible
 
 
 def merged_values(

@@ -21,3 +21,9 @@ def thread_numbers(blocks: npt.NDArray[Any], local: npt.NDArray[Any]) -> npt.NDA
 def block_of(thread: Numbers) -> Numbers:
     """Return the number of the block of each thread."""
     return thread >> _BLOCK_SHIFT
+
+
+def further_thread(thread: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the number of one further thread of the block of each thread, which no thread of a launch has."""
+    found: npt.NDArray[Any] = thread | ((1 << _BLOCK_SHIFT) - 1)
+    return found

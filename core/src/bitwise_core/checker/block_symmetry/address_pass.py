@@ -154,6 +154,13 @@ class AddressDomain:
                 buffers = np.unique(buffers_at(first))
                 self.pointers.update(int(each) for each in buffers if each)
 
+    def note_stored(self, value: Value) -> None:
+        """See `Domain.note_stored`."""
+
+    def recalled(self, value: Value, mask: Array | None) -> Value:
+        """See `Domain.recalled`."""
+        return value
+
     def operand_vectors(self, elements: L.SymbolicVector, form: str) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
         return mma_steps.hashed_vectors(elements, form, _CONTEXT)
@@ -456,6 +463,7 @@ def _run_pass(
     if opaque:
         machine.shared = OpaqueSharedMemory()
     machine.races = NoRaceDetection(prepared.threads, prepared.arch.warp)
+    machine.races.follows_updates = False
     machine.thread = machine.local_thread
     if numbers.size > 1:
         block = BlockAffine(grid, Column(numbers.view(np.uint64)), np.zeros((1, 1), dtype=np.uint64))

@@ -29,6 +29,7 @@ class SymbolicRaces(RaceDetectors):
 
     def __init__(self, cells: int, threads: int, warp: int, rows: int) -> None:
         super().__init__(cells, threads, warp, rows)
+        self.follows_updates = False
         self.detectors = [RaceDetector(cells, threads, warp)]
         self.uses = 0
         """How often detectors were asked for."""

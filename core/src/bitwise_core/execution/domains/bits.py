@@ -132,6 +132,13 @@ class BitsDomain:
             L.blend(known, chosen, undefined_lanes(chosen.bits, L.sticky_flags(condition, chosen)))
         )
 
+    def note_stored(self, value: Value) -> None:
+        """See `Domain.note_stored`."""
+
+    def recalled(self, value: Value, mask: Array | None) -> Value:
+        """See `Domain.recalled`."""
+        return value
+
     def operand_vectors(self, elements: SymbolicVector, form: str) -> OperandVectors:
         """See `Domain.operand_vectors`."""
         _require_known_or_sticky(elements)

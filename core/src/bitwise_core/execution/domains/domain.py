@@ -66,6 +66,12 @@ class Domain(Protocol):
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """Return the initial content of global memory at addresses that depend on data."""
 
+    def note_stored(self, value: Value) -> None:
+        """A value is stored in memory, which keeps no more than its hash."""
+
+    def recalled(self, value: Value, mask: Array | None) -> Value:
+        """Return a value that was loaded in some lanes (None: all) with what is known of stored values."""
+
     def operand_vectors(self, elements: SymbolicVector, form: str) -> OperandVectors:
         """Return the operand vectors of a matrix step along the last axis of elements of shape (blocks, vectors, k).
 

@@ -90,6 +90,8 @@ class TermDomain:
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
         self.context = TermContext(FINITE in assumptions, recorder)
+        self.predicate_numbers = predicate_bits.PredicateNumbers()
+        self._bit_builder = predicate_bits.Builder(self._applied, self._number)
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
@@ -380,7 +382,7 @@ class TermDomain:
             return self.floating(operation, operands)
         if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
             return predicate_bits.with_bits(
-                operation, operands, self._applied, lambda: self._integer(operation, operands)
+                operation, operands, self._bit_builder, lambda: self._integer(operation, operands)
             )
         return self._integer(operation, operands)
 
@@ -505,7 +507,7 @@ class TermDomain:
             result.maximum = maximum_of_either(if_true, if_false)
         if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
             condition = as_symbolic_vector(predicate)
-            return predicate_bits.selected_constants(result, condition, if_true, if_false, self._applied)
+            return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
         return result
 
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
@@ -532,6 +534,10 @@ class TermDomain:
     def _applied(self, name: str, operands: Sequence[Value]) -> Value:
         """Return the operation of a name on integers or predicates, or a comparison."""
         return self.integer(operation(name), operands)
+
+    def _number(self, predicate: Value, bits: int) -> Value:
+        """Return 1 in `bits` bits where a predicate holds, else 0."""
+        return self.select(predicate, *(np.full((1, 1), each, dtype=L.UNSIGNED[bits]) for each in (1, 0)))
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -570,6 +576,14 @@ class TermDomain:
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""
         return SymbolicVector(bits, L.both_words(address), L.LOAD)
+
+    def note_stored(self, value: Value) -> None:
+        """See `Domain.note_stored`."""
+        self.predicate_numbers.note(value)
+
+    def recalled(self, value: Value, mask: Array | None) -> Value:
+        """See `Domain.recalled`."""
+        return self.predicate_numbers.recalled(value, mask, self._bit_builder)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""

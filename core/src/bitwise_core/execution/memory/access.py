@@ -30,9 +30,15 @@ from bitwise_core.execution.memory.undetermined import (
     race,
     undetermined,
 )
+from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values
-from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.execution.values.chosen_elements import element_at, sequence
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
+from bitwise_core.numerics import Operation
+
+MAXIMUM_GATHERED = 1 << 22
+"""The largest number of pairs of a thread and a cell of shared memory that it may read at a computed address."""
 
 
 def detector_cells(
@@ -99,12 +105,38 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
                 place = int(np.flatnonzero(contested)[0])
                 overwritten = kept.generations[int(row[place]), int(races.generation[row[place]])]
                 cause = Cause(Kind.SHARED, OVERWRITE_RACE, overwritten.line, machine.line)
-    value = shared.load(cells, bits)
+    value = machine.domain.recalled(shared.load(cells, bits), machine.mask)
     if racing is None or cause is None or kept is None or not kept.note(cause):
         return value
     # The blocks of every history take part, whichever of them has the race.
     shape = (machine.blocks, machine.threads)
     return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
+
+
+def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Value:
+    """Return `bits` bits at shared addresses that depend on data: a term of the address and of all that was written.
+
+    The address is assumed to lie in what the block has written, all of which must be ordered before the read.  Raises
+    DataDependent where this is not followed.
+    """
+    kept, shared = undetermined_values(machine), machine.shared
+    written = np.flatnonzero(((shared.flags & np.uint32(L.POISON)) == 0).any(axis=0))
+    threads = np.flatnonzero(machine.active_threads())
+    followed = kept is not None and machine.races.follows_updates and written.size * threads.size > 0
+    if kept is None or not followed or written.size * threads.size > MAXIMUM_GATHERED:
+        raise DataDependent("shared memory is read at a computed address", line)
+    row, who = np.tile(written, threads.size), np.repeat(threads, written.size)
+    for races in machine.races.acting(machine.mask):
+        unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.writer.size))
+        if unordered or (kept.generations and kept.contested(written, races.generation).any()):
+            reason = "shared memory is read at a computed address with no barrier between the read and all writes"
+            raise DataDependent(reason, line)
+    flags = shared.flags[:, written]
+    defined = (flags & np.uint32(L.POISON)) == 0
+    cells = SymbolicVector(
+        8 * shared.granule, np.where(defined, shared.words[:, :, written], np.uint64(0)), np.where(defined, flags, 0)
+    )
+    return element_at(bits, "address", sequence(cells, written * shared.granule), as_symbolic_vector(address))
 
 
 def undetermined_values(machine: Machine) -> UndeterminedValues | None:
@@ -124,6 +156,8 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
             write_shared(machine, address + np.uint64(place) if place else address, value)
             place += width(value) // 8
         return
+    for value in values:
+        machine.domain.note_stored(value)
     cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
     bits = sum(width(value) for value in values)
     disjoint = cells.shape[0] == 1
@@ -158,6 +192,70 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         cells = cells + width(value) // 8 // shared.granule
 
 
+def update_shared(machine: Machine, address: Array, operation: Operation, value: Value) -> None:
+    """Combine the value with the content of each active thread's shared address by an atomic operation.
+
+    The operation must be associative and commutative, so that its order does not matter.  Where other accesses are not
+    ordered, the content is undetermined.  Raises Unsupported.
+    """
+    if machine.cluster is not None or not machine.races.follows_updates:
+        raise Unsupported("atomic operations on shared memory are followed in blocks of a launch only")
+    shared, bits, name = machine.shared, width(value), operation.name
+    cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
+    kept = undetermined_values(machine)
+    clashing = np.zeros(machine.threads, dtype=bool)
+    for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
+        of_readers, of_writers = races.unordered_writes(row, threads, name)
+        either = of_readers | of_writers
+        if L.some(either) and (kept is None or races.has_pending(row[either])):
+            raise race(Kind.SHARED, OVERWRITE_RACE if of_readers.any() else WRITE_RACE, machine.line)
+        if kept is not None:
+            if L.some(of_readers):
+                cause = Cause(Kind.SHARED, OVERWRITE_RACE, machine.line)
+                read = row[of_readers]
+                kept.contest(read, races.settled[read], races.generation[read], cause)
+            if L.some(of_writers):
+                cause = Cause(Kind.SHARED, WRITE_RACE, machine.line, kept.line_of_write(int(row[of_writers][0])))
+                clashing[threads[of_writers]] |= kept.note(cause)
+            kept.wrote(row, machine.line)
+        races.record_updates(row, threads, name)
+    active, where = machine.active(), np.broadcast_to(cells, (machine.blocks, machine.threads))
+    turns = _turns(where, active)
+    for turn in range(int(turns.max(initial=0)) + 1):
+        lanes = active & (turns == turn)
+        _update_lanes(machine, cells, operation, value, lanes)
+    if clashing.any():
+        unknown = undetermined(bits, (machine.blocks, machine.threads), machine.domain.recorder)
+        shared.store(cells, unknown, active & clashing[None])
+
+
+def _turns(cells: Array, active: Array) -> Array:
+    """Return how many active lanes of its block before each lane have the same cell; both of shape (blocks, lanes)."""
+    found = np.zeros(cells.shape, dtype=np.int64)
+    block, lane = np.nonzero(active)
+    keys = cells[block, lane].astype(np.int64) + block * SHARED_LIMIT
+    order = np.argsort(keys, kind="stable")
+    first = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1])) if order.size else order
+    ranks = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
+    found[block[order], lane[order]] = ranks
+    return found
+
+
+def _update_lanes(machine: Machine, cells: Array, operation: Operation, value: Value, lanes: Array) -> None:
+    """Update the cells of some lanes, no two of which have the same."""
+    outer, bits = machine.mask, width(value)
+    machine.mask = lanes
+    try:
+        old = machine.domain.recalled(machine.shared.load(cells, bits), lanes)
+        changed = apply_integer(machine, operation, [old, value])
+        if machine.condition is not None:
+            changed = machine.domain.select(machine.condition, changed, old)
+        machine.domain.note_stored(changed)
+        machine.shared.store(cells, changed, lanes)
+    finally:
+        machine.mask = outer
+
+
 def _recorded_writes(
     machine: Machine,
     kept: UndeterminedValues,
@@ -179,7 +277,8 @@ def _recorded_writes(
         either = of_readers | of_writers
         if L.some(either) and races.has_pending(row[either]):
             raise race(Kind.SHARED, OVERWRITE_RACE if of_readers.any() else WRITE_RACE, machine.line)
-        unchanged = same[threads]
+        # After atomic operations in another order, the content would be another.
+        unchanged = same[threads] & ~(of_writers & races.updated.take(row))
         written = of_writers & ~unchanged
         if L.some(of_readers):
             cause = Cause(Kind.SHARED, OVERWRITE_RACE, machine.line)

@@ -12,6 +12,7 @@ from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
+from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -40,7 +41,7 @@ from bitwise_core.execution.memory.undetermined import (
     undetermined,
     undetermined_where,
 )
-from bitwise_core.execution.thread_numbers import block_of
+from bitwise_core.execution.thread_numbers import block_of, further_thread
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -48,6 +49,9 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, blend_valu
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FloatFormat, Operation
+
+_NO_VALUE: Array = np.zeros((1, 1), dtype=np.bool_)
+"""What atomic operations return that have no order."""
 
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
@@ -175,6 +179,8 @@ class GlobalMemory:
         """The order between accesses of different blocks; None: there is none."""
         self._old_values: dict[int, list[Value]] = {}
         """By line, what ordered atomic operations of the current instruction found."""
+        self._combined: list[tuple[str, Array]] = []
+        """The operations that were executed together, with their elements."""
         self.sizes: Mapping[int, int] = {}
         """The size in bytes of each buffer for which the launch states it."""
         self.executions: dict[int, int] = {}
@@ -506,6 +512,7 @@ class GlobalMemory:
         line: int,
     ) -> None:
         """Combine `value` with the content of each active lane's address by an operation."""
+        mask = self._without_lanes_together(operation, address, value, mask, thread, epoch, line)
         mask = self._without_lanes_in_turn(operation, address, value, mask, thread, epoch, line)
         before = {buffer: len(events) for buffer, events in self.stores.items()}
         self.store(address, value, mask, thread, epoch, line)
@@ -517,6 +524,44 @@ class GlobalMemory:
                 del events[before.get(buffer, 0) :]
                 if not events:
                     del self.stores[buffer]
+
+    def _without_lanes_together(
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> Array | None:
+        """Execute the lanes whose operations commute as one load and store of each element by a further thread.
+
+        Return the mask of the others.
+        """
+        if self.undetermined is None or not self.undetermined.together.size:
+            return mask
+        vector = as_symbolic_vector(value)
+        active = active_lanes(mask, address, thread, vector.words[0])
+        lanes = active & np.isin(address, self.undetermined.together)
+        if not lanes.any():
+            return mask
+        where = active_values(address, lanes).astype(np.uint64, copy=False)
+        if any(name != operation.name and np.isin(where, others).any() for name, others in self._combined):
+            raise Unsupported("different atomic operations update one element", line)
+        self._combined.append((operation.name, where))
+        order = np.argsort(where, kind="stable")
+        _, start, count = np.unique(where[order], return_index=True, return_counts=True)
+        total = combined(self.domain, operation, None, _sorted_lanes(vector, lanes, order), start, count)
+        first = np.zeros(lanes.shape, dtype=bool)
+        block, lane = (each[order][start] for each in np.nonzero(lanes))
+        first[block, lane] = True
+        spread = _placed(as_symbolic_vector(total), first, block, lane)
+        other = further_thread(thread)
+        old = self.load(address, vector.bits, first, other, epoch, line)
+        self.store(address, self.change_by(operation, spread)(old), first, other, epoch, line)
+        self._old_values.setdefault(line, []).append(_NO_VALUE)
+        return active & ~lanes
 
     def _without_lanes_in_turn(
         self,
@@ -570,6 +615,22 @@ class GlobalMemory:
         active = active_lanes(mask, contended)
         self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
         return old
+
+
+def _sorted_lanes(value: SymbolicVector, lanes: Array, order: Array) -> SymbolicVector:
+    """Return the values of some lanes in an order, of shape (1, lanes)."""
+    found = L.chosen_lanes(value, lanes)
+    flags = found.flags if isinstance(found.flags, int) else found.flags[:, order]
+    return SymbolicVector(value.bits, found.words[:, :, order], flags)
+
+
+def _placed(value: SymbolicVector, lanes: Array, block: Array, lane: Array) -> SymbolicVector:
+    """Return values of shape (1, elements) at their blocks and lanes, of a mask of the lanes that hold one."""
+    words = np.zeros((2, *lanes.shape), dtype=np.uint64)
+    flags = np.zeros(lanes.shape, dtype=np.uint32)
+    words[:, block, lane] = np.broadcast_to(value.words, (2, 1, block.size))[:, 0]
+    flags[block, lane] = L.flags_of_lanes(value.flags, (1, block.size))[0]
+    return SymbolicVector(value.bits, words, L.uniform_flags(flags))
 
 
 def _are_equal_numbers(left: Value, right: Value, mask: Array | None) -> bool:

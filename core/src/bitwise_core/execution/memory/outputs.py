@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bitwise_core.assembly.module import Kernel, kernel_digest
-from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
+from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -37,10 +39,10 @@ from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
+from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, unspecified_nans, with_unspecified_nans
-from bitwise_core.numerics import FloatFormat, Operation, operation
+from bitwise_core.numerics import FloatFormat, operation
 
 _LOADS_PER_BATCH = 1 << 14
 """The number of loaded elements that are compared with stores in one step."""
@@ -208,7 +210,14 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
         if mixed is not None:
             cause = Cause(Kind.ARRIVAL, MIXED_UPDATES, each.line, mixed.line)
             raise Undetermined(MIXED_UPDATES, cause.line, (cause,))
-    return [*events, _accumulate_atomics(memory, buffer, atomics)]
+    names = sorted({name for name, _ in atomics})
+    groups = [[event for other, event in atomics if other == name] for name in names]
+    for place, group in enumerate(groups):
+        for one in group:
+            other = next((each for more in groups[:place] for each in more if overlapping(one, each).any()), None)
+            if other is not None:
+                raise Unsupported("different atomic operations update one element", max(one.line, other.line))
+    return [*events, *(_accumulate_atomics(memory, buffer, *each) for each in zip(names, groups, strict=True))]
 
 
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
@@ -325,14 +334,9 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
                 raise race(Kind.GLOBAL, reason, load.line)
 
 
-def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[str, Access]]) -> Access:
-    """Return the results of atomic operations on a buffer; nondeterministic where their order matters."""
+def _accumulate_atomics(memory: GlobalMemory, buffer: int, name: str, events: Sequence[Access]) -> Access:
+    """Return the results of an atomic operation on elements of a buffer; nondeterministic where its order matters."""
     domain = memory.domain
-    names = {name for name, _ in atomics}
-    if len(names) != 1:
-        raise Unsupported("different atomic operations update one buffer", atomics[0][1].line)
-    name = names.pop()
-    events = [event for _, event in atomics]
     bits = events[0].bits
     if any(event.bits != bits for event in events):
         raise Unsupported("atomic operations of different widths update one buffer", events[0].line)
@@ -341,17 +345,13 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, atomics: list[tuple[s
     order = np.argsort(address, kind="stable")
     address, words, flags = address[order], words[:, None, order], flags[None, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
-    total = initial = memory.initial(unique[None], bits, None, (buffer,), events[0].line)
+    initial = memory.initial(unique[None], bits, None, (buffer,), events[0].line)
     ordered = count > 1
     if not is_order_independent(operation(name)):
         hashes = exact_hash(SymbolicVector(bits, words, flags))[:, 0]
         # Equal contributions have one sum in every order.
         ordered = np.logical_or.reduceat((hashes != np.repeat(hashes[:, start], count, axis=1)).any(axis=0), start)
-    for contributor in range(int(count.max())):
-        present = count > contributor
-        index = np.minimum(start + contributor, address.size - 1)
-        value = SymbolicVector(bits, words[:, :, index], flags[:, index])
-        total = blend_values(present[None], _combine(domain, operation(name), total, value), total)
+    total = combined(domain, operation(name), initial, SymbolicVector(bits, words, flags), start, count)
     if not is_order_independent(operation(name)) and ordered.any():
         line = np.repeat(np.array([e.line for e in events]), [e.address.size for e in events])[order]
         first = int(np.flatnonzero(ordered)[0])
@@ -385,9 +385,3 @@ def _orders_differ(initial: Value, words: Array, flags: Array, start: Array, cou
         if found[element]:
             break  # one element suffices
     return found
-
-
-def _combine(domain: Domain, operation: Operation, left: Value, right: Value) -> Value:
-    """Return the result of one atomic operation."""
-    act = domain.floating if operation.is_float else domain.integer
-    return act(operation, [left, right])

@@ -19,6 +19,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
+from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.undetermined import AGENT_RACE, OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array, some
 
@@ -88,6 +89,10 @@ class RaceDetector:
         """For each cell with several writers an index of `writers`, else -1."""
         self.writers: list[tuple[Array, Array]] = []
         """Times of warps and steps of their lanes (-1: none), after all of which a write must be ordered."""
+        self.updates: SharedUpdates | None = None
+        """The atomic operations since the last barrier of all warps, None if there are none."""
+        self.updated: Array = np.zeros(cells, dtype=bool)
+        """Which cells atomic operations have changed since they were last written."""
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
         self.round = 0
@@ -104,7 +109,8 @@ class RaceDetector:
     @property
     def size_in_bytes(self) -> int:
         """The size of the arrays."""
-        return sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
+        arrays = sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
+        return arrays if self.updates is None else arrays + self.updates.size_in_bytes
 
     def copy(self) -> RaceDetector:
         """Return an independent copy."""
@@ -118,6 +124,7 @@ class RaceDetector:
         found.writers, found.fences = list(self.writers), list(self.fences)
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
         found.agent_memories = {name: memory.copy() for name, memory in self.agent_memories.items()}
+        found.updates = None if self.updates is None else self.updates.copy()
         return found
 
     def _require(self, cells: Array) -> None:
@@ -127,13 +134,15 @@ class RaceDetector:
 
     def _resize(self, cells: int) -> None:
         for name in (
-            *("reads_by_warp", "step_by_warp", "generic", "generation", "settled", "has_deferred"),
+            *("reads_by_warp", "step_by_warp", "generic", "generation", "settled", "updated", "has_deferred"),
             *("written", "written_step", "read", "read_step"),
         ):
             setattr(self, name, _grown(getattr(self, name), cells, 0))
         for name in ("lane_by_warp", "other_writers", "fenced", "writer", "reader", "read_round", "write_round"):
             setattr(self, name, _grown(getattr(self, name), cells, -1))
         self.reads_by_agent = {agent: _grown(times, cells, 0) for agent, times in self.reads_by_agent.items()}
+        if self.updates is not None:
+            self.updates.resize(cells)
 
     def barrier(self, warps: Array) -> None:
         """All threads of these warps arrive at a barrier."""
@@ -143,6 +152,7 @@ class RaceDetector:
             if self.deferred:  # they are ordered before all later accesses
                 self.deferred = []
                 self.has_deferred[:] = False
+            self.updates = None
         joined = self.clock[warps].max(axis=0)
         self.clock[warps] = joined
         self.clock[warps, warps] += 1
@@ -210,6 +220,7 @@ class RaceDetector:
             unordered = ~self._ordered(
                 actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells)
             )
+            unordered |= ~self._after_updates(cells, actor, None)
         self.deferred.append(_DeferredRead(cells, actor, self.clock.diagonal().copy(), self.lockstep.copy()))
         self.has_deferred[cells] = True
         if self.read_by_agents or len(self.deferred) >= _MOST_DEFERRED:
@@ -285,8 +296,11 @@ class RaceDetector:
         if self.fences:
             self.fenced[cells] = -1
 
-    def unordered_writes(self, cells: Array, actor: Array) -> tuple[Array, Array]:
-        """Return which writes of these cells are not ordered after the reads, and which not after earlier writes."""
+    def unordered_writes(self, cells: Array, actor: Array, operation: str | None = None) -> tuple[Array, Array]:
+        """Return which writes of these cells are not ordered after the reads, and which not after earlier writes.
+
+        `operation` is that of atomic operations, which are not ordered among each other, None for plain writes.
+        """
         self._require(cells)
         if self.deferred and some(self.has_deferred.take(cells)):
             self._record_deferred()
@@ -297,7 +311,23 @@ class RaceDetector:
         after = self._ordered(actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells))
         if self.writers:
             after &= self._after_other_writers(cells, actor)
-        return ~ordered, ~after
+        return ~ordered, ~(after & self._after_updates(cells, actor, operation))
+
+    def _after_updates(self, cells: Array, actor: Array, operation: str | None) -> Array:
+        """Return whether accesses are ordered after the atomic operations on their cells, except those of their own."""
+        if self.updates is None:
+            return np.ones(cells.shape, dtype=bool)
+        return self.updates.ordered(cells, self.warp_of.take(actor), self.clock, self.lockstep, operation)
+
+    def record_updates(self, cells: Array, actor: Array, operation: str) -> None:
+        """`actor` threads change these cells by an atomic operation that is associative and commutative."""
+        if self.updates is None:
+            self.updates = SharedUpdates(self.warps, self.writer.size)
+        warp = self.warp_of.take(actor)
+        self.updates.record(cells, warp, self.clock.diagonal().take(warp), self.lockstep.take(warp), operation)
+        self.generation[cells] += 1
+        self.generic[cells] = self.updated[cells] = True
+        self.write_round[cells] = np.maximum(self.write_round.take(cells), self.round)
 
     def _after_other_writers(self, cells: Array, actor: Array) -> Array:
         """Return whether writes are ordered after those of all threads that wrote a cell without an order."""
@@ -460,6 +490,7 @@ class RaceDetector:
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = self.warp_of.take(actor)
         self.writer[cells] = actor
+        self.updated[cells] = False
         self.written[cells] = PENDING if pending else self.clock.diagonal().take(warp)
         self.written_step[cells] = self.lockstep.take(warp)
         self.write_round[cells] = _NO_BARRIER_SUFFICES if pending else self.round
@@ -487,6 +518,8 @@ class RaceDetector:
                     "race)"
                 )
                 raise race(Kind.SHARED, reason, None)
+        if self.updated.take(cells).any():
+            raise Unsupported("an asynchronous instruction reads shared memory that atomic operations have changed")
         generic = cells[self.generic.take(cells)]
         if generic.size and not self._visible_after_fences(generic, actor):
             raise Unsupported(
@@ -556,7 +589,8 @@ class RaceDetector:
         cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
         several, writers = self._late_writers(seen)
         agents = bool(self.reads_by_agent or self.agent_memories or self.fences)
-        if not cells.size and not self.arrived_at and not self.phases and not several.size and not agents:
+        pending = self.arrived_at or self.phases or self.updates is not None or self.updated.any()
+        if not cells.size and not pending and not several.size and not agents:
             return None
 
         def since(times: Array, base: Array) -> Array:
@@ -573,7 +607,9 @@ class RaceDetector:
             np.where(unordered_lanes, lanes, -1),
             self.generic[cells],
         ]
-        parts += [several, *writers]
+        parts += [several, *writers, np.flatnonzero(self.updated)]
+        if self.updates is not None:
+            parts += [self.clock, self.lockstep, *self.updates.state()]
         if agents:  # their times count from the start, and so do the clocks next to them
             parts += [self.clock, self.fenced]
             parts += [np.array(sorted(each.items()), dtype=np.int64) for each in self.fences]
@@ -695,6 +731,8 @@ class RaceDetectors:
 
     def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
         self.blocks = blocks
+        self.follows_updates = True
+        """Whether atomic operations on shared memory are followed."""
         self.warps = -(-threads // warp)
         self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
         self.has_alternatives = False

@@ -192,6 +192,7 @@ def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Reco
         part = number - (1 << log)
         whole = SymbolicVector(bits << log, words, value.flags)
         sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [whole], exact=True, recorder=recorder)
+        sliced.origins = (L.Origin(f"slice.{part * bits}.{bits}", (whole,)),)
         result = as_symbolic_vector(blend_values(code == each, sliced, result))
     return result
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -128,6 +128,16 @@ Generation: TypeAlias = tuple[int, int]
 """A cell of shared memory and how often it had been written."""
 
 
+class LoadSelection(Protocol):
+    """Decides which contested loads from global memory are undetermined; the others return what the run finds."""
+
+    def begin(self) -> None:
+        """Begin an attempt."""
+
+    def of(self, line: int, address: Array, bits: int, thread: Array, contested: Array) -> Array:
+        """Return which loads of a line are undetermined, of those in a mask of the contested ones."""
+
+
 @dataclass(slots=True)
 class UndeterminedValues:
     """The undetermined values of a launch, over all attempts to run it.
@@ -152,14 +162,20 @@ class UndeterminedValues:
     """The lines of atomic operations that read their element before they store to it."""
     proved: dict[int, Cause] = field(default_factory=dict)
     """By buffer, an element for which two orders of threads are known to give different values."""
+    selection: LoadSelection | None = None
+    """Which contested loads are undetermined; None: all."""
     in_turn: Array = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     """The elements whose atomic operations are ordered, and are executed as loads and stores."""
+    together: Array = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    """The elements whose atomic operations commute, and are executed as loads and stores of a further thread."""
     written_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The line of the last write of each cell of shared memory, 0 for none; for messages."""
 
     def begin(self) -> None:
         """Begin an attempt."""
         self.grown = False
+        if self.selection is not None:
+            self.selection.begin()
         self.written_at = np.zeros(0, dtype=np.int64)
 
     def wrote(self, cells: Array, line: int) -> None:
@@ -215,7 +231,17 @@ class UndeterminedValues:
         for cause in chosen:
             for line, keys in self.loads_of.get(cause, {}).items():
                 _add_keys(found.loads, line, keys)
-        found.in_turn = self.in_turn
+        found.in_turn, found.together = self.in_turn, self.together
+        return found
+
+    def with_known_loads(self) -> UndeterminedValues:
+        """Return the values for a run that begins with the reads that this one knows to be contested."""
+        found = UndeterminedValues()
+        found.generations, found.in_turn, found.together = dict(self.generations), self.in_turn, self.together
+        for cause, loads in self.loads_of.items():
+            for line, keys in loads.items():
+                _add_keys(found.loads, line, keys)
+                _add_keys(found.loads_of.setdefault(cause, {}), line, keys)
         return found
 
     def execute_in_turn(self, address: Array) -> None:
@@ -223,6 +249,13 @@ class UndeterminedValues:
         together = np.union1d(self.in_turn, address)
         if together.size > self.in_turn.size:
             self.in_turn = together
+            self.grown = True
+
+    def execute_together(self, address: Array) -> None:
+        """The atomic operations on these elements commute, and the launch also accesses the elements otherwise."""
+        joined = np.union1d(self.together, address)
+        if joined.size > self.together.size:
+            self.together = joined
             self.grown = True
 
     def contested_loads(self, line: int, address: Array, bits: int, thread: Array) -> Array | None:
@@ -233,6 +266,8 @@ class UndeterminedValues:
         found: Array = np.zeros(address.shape, dtype=bool)
         for byte in range(bits // 8):
             found |= np.isin(_load_keys(address + np.uint64(byte), thread), keys)
+        if self.selection is not None:
+            found = self.selection.of(line, address, bits, thread, found)
         return found if found.any() else None
 
 

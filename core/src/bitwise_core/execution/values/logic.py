@@ -9,7 +9,8 @@ import numpy as np
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values, concat, extract, part_ends
+from bitwise_core.execution.values.packing import concat, extract, part_ends
+from bitwise_core.execution.values.predicate_bits import combined
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import operation
 
@@ -42,25 +43,7 @@ def combine(machine: Machine, verb: str, left: Value, right: Value, bits: int) -
 
 
 def _predicates(machine: Machine, verb: str, left: Value, right: Value) -> Value:
-    for known, other in ((left, right), (right, left)):
-        if isinstance(known, np.ndarray) and verb in ("and", "or"):
-            absorbing = known if verb == "or" else ~known
-            if absorbing.all():
-                return known
-            if not absorbing.any():
-                return other
-            return blend_values(absorbing, known, other)
-    result = apply_integer(machine, operation(f"{verb}.b1"), [left, right])
-    if verb not in ("and", "or") or not isinstance(left, SymbolicVector) or not isinstance(right, SymbolicVector):
-        return result
-    for some, others in ((left, right), (right, left)):
-        where = np.asarray(L.constant_mask(some))
-        if not where.any():
-            continue
-        numbers = L.constants_of(some)
-        absorbs = where & (numbers if verb == "or" else ~numbers)
-        result = blend_values(where & ~absorbs, others, blend_values(absorbs, some, result))
-    return result
+    return combined(verb, left, right, lambda name, operands: apply_integer(machine, operation(name), operands))
 
 
 def _with_mask(machine: Machine, verb: str, mask: Value, value: Value, bits: int) -> Value | None:

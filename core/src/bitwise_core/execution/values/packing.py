@@ -109,7 +109,8 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
     result.recorder = left.recorder or right.recorder
     if left.origins or right.origins:
         result.origins = blended_origins(mask, left.origins, right.origins)
-    return result
+    kept = left.blended(mask, right, result)
+    return right.blended(~mask, left, result) if kept is result else kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +306,18 @@ def concat(parts: Sequence[Value]) -> Value:
     merged = _merge_neighbours(flat)
     if len(merged) == 1:
         return merged[0]
-    whole = _whole_of_low_slice(merged)
-    if whole is not None:
-        return whole
-    return _join_sliced_lanes(PackedVector(tuple(merged)))
+    whole: Value | None = _whole_of_low_slice(merged)
+    if whole is None:
+        whole = _extended(merged)
+    return _join_sliced_lanes(PackedVector(tuple(merged))) if whole is None else whole
+
+
+def _extended(parts: Sequence[Array | SymbolicVector]) -> Value | None:
+    """Return the first part with zeros above it, as it extends itself; None if it does not, or for other parts."""
+    first, bits = parts[0], sum(map(width, parts))
+    if not isinstance(first, SymbolicVector) or bits not in UNSIGNED:
+        return None
+    return first.extended(bits) if all(isinstance(part, np.ndarray) and not part.any() for part in parts[1:]) else None
 
 
 def _has_whole_lane(value: PackedVector) -> bool:
@@ -608,7 +617,7 @@ def take_threads(value: Value, index: Array) -> Value:
             )
             for each in value.origins
         )
-    return result
+    return value.taken(index, result)
 
 
 def _words_of_threads(words: hashing.Words, index: Array) -> hashing.Words:

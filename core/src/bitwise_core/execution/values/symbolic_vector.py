@@ -172,6 +172,18 @@ class SymbolicVector:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
         return None
 
+    def extended(self, bits: int) -> Value | None:
+        """Return the value with zeros above it, in `bits` bits, if it has its own way to extend it, else None."""
+        return None
+
+    def taken(self, index: Array, result: SymbolicVector) -> SymbolicVector:
+        """Return `result`, what threads read of this value in thread `index`, with what is kept beside the value."""
+        return result
+
+    def blended(self, mask: Array, other: SymbolicVector, result: SymbolicVector) -> SymbolicVector:
+        """Return `result`, this value where the mask is set, else `other`, with what is kept beside this value."""
+        return result
+
 
 class PackedVector:
     """A sequence of narrower values, least significant first.

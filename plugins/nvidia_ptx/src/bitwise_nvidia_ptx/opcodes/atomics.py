@@ -1,4 +1,4 @@
-"""atom and red on global memory, where the order of threads is not determined.
+"""atom and red on global and shared memory, where the order of threads is not determined.
 
 Source: PTX ISA 8.7, "Parallel Synchronization and Communication Instructions: atom, red".
 """
@@ -12,9 +12,10 @@ import numpy as np
 
 from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step, invert, literal
-from bitwise_core.execution.memory.access import check_in_buffer, update_global
+from bitwise_core.execution.memory.access import check_aligned, check_in_buffer, update_global, update_shared
 from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
@@ -27,10 +28,12 @@ from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
 from bitwise_nvidia_ptx.opcodes.memory import IGNORED_MODIFIERS, address_of, buffers_of
 from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
+from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
 
 _COMBINED = {"add", "min", "max", "and", "or", "xor"}
+_SHARED = {"shared", "shared::cta"}
 _CHANGES = {"exch": "exchange", "inc": "increment", "dec": "decrement"}
 _UPDATES: Mapping[str, tuple[str, ...]] = {
     "cas": ("b16", "b32", "b64"),
@@ -48,10 +51,12 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
     """
     root, *modifiers = instruction.opcode.split(".")
     returns = root == "atom"
-    effects = Effect.LOAD | Effect.STORE if returns else Effect.STORE
+    shared = not _SHARED.isdisjoint(modifiers)
+    effects = Effect.LOAD | Effect.STORE if returns or shared else Effect.STORE
     info = (DESTINATION_FIRST if returns else NO_DESTINATION).info(instruction, effects)
-    if "shared" in modifiers:
-        return info
+    if shared:
+        returned = "an atomic operation gives back a value that depends on the order of threads"
+        return replace(info, nondeterministic_result=returned if returns else None)
     floats = modifiers[-1].startswith(("f", "bf")) and "add" in modifiers
     device = {"cta", "cluster"}.isdisjoint(modifiers)
     unordered = floats or not _UPDATES.keys().isdisjoint(modifiers)
@@ -71,6 +76,8 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     root, *modifiers, kind = instruction.opcode.split(".")
     verb = next((each for each in modifiers if each in _COMBINED | _UPDATES.keys()), "")
     count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
+    if not _SHARED.isdisjoint(modifiers):
+        return _update_of_shared(instruction, verb, kind)
     rest = [each for each in modifiers if each not in IGNORED_MODIFIERS | {verb, "global", "v2", "v4", "v8"}]
     if rest or not verb:
         raise UnknownInstruction(instruction)
@@ -116,6 +123,31 @@ def atomic(instruction: Instruction, context: Context) -> Step:
 
     if count != len(items):
         raise UnknownInstruction(instruction)
+    return step
+
+
+def _update_of_shared(instruction: Instruction, verb: str, kind: str) -> Step:
+    """An operation on integers in shared memory whose order does not matter.  Raises UnknownInstruction."""
+    root, *modifiers, _ = instruction.opcode.split(".")
+    plain = set(modifiers) <= IGNORED_MODIFIERS | _SHARED | {verb}
+    operands = instruction.operands if root == "atom" else (Symbol("_"), *instruction.operands)
+    if verb not in _COMBINED or kind[0] not in "bsu" or not plain or len(operands) != 3:
+        raise UnknownInstruction(instruction)
+    destination, target, source = operands
+    if isinstance(source, Vector):
+        raise UnknownInstruction(instruction)
+    bits, line = type_bits(kind), instruction.line
+    meaning = named(instruction, f"{verb}.{kind}")
+
+    def step(machine: Machine) -> None:
+        address = machine.known(address_of(machine, target))
+        if address is None:
+            raise DataDependent("an atomic operation on shared memory is at a computed address", line)
+        check_aligned(machine, address, bits // 8, line)
+        update_shared(machine, own_offset(machine, address), meaning, machine.read_bits(source, bits))
+        if destination != Symbol("_"):
+            machine.write(destination, machine.memory.old_value(bits, (machine.blocks, machine.threads), line))
+
     return step
 
 

@@ -19,7 +19,14 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory import local_memory
-from bitwise_core.execution.memory.access import check_aligned, load_global, read_shared, store_global, write_shared
+from bitwise_core.execution.memory.access import (
+    check_aligned,
+    gather_shared,
+    load_global,
+    read_shared,
+    store_global,
+    write_shared,
+)
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
@@ -247,7 +254,7 @@ def _load_one(
     known = machine.known(address)
     if space == "shared":
         if known is None:
-            raise DataDependent("shared memory is read at a computed address", line)
+            return gather_shared(machine, _moved(machine, address, offset), bits, line)
         return read_shared(machine, own_offset(machine, known + np.uint64(offset) if offset else known), bits)
     if space == "shared::cluster":
         if known is None:
@@ -258,9 +265,7 @@ def _load_one(
     if space == "const":
         raise Unsupported("constant memory is not modelled", line)
     if known is None:
-        if offset:
-            amount = np.full((1, 1), offset, dtype=np.uint64)
-            address = machine.domain.integer(operation("add.b64"), [address, amount])
+        address = _moved(machine, address, offset)
         return machine.memory.gather(address, bits, machine.mask, line, buffers_of(machine, pointers()))
     where = known.astype(np.uint64, copy=False)
     where = where + np.uint64(offset) if offset else where
@@ -268,6 +273,15 @@ def _load_one(
     if constant is not None:
         return constant
     return load_global(machine, where, bits, line)
+
+
+def _moved(machine: Machine, address: Value, offset: int) -> Value:
+    """Return an address that depends on data with a number of bytes added."""
+    if not offset:
+        return address
+    bits = L.width(address)
+    amount = np.full((1, 1), offset, dtype=L.UNSIGNED[bits])
+    return machine.domain.integer(operation(f"add.b{bits}"), [address, amount])
 
 
 def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Value:

@@ -13,11 +13,13 @@ from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.machine import Machine, Step, invert, literal
 from bitwise_core.execution.uniformity import is_uniform
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import take_threads
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.chosen_elements import element_at, sequence
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import Operation
 from bitwise_nvidia_ptx.opcodes.common import operands_of, parts_of, write_pair
 
@@ -59,7 +61,13 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        amounts = [machine.known(machine.read_bits(each, 32)) for each in (by, clamp)]
+        distance = machine.read_bits(by, 32)
+        amounts = [machine.known(each) for each in (distance, machine.read_bits(clamp, 32))]
+        if amounts[0] is None and mode == "idx" and _reads_any_lane(machine, amounts[1], members):
+            among = _sequence_of_warp(machine, as_symbolic_vector(machine.read_bits(source, 32)))
+            lanes = as_symbolic_vector(combine(machine, "and", distance, literal(31, 32), 32))
+            write_pair(machine, destination, element_at(32, "lane", among, lanes), np.ones((1, 1), dtype=bool))
+            return
         if amounts[0] is None or amounts[1] is None:
             raise DataDependent("a shuffle's distance depends on data", line)
         if machine.condition is not None and not is_uniform(machine, machine.condition, machine.warp):
@@ -88,6 +96,30 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         write_pair(machine, destination, result, np.broadcast_to(valid, index.shape))
 
     return step
+
+
+def _reads_any_lane(machine: Machine, clamp: Array | None, members: Operand) -> bool:
+    """Return whether whole warps exchange values, and each lane may read any of its warp."""
+    everyone = machine.known(machine.read_bits(members, 32))
+    if clamp is None or everyone is None or machine.condition is not None or not machine.races.follows_updates:
+        return False
+    # An abstract domain has one value for data that differs between threads; it has no undetermined values.
+    if machine.memory.undetermined is None or machine.threads % 32 or not has_whole_warps(machine):
+        return False
+    return bool((clamp == 31).all() and (everyone == 0xFFFFFFFF).all())
+
+
+def _sequence_of_warp(machine: Machine, value: SymbolicVector) -> SymbolicVector:
+    """Return, in each lane, the number of the sequence of its warp's values."""
+    shape = (machine.blocks, machine.threads)
+    words, flags = np.broadcast_to(value.words, (2, *shape)), L.flags_of_lanes(value.flags, shape)
+    found = [
+        sequence(SymbolicVector(32, words[:, :, low : low + 32], flags[:, low : low + 32]), np.arange(32))
+        for low in range(0, machine.threads, 32)
+    ]
+    every = [L.flags_of_lanes(each.flags, (machine.blocks, 1)) for each in found]
+    repeated = np.repeat(np.concatenate(every, axis=1), 32, axis=1)
+    return SymbolicVector(64, np.repeat(np.concatenate([each.words for each in found], axis=2), 32, axis=2), repeated)
 
 
 def _check_members(machine: Machine, members: Array | None, line: int) -> None:
@@ -151,7 +183,7 @@ def ballot(machine: Machine, predicate: Array) -> Array:
 
 @TABLE.opcode("vote", "activemask", "match", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def vote(instruction: Instruction, context: Context) -> Step:
-    """vote.sync.{all,any,uni,ballot} over known predicates, and activemask.  match is not modelled."""
+    """vote.sync.{all,any,uni,ballot}, on data in whole warps, and activemask.  match is not modelled."""
     parts = parts_of(instruction, 1 if instruction.opcode.startswith("activemask") else 3)
     destination = operands_of(instruction, 1 if parts[0] == "activemask" else 3)[0]
     line = instruction.line
@@ -170,9 +202,15 @@ def vote(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         _check_exact_members(machine, members, line)
-        predicate = machine.known(machine.read_bits(source, 1))
+        vote = machine.read_bits(source, 1)
+        predicate = machine.known(vote)
         if predicate is None:
-            raise DataDependent("a vote depends on data", line)
+            part = machine.condition is not None or machine.threads % 32 or not has_whole_warps(machine)
+            # In an abstract domain, one value can represent data that differs between threads.
+            if part or not _varies_between_threads(vote):
+                raise DataDependent("a vote depends on data", line)
+            machine.write(destination, _vote_on_data(machine, mode, vote))
+            return
         bits = ballot(machine, predicate)
         if mode == "ballot":
             machine.write(destination, bits)
@@ -182,6 +220,28 @@ def vote(instruction: Instruction, context: Context) -> Step:
         machine.write(destination, result)
 
     return step
+
+
+def _vote_on_data(machine: Machine, mode: str, predicate: Value) -> Value:
+    """Return the result of a vote of whole warps by a predicate on data."""
+    thread = np.arange(machine.threads, dtype=np.int64)[None]
+    if mode == "ballot":
+        first = thread & ~31
+        of_lanes = [take_threads(predicate, first + lane) for lane in range(32)]
+        bits = [machine.domain.select(of_lanes[lane], literal(1 << lane, 32), literal(0, 32)) for lane in range(32)]
+        total = bits[0]
+        for each in bits[1:]:
+            total = combine(machine, "or", total, each, 32)
+        return total
+    found = {}
+    for verb in ("and", "or"):
+        value = predicate
+        for distance in (1, 2, 4, 8, 16):
+            value = combine(machine, verb, value, take_threads(value, thread ^ distance), 1)
+        found[verb] = value
+    if mode == "uni":
+        return combine(machine, "or", found["and"], invert(machine.domain, found["or"]), 1)
+    return found["and" if mode == "all" else "or"]
 
 
 @TABLE.opcode("elect", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
