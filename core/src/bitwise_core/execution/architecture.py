@@ -138,7 +138,7 @@ class OpcodeTable:
             if isinstance(error, BitwiseError):
                 raise
             # Its operands are not those of the opcode: no assembler accepts the text.
-            raise UnknownInstruction(instruction) from None
+            raise UnknownInstruction(instruction, "does not take these operands") from None
 
 
 @once_a_kernel
