@@ -14,9 +14,11 @@ from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
+from bitwise_core.checker.partition import partition
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch
+from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
@@ -137,3 +139,11 @@ def test_a_comparison_prepares_each_kernel_once(folder: Path, monkeypatch: pytes
     found = compare(left, right, registry.default().arch("sm_90"), Options())
     assert found.verdict.divergence is not None
     assert prepared == ["a.ptx", "b.ptx"]
+
+
+def test_a_launch_that_stores_too_many_elements_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [Source("a.ptx", row_sum(), Launch.model_validate(launch("a.ptx")))]
+    assert partition(sources, "sm_90", Options(audit_contraction=False)).unknown == {}
+    monkeypatch.setattr("bitwise_core.execution.memory.global_memory.MAXIMUM_STORED", 0)
+    (reason,) = partition(sources, "sm_90", Options(audit_contraction=False)).unknown.values()
+    assert reason.startswith("the launch stores more than 0 elements, which is more than is followed one by one")

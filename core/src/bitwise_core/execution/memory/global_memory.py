@@ -53,6 +53,9 @@ from bitwise_core.numerics import FloatFormat, Operation
 _NO_VALUE: Array = np.zeros((1, 1), dtype=np.bool_)
 """What atomic operations return that have no order."""
 
+MAXIMUM_STORED = 1 << 24
+"""The largest number of elements that a launch may store where each is followed: each takes about 150 bytes."""
+
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
 
@@ -167,6 +170,8 @@ class GlobalMemory:
         """The buffers whose loads are recorded from the start; those of others are kept while nothing is stored."""
         self.kept: dict[int, list[Load]] = {}
         self._bytes_kept = 0
+        self.stored = 0
+        """How many elements have been stored."""
         self.gathered: dict[int, int] = {}
         self.scattered: list[ScatteredAtomics] = []
         self.loaded_buffers: set[int] = set()
@@ -428,6 +433,10 @@ class GlobalMemory:
         where, who = active_values(address, active).astype(np.uint64, copy=False), active_values(thread, active)
         if not where.size:
             return
+        self.stored += where.size * len(parts)
+        if self.stored > MAXIMUM_STORED:
+            reason = f"the launch stores more than {MAXIMUM_STORED} elements, which is more than is followed one by one"
+            raise Unsupported(f"{reason}; a launch of fewer blocks may be analysed", line)
         numbers = self.buffer_of(where)
         buffers = _distinct(numbers)
         if self.sizes and self._beyond(where, width(value)).any():
