@@ -103,15 +103,14 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     parts = instruction.opcode.split(".")
     if parts[:2] == ["barrier", "cluster"]:
         return cluster_barrier(instruction, context)
-    if not instruction.operands:
-        raise UnknownInstruction(instruction)
     if "warp" in parts:
+        members_operand = instruction.operands[0]
 
         def warp(machine: Machine) -> None:
             for races in machine.races.acting(machine.mask):
                 races.warp_barrier(machine.active_warps())
             if machine.mask is None and machine.threads == machine.warp:
-                members = machine.known(machine.read_bits(instruction.operands[0], 32))
+                members = machine.known(machine.read_bits(members_operand, 32))
                 if members is not None and (members == _WHOLE_WARP).all():
                     # All threads of each block take part, and it orders their accesses to global memory too.
                     machine.epoch += 1
