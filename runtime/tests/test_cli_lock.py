@@ -196,9 +196,11 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     status, printed, said = ran("apply", "lock.json", "script.py", "more")
     assert (status, said) == (
         2,
-        "bitwise: torch.addmv: this operation is not intercepted; only mm, addmm, bmm, mv, dot are\n",
+        "bitwise: torch.addmv: no lock holds this operation; locks hold mm, addmm, bmm, mv, dot\n",
     )
     assert ran("apply", "lock.json", "script.py", "one", "two")[0] == 1
+    Path("refuses.py").write_text("import sys; sys.exit('there is no data')")
+    assert ran("apply", "lock.json", "refuses.py") == (1, "", "there is no data\n")
     status, printed, said = ran("apply", "--pass", "lock.json", "script.py", "more")
     assert (status, said.splitlines()[1]) == (
         0,
@@ -206,10 +208,10 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     )
     assert (
         said.splitlines()[2]
-        == "bitwise: not locked, 1 times: addmv: this operation is not intercepted; only mm, addmm, bmm, mv, dot are"
+        == "bitwise: not locked, 1 times: addmv: no lock holds this operation; locks hold mm, addmm, bmm, mv, dot"
     )
     status, printed, said = ran("--out", "more.json", "script.py", "more")
     assert (status, printed.splitlines()[1:]) == (
-        3, ["more.json: 1 products, 0 of them without a descriptor", "not locked, 1 times: addmv: this operation is "
-        "not intercepted; only mm, addmm, bmm, mv, dot are"]
+        3, ["more.json: 1 products, 0 of them without a descriptor", "not locked, 1 times: addmv: no lock "
+        "holds this operation; locks hold mm, addmm, bmm, mv, dot"]
     )  # fmt: skip

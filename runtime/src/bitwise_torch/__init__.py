@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bitwise_torch.dispatch_mode import locked_products, recorded_products
 from bitwise_torch.epilogues import FusionWarning
 from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
+from bitwise_torch.program_products import locked_products, recorded_products
 from bitwise_torch.tuning import tune
 
 __all__ = [

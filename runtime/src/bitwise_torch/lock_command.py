@@ -18,9 +18,9 @@ from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch.dispatch_mode import lockable_profile, locked_products, recorded_products
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
 from bitwise_torch.locks.shape_file import read_problems
+from bitwise_torch.program_products import lockable_profile, locked_products, recorded_products
 
 MOVED_STATUS, INCOMPLETE_STATUS = 1, 3
 """Exit statuses: some products moved; some products have no descriptor or are in one file only."""
@@ -243,7 +243,8 @@ def _existing_script(script: str) -> str:
 def _run(script: str, arguments: list[str]) -> None:
     """Run a script as `python SCRIPT` does.
 
-    Returns where the script ends, also by an exit with status 0; an exit with another status ends the command.
+    Returns where the script ends, also by an exit with status 0; an exit with another status ends the command with that
+    status, and a text given to `sys.exit` is printed.
     """
     before = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
@@ -251,8 +252,11 @@ def _run(script: str, arguments: list[str]) -> None:
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
-        if end.code not in (None, 0):
-            raise
+        if end.code in (None, 0):
+            return
+        if not isinstance(end.code, int):
+            typer.echo(str(end.code), err=True)
+        raise typer.Exit(end.code if isinstance(end.code, int) else 1) from None
     finally:
         sys.argv, sys.path[:] = before
 

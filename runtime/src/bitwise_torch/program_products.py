@@ -8,48 +8,39 @@ with locked_products(read_lock("products.json")) as replay:
     model(x)
 
 Both intercept torch.mm, addmm, bmm, mv and dot in PyTorch's dispatcher, below autograd.  torch.matmul, linear layers,
-einsum and the products of a backward pass arrive there as one of them.  torch.compile does not compile what runs
-inside.  Products that do not pass through the dispatcher are not intercepted: replays of CUDA graphs, and custom
-kernels.
+einsum and the products of a backward pass arrive there as one of them.  See `interception` for what is not intercepted.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
+from bitwise_torch import dispatch_cache
+from bitwise_torch.interception import PRODUCTS, OtherThreads, active, without_gradients
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
-from bitwise_torch.products import ProductError, product_into
+from bitwise_torch.products import ProductError, matmul, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
 if TYPE_CHECKING:
     import torch
 
-INTERCEPTED = ("mm", "addmm", "bmm", "mv", "dot")
-"""The intercepted operations, in the dispatcher's namespace `aten`."""
-
 EXACT_K = 1 << 17
 """With fewer values of k, sums of products of int8 fit int32, and `_int_mm` returns the same integers everywhere."""
 
-NOT_INTERCEPTED = (
-    "_addmm_activation", "_grouped_mm", "_int_mm", "_scaled_grouped_mm", "_scaled_mm", "addbmm", "addmv", "addr",
-    "baddbmm", "vdot",
-)  # fmt: skip
-"""Operations that multiply matrices and are not intercepted: their bits are not locked."""
+_NO_LIBRARIES: set[str] = set()
+"""Products of a lock warn of no library."""
 
-_ATTENTION_PREFIX = "_scaled_dot_product_"
-"""The prefix of the attention operations, which multiply matrices and are not intercepted."""
-
-
-_NOT_INTERCEPTED_REASON = f"this operation is not intercepted; only {', '.join(INTERCEPTED)} are"
+_NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
 
 
 class NotLockable(Exception):
@@ -137,40 +128,6 @@ def _check_memory(*tensors: torch.Tensor) -> None:
         raise NotLockable("the tensors are on the meta device and have no memory")
 
 
-def _not_intercepted(name: str) -> bool:
-    return name in NOT_INTERCEPTED or name.startswith(_ATTENTION_PREFIX)
-
-
-Handler = Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]
-"""A function of an operation, its name without namespace, its arguments and its keyword arguments."""
-
-
-def _dispatch_mode(handler: Handler) -> Any:
-    """Return a mode of PyTorch's dispatcher that passes every product to a handler and runs all other operations."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Products(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-        ) -> Any:
-            options = kwargs or {}
-            if func.namespace != "aten":
-                return func(*args, **options)
-            name = func._schema.name.removeprefix("aten::")
-            if name in INTERCEPTED or _not_intercepted(name):
-                return handler(func, name, args, options)
-            if torch.is_inference_mode_enabled() and func._can_decompose():
-                # In inference mode the dispatcher does not decompose composite operations such as linear.
-                with self:
-                    found = func.decompose(*args, **options)
-                if found is not NotImplemented:
-                    return found
-            return func(*args, **options)
-
-    return Products()
-
-
 def lockable_profile(library: str) -> LockableProfile:
     """Return the profile that describes a library's products for a lock.  Raises LockError."""
     profiles = [each for each in registry.default().profiles if isinstance(each, LockableProfile)]
@@ -192,6 +149,7 @@ class Recording:
     findings: list[tuple[GEMMProblem, Finding]] = field(default_factory=list)
     not_locked: Counter[str] = field(default_factory=Counter)
     products: int = 0
+    other_threads: OtherThreads = "cover"
     _seen: set[tuple[GEMMProblem, tuple[int, int, int]]] = field(default_factory=set)
 
     def lock(self) -> Lock:
@@ -201,16 +159,16 @@ class Recording:
         except NotCovered as error:
             raise LockError(str(error)) from None
 
-    def handle(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def handle(self, operation: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation and record its product."""
-        result = func(*arguments, **options)
+        result = operation(*arguments, **options)
         self.products += 1
         if _is_exact(name, arguments):
             return result
         try:
-            if _not_intercepted(name):
+            if name not in PRODUCTS:
                 raise NotLockable(_NOT_INTERCEPTED_REASON)
-            product = intercepted_product(name, func._overloadname, arguments, options)
+            product = intercepted_product(name, operation.overload, arguments, options)
         except NotLockable as reason:
             self.not_locked[f"{name}: {reason}"] += 1
             return result
@@ -233,15 +191,17 @@ class Recording:
 
 
 @contextmanager
-def recorded_products(like: str) -> Iterator[Recording]:
+def recorded_products(like: str, other_threads: OtherThreads = "cover") -> Iterator[Recording]:
     """Record the products that run inside; the library `like` computes them as usual.
 
-    Products that no lock can hold are counted in `Recording.not_locked`.  Raises LockError where no installed plugin
-    describes the library.
+    Products that no lock can hold are counted in `Recording.not_locked`.  Products in threads in which neither this
+    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".  Raises LockError where no
+    installed plugin describes the library.
     """
     lockable_profile(like)
-    recording = Recording(like)
-    with _dispatch_mode(recording.handle):
+    _check_other_threads(other_threads)
+    recording = Recording(like, other_threads=other_threads)
+    with active(recording):
         yield recording
 
 
@@ -253,6 +213,9 @@ class Replay:
     missing: Literal["error", "pass"]
     replayed: Counter[GEMMProblem] = field(default_factory=Counter)
     not_replayed: Counter[str] = field(default_factory=Counter)
+    other_threads: OtherThreads = "error"
+    _problems: dict[dispatch_cache.Key | None, GEMMProblem] = field(default_factory=dict)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
     _entries: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
 
     def report(self) -> list[str]:
@@ -266,29 +229,46 @@ class Replay:
             sentences.append(f"{dropping} of these problems leave the last values of k out, as the locked library did")
         return sentences + [f"not locked, {count} times: {reason}" for reason, count in self.not_replayed.most_common()]
 
-    def handle(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def handle(self, operation: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
-        if _is_exact(name, arguments):
-            return func(*arguments, **options)
-        try:
-            if _not_intercepted(name):
-                raise NotLockable(_NOT_INTERCEPTED_REASON)
-            if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
-                return func(*arguments, **options)  # an empty product has no rounding
-            product, entry = self._product_and_entry(name, func._overloadname, arguments, options)
-        except (NotLockable, LockError) as reason:
-            if self.missing == "error":
-                raise LockError(f"torch.{name}: {reason}") from None
-            self.not_replayed[f"{name}: {reason}"] += 1
-            return func(*arguments, **options)
-        out = options.get("out")
-        result = locked_product(product, entry.desc, entry.rounded_first)
-        if name in ("mv", "dot"):
-            result = result[:, 0] if name == "mv" else result[0, 0]
-        if out is not None:
-            result = out.copy_(result)
-        self.replayed[product.problem] += 1
+        with without_gradients():  # operands are those of a kernel: autograd recorded the operation already
+            key = None
+            if name == "mm" and operation.overload in ("default", "out"):
+                a, b = arguments
+                out = options.get("out")
+                found, key = dispatch_cache.repeated_product(a, b, None, None, self.lock, None, out, _NO_LIBRARIES)
+                if found is not None:
+                    self._count(self._problems.get(key) or problem_of(a, b, found.dtype))
+                    return found
+            if _is_exact(name, arguments):
+                return operation(*arguments, **options)
+            try:
+                if name not in PRODUCTS:
+                    raise NotLockable(_NOT_INTERCEPTED_REASON)
+                if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
+                    return operation(*arguments, **options)  # an empty product has no rounding
+                product, entry = self._product_and_entry(name, operation.overload, arguments, options)
+            except (NotLockable, LockError) as reason:
+                if self.missing == "error":
+                    raise LockError(f"torch.{name}: {reason}") from None
+                self.not_replayed[f"{name}: {reason}"] += 1
+                return operation(*arguments, **options)
+            out = options.get("out")
+            if key is not None and _is_direct(product, arguments, out):
+                result = matmul(product.a, product.b, lock=self.lock, out=out)
+                self._problems[key] = product.problem
+            else:
+                result = locked_product(product, entry.desc, entry.rounded_first)
+                if name in ("mv", "dot"):
+                    result = result[:, 0] if name == "mv" else result[0, 0]
+                if out is not None:
+                    result = out.copy_(result)
+        self._count(product.problem)
         return result
+
+    def _count(self, problem: GEMMProblem) -> None:
+        with self._counting:
+            self.replayed[problem] += 1
 
     def _product_and_entry(
         self, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
@@ -308,6 +288,15 @@ class Replay:
         return product, entry
 
 
+def _is_direct(product: InterceptedProduct, arguments: tuple[Any, ...], out: Any) -> bool:
+    """Return whether `matmul` computes a product of two matrices into its output without copies."""
+    return (
+        product.a is arguments[0]
+        and product.b is arguments[1]
+        and (out is None or tuple(out.shape) == (product.problem.m, product.problem.n))
+    )
+
+
 def _key_of(argument: Any) -> Any:
     """Return the properties of an argument that determine the product: of a tensor all except its values."""
     try:
@@ -320,18 +309,32 @@ def _key_of(argument: Any) -> Any:
 
 
 @contextmanager
-def locked_products(lock: Lock, missing: Literal["error", "pass"] = "error") -> Iterator[Replay]:
+def locked_products(
+    lock: Lock, missing: Literal["error", "pass"] = "error", other_threads: OtherThreads = "error"
+) -> Iterator[Replay]:
     """Replace torch.mm, addmm, bmm, mv and dot inside with products of a lock, independent of this device's library.
 
     A product for which the lock has no descriptor raises LockError.  With `missing="pass"` the library computes it, and
     it is counted in `Replay.not_replayed`.  Empty products are not replaced, nor is `torch._int_mm`, whose integers are
     exact below EXACT_K values of k.
+
+    The lock holds for this thread and for the backward passes that it runs.  Products in threads in which no lock was
+    entered raise InterceptionError; with `other_threads="cover"` they run from this lock where it is the only one, and
+    with "ignore" in the library.
     """
     if missing not in ("error", "pass"):
         raise LockError(f'missing is {missing!r}; give "error" or "pass"')
-    replay = Replay(lock, missing)
-    with _dispatch_mode(replay.handle):
+    _check_other_threads(other_threads)
+    replay = Replay(lock, missing, other_threads=other_threads)
+    with active(replay):
         yield replay
+
+
+def _check_other_threads(other_threads: str) -> None:
+    if other_threads not in get_args(OtherThreads):
+        raise LockError(
+            f"other_threads is {other_threads!r}; give one of {', '.join(map(repr, get_args(OtherThreads)))}"
+        )
 
 
 def locked_product(product: InterceptedProduct, desc: GEMMDesc, rounded_first: bool = False) -> torch.Tensor:

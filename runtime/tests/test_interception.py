@@ -1,0 +1,156 @@
+"""Interception of PyTorch's operators: which operators, in which threads, and what an exception leaves behind."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bitwise_torch import interception
+from bitwise_torch.interception import InterceptionError, OtherThreads, active
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@dataclass
+class Trace:
+    """Counts the operators that it receives, and adds a number to the results of products."""
+
+    added: float = 0.0
+    other_threads: OtherThreads = "error"
+    seen: list[str] = field(default_factory=list)
+
+    def handle(self, operation: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        self.seen.append(name if operation.overload == "default" else f"{name}.{operation.overload}")
+        result = operation(*arguments, **options)
+        return result + self.added if self.added else result
+
+
+def test_products_of_both_passes_are_intercepted_and_nothing_else_is() -> None:
+    layer, x = torch.nn.Linear(4, 3), torch.randn(2, 4, requires_grad=True)
+    trace = Trace()
+    with active(trace):
+        torch.nn.functional.gelu(layer(x)).sum().backward()
+        torch.mm(x.detach(), torch.ones(4, 2), out=torch.empty(2, 2))
+    torch.mm(x, torch.ones(4, 2))
+    assert trace.seen == ["addmm", "mm", "mm", "mm.out"]
+
+
+def test_checkpointed_and_compiled_products_are_intercepted() -> None:
+    layer, x = torch.nn.Linear(4, 3, bias=False), torch.randn(2, 4, requires_grad=True)
+    checkpointed = Trace()
+    with active(checkpointed), torch.utils.checkpoint.set_checkpoint_early_stop(False):
+        torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum().backward()
+    assert checkpointed.seen == ["mm"] * 4
+    compiled = Trace()
+    with active(compiled):
+        torch.compile(layer, backend="aot_eager", fullgraph=True)(x).sum().backward()
+    assert compiled.seen == ["mm"] * 3
+
+
+def test_every_operator_that_multiplies_matrices_is_named() -> None:
+    """An operator of a later PyTorch with a usual name must be listed, unless it is composed of others."""
+    products = re.compile(
+        r"^_?(\w+_)?(mm|bmm|mv|dot|addmm|baddbmm|addbmm|addmv|addr|convolution|attention)_?"
+        r"(_v2|_activation|_forward|_backward)?$"
+    )
+    # The kernels of a convolution run inside of the operator `convolution`.
+    other = re.compile(r"sparse|mkldnn|miopen|mps|_foreach|fused_attention_overrideable|smm|hspmm|_convolution")
+    found = set()
+    for full in torch._C._dispatch_get_all_op_names():
+        name = full.removeprefix("aten::").partition(".")[0]
+        if not full.startswith("aten::") or not products.match(name) or other.search(name):
+            continue
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd"):
+            found.add(name)
+    named = found & {*interception.PRODUCTS, *interception.WATCHED}
+    assert not {each for each in found - named if not each.startswith(interception.ATTENTION_PREFIX)}
+    assert len(named) >= 20
+
+
+@pytest.mark.parametrize(("name", "call"), [
+    ("addmm_", lambda a: a.clone().addmm_(a, a)),
+    ("baddbmm_", lambda a: a[None].clone().baddbmm_(a[None], a[None])),
+    ("addmv", lambda a: torch.addmv(a[0], a, a[0])),
+    ("convolution", lambda a: torch.nn.functional.conv1d(a[None], a[None])),
+    ("_cdist_forward", lambda a: torch.cdist(a, a)),
+    ("mv", lambda a: torch.mv(a, a[0])),
+])  # fmt: skip
+def test_an_operator_is_intercepted_once(name: str, call: Callable[[Any], Any]) -> None:
+    a = torch.randn(4, 4)
+    trace, expected = Trace(), call(a)
+    with active(trace):
+        assert torch.equal(call(a), expected)
+    assert trace.seen == [name]
+
+
+def test_scopes_nest() -> None:
+    a = torch.ones(2, 2)
+    outer, inner = Trace(10), Trace(100)
+    with active(outer):
+        with active(inner):
+            assert torch.equal(a @ a, torch.full((2, 2), 112.0))
+        assert torch.equal(a @ a, torch.full((2, 2), 12.0))
+    assert torch.equal(a @ a, torch.full((2, 2), 2.0))
+    assert (outer.seen, inner.seen) == (["mm", "mm"], ["mm"])
+
+
+def test_scopes_of_two_threads_stay_apart() -> None:
+    a, both = torch.ones(2, 2), threading.Barrier(2)
+
+    def run(added: float) -> bool:
+        trace = Trace(added)
+        with active(trace):
+            both.wait()
+            x = a.clone().requires_grad_()
+            found = [x @ a for _ in range(50)]
+            found[-1].sum().backward()
+            both.wait()
+        assert len(trace.seen) == 51
+        assert torch.equal(x.grad, torch.full((2, 2), 2 + added))
+        return all(float(each[0, 0].detach()) == 2 + added for each in found)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(run, (10.0, 100.0))) == [True, True]
+
+
+def test_a_thread_without_a_scope_is_covered_or_refused() -> None:
+    a = torch.ones(2, 2)
+
+    def elsewhere() -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(lambda: float((a @ a)[0, 0])).result()
+
+    with active(Trace(10)), pytest.raises(InterceptionError, match=r"torch\.mm ran in the thread .* which has no lock"):
+        elsewhere()
+    for other_threads, expected in (("cover", 12.0), ("ignore", 2.0)):
+        with active(Trace(10, other_threads)):  # type: ignore[arg-type]
+            assert elsewhere() == expected
+    with active(Trace(10, "cover")), active(Trace(20, "cover")), pytest.raises(InterceptionError):
+        elsewhere()
+    assert elsewhere() == 2.0
+
+
+def test_an_exception_leaves_nothing_behind() -> None:
+    class Refusal(Exception):
+        pass
+
+    class Refusing(Trace):
+        def handle(self, operation: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+            raise Refusal
+
+    a = torch.ones(2, 2, requires_grad=True)
+    with pytest.raises(Refusal), active(Refusing()):
+        torch.mm(a, a)
+    product = a @ a
+    with pytest.raises(Refusal), active(Refusing()):
+        product.sum().backward()
+    assert torch.is_grad_enabled()
+    assert torch.equal(a @ a, torch.full((2, 2), 2.0))
+    assert interception._installed.library is None
+    assert not interception._scopes()
