@@ -37,7 +37,10 @@ def test_a_file_reads_back_and_invalid_files_are_refused(tmp_path: Path) -> None
         ("this is not complete JSON", ""),
         ("this is not a lock file", "[1]"),
         ("this is not a lock file", '{"version": 1}'),
-        ("the lock file has version 2 and this bitwise reads version 1", text.replace('"version": 1', '"version": 2')),
+        (
+            "the lock file has version 3 and this bitwise reads versions 1 and 2",
+            text.replace('"version": 2', '"version": 3'),
+        ),
         ("there is no such field", text.replace('"entries"', '"products"')),
         ("m: input should be greater than or equal to 1, not 0", text.replace('"m":4', '"m":0')),
         ("is not a descriptor of a matrix product: there is no descriptor 'gem'", text.replace("gemm(", "gem(")),

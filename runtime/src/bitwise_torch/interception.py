@@ -22,8 +22,8 @@ from typing import Any, Literal, Protocol
 from bitwise_core.errors import BitwiseError
 
 __all__ = [
-    "ATTENTION_PREFIX", "PRODUCTS", "WATCHED", "InterceptionError", "Operation", "OtherThreads", "Scope", "active",
-    "without_gradients",
+    "ATTENTION_PREFIX", "PRODUCTS", "WATCHED", "Intercepted", "InterceptionError", "OtherThreads", "Scope", "active",
+    "is_intercepted", "without_gradients", "without_interception",
 ]  # fmt: skip
 
 PRODUCTS = ("mm", "addmm", "bmm", "mv", "dot")
@@ -65,6 +65,21 @@ class InterceptionError(BitwiseError, RuntimeError):
     """An operator that ran where no scope can decide about it, or a PyTorch that cannot be intercepted."""
 
 
+class Intercepted(Protocol):
+    """An operator whose call was intercepted."""
+
+    @property
+    def overload(self) -> str:
+        """The name of its overload, "default" for the one without a name."""
+
+    @property
+    def full_name(self) -> str:
+        """Its name with namespace and overload."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Run the kernel of PyTorch, or pass the call to the next outer scope."""
+
+
 class Scope(Protocol):
     """Receives the calls of intercepted operators."""
 
@@ -77,8 +92,7 @@ class Scope(Protocol):
     ) -> Any:
         """Return the result of an operator, of which `name` is the name without overload.
 
-        `operation(*arguments, **options)` runs the kernel of PyTorch, or passes the call to the next outer scope; its
-        `overload` is the name of the overload.
+        `operation(*arguments, **options)` runs the kernel of PyTorch, or passes the call to the next outer scope.
         """
 
 
@@ -90,6 +104,11 @@ class Operation:
     overload: str
     kernel: Any
     keys: Any
+
+    @property
+    def full_name(self) -> str:
+        """The name with namespace and overload."""
+        return f"aten::{self.name}" + (f".{self.overload}" if self.overload != "default" else "")
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernel; operators that run inside of it are not intercepted."""
@@ -107,6 +126,10 @@ class _Outer:
     @property
     def overload(self) -> str:
         return self.operation.overload
+
+    @property
+    def full_name(self) -> str:
+        return self.operation.full_name
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return _handle(self.operation, self.scopes, arguments, options)
@@ -166,6 +189,11 @@ def active(scope: Scope) -> Iterator[None]:
         _installed.remove(scope)
 
 
+def is_intercepted(name: str) -> bool:
+    """Return whether the operator of a name, without namespace and overload, is intercepted."""
+    return name in PRODUCTS or name in WATCHED or name.startswith(ATTENTION_PREFIX)
+
+
 @contextmanager
 def without_gradients() -> Iterator[None]:
     """Do not record operations for gradients, at less cost than torch.no_grad."""
@@ -177,6 +205,13 @@ def without_gradients() -> Iterator[None]:
         yield
     finally:
         torch._C._set_grad_enabled(recorded)
+
+
+@contextmanager
+def without_interception() -> Iterator[None]:
+    """Run all operators of this thread as usual."""
+    with _scopes_of_thread(()):
+        yield
 
 
 def _scopes() -> tuple[Scope, ...] | None:
@@ -249,7 +284,7 @@ def _intercepted_kernels() -> tuple[tuple[str, str], ...]:
     for full in sorted(torch._C._dispatch_get_all_op_names()):
         namespace, _, each = full.partition("::")
         name = each.partition(".")[0]
-        if namespace != "aten" or not (name in PRODUCTS or name in WATCHED or name.startswith(ATTENTION_PREFIX)):
+        if namespace != "aten" or not is_intercepted(name):
             continue
         if not has_kernel(full, "CompositeImplicitAutograd"):  # such an operator consists of others
             found += [(key, each) for key in _KEYS if has_computed_kernel(full, key)]

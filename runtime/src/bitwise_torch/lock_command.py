@@ -111,6 +111,8 @@ def write(
             content, not_locked = recording.lock(), recording.not_locked
         content.write(out)
     typer.echo(f"{out}: {len(content.entries)} products, {content.declined} of them without a descriptor")
+    if content.operators:
+        typer.echo(f"{len(content.operators)} calls of other operators are left to PyTorch, with samples")
     for reason, count in _decline_reasons(content).most_common(MAXIMUM_REASONS):
         typer.echo(f"no descriptor, {count} times: {reason}")
     for reason, count in not_locked.most_common(MAXIMUM_REASONS):
@@ -172,6 +174,49 @@ def diff(
     if counts["moved"]:
         raise typer.Exit(MOVED_STATUS)
     raise typer.Exit(INCOMPLETE_STATUS if counts.total() > counts["same"] else 0)
+
+
+@app.command()
+def check(
+    file: File,
+    write_digests: Annotated[
+        bool, typer.Option("--write", help="Add the digests of this machine to the lock file.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the operators that a lock leaves to PyTorch: run a sample of each and compare its bytes.
+
+    The products of a lock need no comparison, since their descriptors determine their bits.
+
+    Exit status: 0 all samples return the bytes of the machine that recorded the lock, 1 some differ, 2 an argument is
+    wrong, 3 none differs, but some have no sample here.
+    """
+    with _errors_as_sentences():
+        from bitwise_torch.operator_samples import checked_operators
+
+        content = read_lock(file)
+        found = checked_operators(content.operators)
+        if write_digests:
+            content.model_copy(update={"operators": tuple(each.operator for each in found)}).write(file)
+    counts: Counter[str] = Counter(each.verdict for each in found)
+    if as_json:
+        print_json({
+            "counts": dict(counts),
+            "operators": [
+                {"operator": each.operator.operator, "arguments": each.operator.arguments, "verdict": each.verdict,
+                 "reason": each.reason}
+                for each in found
+            ],
+        })  # fmt: skip
+    else:
+        for each in found:
+            if each.verdict != "agrees":
+                reason = f" ({each.reason})" if each.reason else ""
+                typer.echo(f"{each.operator.operator} {each.operator.arguments}: {each.verdict}{reason}")
+        typer.echo(", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "no operator is left to PyTorch")
+    if counts["differs"]:
+        raise typer.Exit(MOVED_STATUS)
+    raise typer.Exit(INCOMPLETE_STATUS if counts["no sample"] else 0)
 
 
 @app.command(context_settings=_SCRIPT_SETTINGS)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -26,8 +26,9 @@ from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, GEMMP
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
-from bitwise_torch.interception import PRODUCTS, OtherThreads, active, without_gradients
+from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
+from bitwise_torch.operator_samples import NotSampled, call_text, library_operator, machine_of, noted_operators
 from bitwise_torch.products import ProductError, matmul, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
@@ -150,16 +151,23 @@ class Recording:
     not_locked: Counter[str] = field(default_factory=Counter)
     products: int = 0
     other_threads: OtherThreads = "cover"
-    _seen: set[tuple[GEMMProblem, tuple[int, int, int]]] = field(default_factory=set)
+    _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
+    _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def lock(self) -> Lock:
-        """Return the lock of all products so far.  Raises LockError."""
+        """Return the lock of all products so far, and of the operators that PyTorch computes.
+
+        The operators run on samples, twice each.  Raises LockError.
+        """
+        operators = [
+            library_operator(name, text, reason) for (name, text), reason in sorted(self._calls.items())
+        ]  # fmt: skip
         try:
-            return lock_of(self.findings, lockable_profile(self.library).provenance())
+            return lock_of(self.findings, lockable_profile(self.library).provenance(), operators)
         except NotCovered as error:
             raise LockError(str(error)) from None
 
-    def handle(self, operation: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation and record its product."""
         result = operation(*arguments, **options)
         self.products += 1
@@ -171,12 +179,22 @@ class Recording:
             product = intercepted_product(name, operation.overload, arguments, options)
         except NotLockable as reason:
             self.not_locked[f"{name}: {reason}"] += 1
+            self.note_call(operation.full_name, arguments, options)
             return result
-        alignment = (_alignment(product.a), _alignment(product.b), _alignment(result))
-        if (product.problem, alignment) not in self._seen:
-            self._seen.add((product.problem, alignment))
-            self.findings.append((product.problem, self._descriptor(product, alignment)))
+        key = (product.problem, (_alignment(product.a), _alignment(product.b), _alignment(result)))
+        if key not in self._found:
+            self._found[key] = self._descriptor(product, key[1])
+            self.findings.append((product.problem, self._found[key]))
+        if isinstance(self._found[key], str):
+            self.note_call(operation.full_name, arguments, options)
         return result
+
+    def note_call(self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Note a call that PyTorch computes."""
+        try:
+            self._calls.setdefault((operator, call_text(arguments, options)), None)
+        except NotSampled as reason:
+            self._calls.setdefault((operator, ""), str(reason))
 
     def _descriptor(self, product: InterceptedProduct, alignment: tuple[int, int, int]) -> Finding:
         try:
@@ -191,29 +209,37 @@ class Recording:
 
 
 @contextmanager
-def recorded_products(like: str, other_threads: OtherThreads = "cover") -> Iterator[Recording]:
+def recorded_products(like: str, other_threads: OtherThreads = "cover", operators: bool = True) -> Iterator[Recording]:
     """Record the products that run inside; the library `like` computes them as usual.
 
     Products that no lock can hold are counted in `Recording.not_locked`.  Products in threads in which neither this
-    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".  Raises LockError where no
-    installed plugin describes the library.
+    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".
+
+    With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
+    by which `bitwise lock check` compares machines.  torch.compile compiles nothing then: record what it compiles with
+    `operators=False`.  Raises LockError where no installed plugin describes the library.
     """
     lockable_profile(like)
     _check_other_threads(other_threads)
     recording = Recording(like, other_threads=other_threads)
-    with active(recording):
+    with active(recording), noted_operators(recording.note_call) if operators else nullcontext():
         yield recording
 
 
 @dataclass
 class Replay:
-    """The products that ran from a lock, counted by problem, and those that did not, by operation and reason."""
+    """The products that ran from a lock, counted by problem, and those that did not, by operation and reason.
+
+    `library` counts the calls that the lock leaves to PyTorch, by operator.
+    """
 
     lock: Lock
     missing: Literal["error", "pass"]
     replayed: Counter[GEMMProblem] = field(default_factory=Counter)
     not_replayed: Counter[str] = field(default_factory=Counter)
+    library: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
+    _library_calls: set[tuple[Any, ...]] = field(default_factory=set)
     _problems: dict[dispatch_cache.Key | None, GEMMProblem] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _entries: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
@@ -224,12 +250,17 @@ class Replay:
             f"{self.replayed.total()} products of {len(self.replayed)} problems ran from the lock, "
             f"{self.not_replayed.total()} ran in this machine's library"
         ]
+        if self.library:
+            sentences.append(
+                f"PyTorch computed {self.library.total()} calls of {', '.join(sorted(self.library))}; samples of them "
+                "agree with those of the machine that recorded the lock"
+            )
         dropping = sum(self.lock.descriptor(each).k_dropped > 0 for each in self.replayed)
         if dropping:
             sentences.append(f"{dropping} of these problems leave the last values of k out, as the locked library did")
         return sentences + [f"not locked, {count} times: {reason}" for reason, count in self.not_replayed.most_common()]
 
-    def handle(self, operation: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
         with without_gradients():  # operands are those of a kernel: autograd recorded the operation already
             key = None
@@ -249,8 +280,12 @@ class Replay:
                     return operation(*arguments, **options)  # an empty product has no rounding
                 product, entry = self._product_and_entry(name, operation.overload, arguments, options)
             except (NotLockable, LockError) as reason:
+                problem = self._library_problem(operation, arguments, options)
+                if problem is None:
+                    self.library[operation.full_name] += 1
+                    return operation(*arguments, **options)
                 if self.missing == "error":
-                    raise LockError(f"torch.{name}: {reason}") from None
+                    raise LockError(f"torch.{name}: {reason}{problem}") from None
                 self.not_replayed[f"{name}: {reason}"] += 1
                 return operation(*arguments, **options)
             out = options.get("out")
@@ -265,6 +300,39 @@ class Replay:
                     result = out.copy_(result)
         self._count(product.problem)
         return result
+
+    def _library_problem(
+        self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> str | None:
+        """Return None for a call that the lock leaves to PyTorch and whose samples agree here, else why not."""
+        key: Hashable = None
+        try:
+            key = (operation.full_name, *map(_key_of, arguments), *map(_key_of, options.items()))
+            if key in self._library_calls:
+                return None
+        except TypeError:  # an argument is a list
+            key = None
+        try:
+            text = call_text(arguments, options)
+            entry = self.lock.by_call.get((operation.full_name, text))
+            if entry is None:
+                return ""
+            machine = machine_of(text)
+        except NotSampled:
+            return ""
+        if not entry.agrees_on(machine):
+            if entry.reason is not None:
+                return f"; its bits on other machines are unknown, since it has no sample: {entry.reason}"
+            seen = ", ".join(entry.digests)
+            return (
+                f"; PyTorch computed it when the lock was recorded, and samples of it were compared on {seen}: run "
+                "`bitwise lock check --write LOCK` on this machine"
+                if machine not in entry.digests
+                else f"; PyTorch computes it, and samples of it differ between {entry.recorded} and this machine"
+            )
+        if key is not None:
+            self._library_calls.add(key)
+        return None
 
     def _count(self, problem: GEMMProblem) -> None:
         with self._counting:

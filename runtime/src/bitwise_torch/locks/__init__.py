@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from bitwise_torch.locks.library_operators import LibraryOperator
 from bitwise_torch.locks.lock_diff import Difference, differences
 from bitwise_torch.locks.lock_file import Entry, Finding, Lock, LockError, lock_of, read_lock
 
-__all__ = ["Difference", "Entry", "Finding", "Lock", "LockError", "differences", "lock_of", "read_lock"]
+__all__ = [
+    "Difference",
+    "Entry",
+    "Finding",
+    "LibraryOperator",
+    "Lock",
+    "LockError",
+    "differences",
+    "lock_of",
+    "read_lock",
+]

@@ -6,6 +6,7 @@ The format is JSON with one entry on each line.  Reading checks every field and 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,8 +20,11 @@ from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_torch.locks.library_operators import LibraryOperator
 
-FORMAT, VERSION = "bitwise-lock", 1
+FORMAT = "bitwise-lock"
+VERSIONS = (1, 2)
+"""The versions that are read; the last one is written.  Version 1 has no operators."""
 
 
 class LockError(BitwiseError, ValueError):
@@ -72,9 +76,10 @@ class Lock(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = FORMAT
-    version: int = VERSION
+    version: int = VERSIONS[-1]
     provenance: Mapping[str, str] = Field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
+    operators: tuple[LibraryOperator, ...] = ()
 
     @field_validator("entries")
     @classmethod
@@ -85,6 +90,20 @@ class Lock(BaseModel):
                 raise ValueError(f"{each.problem.words} has two entries: remove one")
             seen.add(each.problem)
         return value
+
+    @field_validator("operators")
+    @classmethod
+    def _unique_calls(cls, value: tuple[LibraryOperator, ...]) -> tuple[LibraryOperator, ...]:
+        calls = Counter((each.operator, each.arguments) for each in value)
+        repeated = next((name for (name, _), count in calls.items() if count > 1), None)
+        if repeated is not None:
+            raise ValueError(f"{repeated} is listed twice with equal arguments: remove one")
+        return value
+
+    @cached_property
+    def by_call(self) -> Mapping[tuple[str, str], LibraryOperator]:
+        """The operators that PyTorch computes, by name and arguments."""
+        return {(each.operator, each.arguments): each for each in self.operators}
 
     @cached_property
     def by_problem(self) -> Mapping[GEMMProblem, Entry]:
@@ -115,11 +134,12 @@ class Lock(BaseModel):
     def to_text(self) -> str:
         """Return the file's text; `from_text` returns an equal lock for it."""
         head = json.dumps({"format": self.format, "version": self.version, "provenance": dict(self.provenance)})
-        lines = (
-            json.dumps(each.model_dump(mode="json", exclude_defaults=True), separators=(",", ":"))
-            for each in self.entries
-        )
-        return f'{head[:-1]}, "entries": [\n' + ",\n".join(lines) + "\n]}\n"
+        parts = [
+            f'"{name}": [\n' + ",\n".join(_line(each) for each in records) + "\n]"
+            for name, records in (("entries", self.entries), ("operators", self.operators))
+            if records or name == "entries"
+        ]
+        return ", ".join((head[:-1], *parts)) + "}\n"
 
     @classmethod
     def from_text(cls, text: str, name: str = "the lock") -> Lock:
@@ -132,10 +152,10 @@ class Lock(BaseModel):
             ) from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise LockError(f'{name}: this is not a lock file; a lock file has "format": "{FORMAT}"')
-        if content.get("version") != VERSION:
+        if content.get("version") not in VERSIONS:
             raise LockError(
-                f"{name}: the lock file has version {content.get('version')!r} and this bitwise reads version "
-                f"{VERSION}: write the lock again, or install the bitwise that wrote the file"
+                f"{name}: the lock file has version {content.get('version')!r} and this bitwise reads versions "
+                f"{' and '.join(map(str, VERSIONS))}: write the lock again, or install the bitwise that wrote the file"
             )
         try:
             return cls(**content)
@@ -150,6 +170,10 @@ class Lock(BaseModel):
             write_text(path, self.to_text())
         except OSError as error:
             raise LockError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _line(record: Entry | LibraryOperator) -> str:
+    return json.dumps(record.model_dump(mode="json", exclude_defaults=True), separators=(",", ":"))
 
 
 def read_lock(path: Path | str) -> Lock:
@@ -175,12 +199,15 @@ Finding = GEMMDesc | BiasedGEMM | str
 """The result for a problem: a descriptor, a descriptor with a bias, or the reason why there is none."""
 
 
-def lock_of(findings: Iterable[tuple[GEMMProblem, Finding]], provenance: Mapping[str, str]) -> Lock:
-    """Return the lock of problems with their findings.
+def lock_of(
+    findings: Iterable[tuple[GEMMProblem, Finding]], provenance: Mapping[str, str],
+    operators: Iterable[LibraryOperator] = (),
+) -> Lock:  # fmt: skip
+    """Return the lock of problems with their findings, and of operators that PyTorch computes.
 
     A problem that occurs with different descriptors is declined: its shapes, types and strides do not determine one.
     """
-    return Lock(provenance=dict(provenance), entries=tuple(_entries(findings)))
+    return Lock(provenance=dict(provenance), entries=tuple(_entries(findings)), operators=tuple(operators))
 
 
 def _entries(findings: Iterable[tuple[GEMMProblem, Finding]]) -> Iterator[Entry]:

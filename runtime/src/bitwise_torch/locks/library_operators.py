@@ -1,0 +1,47 @@
+"""Calls of operators that a lock leaves to PyTorch, and the machines on which samples of them returned equal bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+MAXIMUM_ARGUMENTS = 1 << 16
+"""The maximum length of a call's arguments as text."""
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""The SHA-256 of the outputs of a sample, in hexadecimal digits."""
+
+
+class LibraryOperator(BaseModel):
+    """A call of an operator that PyTorch computes: its bits are assumed, and compared by samples.
+
+    `operator` is the name with namespace and overload, `arguments` the text of its arguments without the tensors'
+    values; see `operator_samples.call_text`.  `recorded` is the machine that recorded it, and `digests` has the digest
+    of a sample on each machine that computed one, or is empty where `reason` says why there is no sample.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operator: Annotated[str, StringConstraints(pattern=r"^aten::\w+(\.\w+)?$")]
+    arguments: Annotated[str, StringConstraints(max_length=MAXIMUM_ARGUMENTS)]
+    recorded: str
+    digests: Mapping[str, Digest] = Field(default_factory=dict)
+    reason: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LibraryOperator:
+        if bool(self.digests) == (self.reason is not None):
+            raise ValueError("a library operator has either digests or the reason why there are none")
+        if self.digests and self.recorded not in self.digests:
+            raise ValueError(f"there is no digest of {self.recorded!r}, the machine that recorded the operator")
+        return self
+
+    def agrees_on(self, machine: str) -> bool:
+        """Return whether a sample returned the same bytes on a machine and on the one that recorded it."""
+        return bool(self.digests) and self.digests.get(machine) == self.digests[self.recorded]
+
+    def with_digest(self, machine: str, digest: str) -> LibraryOperator:
+        """Return the operator with a machine's digest."""
+        return self.model_copy(update={"digests": {**self.digests, machine: digest}})

@@ -1,0 +1,165 @@
+"""Samples of operators that a lock leaves to PyTorch: their texts, their digests, and locks that hold them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.profiles import NotCovered
+from bitwise_torch import locked_products, recorded_products
+from bitwise_torch.lock_command import app
+from bitwise_torch.locks import LibraryOperator, LockError, read_lock
+from bitwise_torch.operator_samples import NotSampled, call_text, checked_operators, machine_of, sample_digest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+class Toy:
+    """A library that covers fp16."""
+
+    name = library = "toy"
+
+    def describe(self, configuration: Any) -> None:
+        return None
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        raise AssertionError
+
+    def describe_problem(
+        self, problem: GEMMProblem, *, alignment: Any = None, library: str | None = None, device: Any = None
+    ) -> GEMMDesc:
+        if problem.a != "fp16":
+            raise NotCovered(f"toy is not measured on {problem.a}")
+        return GEMMDesc(k=problem.k, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma")
+
+    def provenance(self, *, library: str | None = None) -> dict[str, str]:
+        return {"library": "toy"}
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(registry.default(), profiles=(Toy(),))
+    monkeypatch.setattr(registry, "default", lambda: found)
+
+
+def checked(path: Path, *options: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["check", *options, str(path)])
+    return result.exit_code, result.stdout
+
+
+def attention(x: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+def test_a_text_determines_a_sample() -> None:
+    x = torch.randn(3, 4).t()
+    text = call_text((x, 0.5, [x, None]), {"dtype": torch.float16, "out": x})
+    tensor = {"tensor": ["float32", [4, 3], [1, 4], "cpu"]}
+    assert json.loads(text) == [[tensor, 0.5, [tensor, None]], {"dtype": {"dtype": "float16"}, "out": tensor}]
+    operator, text = "aten::silu", call_text((x,), {})
+    assert sample_digest(operator, text) == sample_digest(operator, text)
+    others = {sample_digest(operator, call_text((each,), {})) for each in (x, x.contiguous(), x.half(), x[:2])}
+    assert len(others) == 4
+    text = call_text((x, x), {})
+    assert sample_digest("aten::add_.Tensor", text) == sample_digest("aten::add_.Tensor", text)
+    assert sample_digest("aten::add.Tensor", text) != sample_digest("aten::sub.Tensor", text)
+
+
+@pytest.mark.parametrize(("operator", "arguments", "reason"), [
+    ("aten::no_such", "[[],{}]", "has no operator aten::no_such"),
+    ("aten::silu", "[[", "its arguments cannot be read"),
+    ("aten::silu", '[[{"tensor":["float32",[4],[-1],"cpu"]}],{}]', "a stride is negative"),
+    ("aten::silu", '[[{"tensor":["float32",[1000000,1000000],[1000000,1],"cpu"]}],{}]', "more than 67108864 elements"),
+    ("aten::silu", '[[{"tensor":["complex64",[4],[1],"cpu"]}],{}]', "complex64 are not drawn"),
+    ("aten::silu", '[[{"module":"os"}],{}]', "'module' is no kind of argument"),
+    ("aten::silu", '[[{"tensor":["load",[4],[1],"cpu"]}],{}]', "its arguments cannot be read"),
+    ("aten::mm", '[[{"tensor":["float32",[4,4],[4,1],"cpu"]}],{}]', "it fails for drawn values"),
+    ("aten::bernoulli", '[[{"tensor":["float32",[4],[1],"cpu"]}],{}]', "it draws random numbers"),
+])  # fmt: skip
+def test_a_call_without_a_sample_has_a_reason(operator: str, arguments: str, reason: str) -> None:
+    with pytest.raises(NotSampled, match=reason):
+        sample_digest(operator, arguments)
+
+
+def test_a_lock_leaves_attention_and_declined_products_to_pytorch(tmp_path: Path) -> None:
+    a, b, x = torch.randn(4, 20).half(), torch.randn(20, 5).half(), torch.randn(1, 2, 8, 16)
+
+    def step() -> list[Any]:
+        y = attention(x)
+        return [a @ b, torch.nn.functional.silu(y), y.flatten(2) @ torch.ones(128, 3)]
+
+    with recorded_products("toy") as recording:
+        expected = step()
+    recording.lock().write(tmp_path / "lock.json")
+    lock = read_lock(tmp_path / "lock.json")
+    assert [each.problem.words for each in lock.entries if each.descriptor] == ["4x5x20 fp16 NN to fp16"]
+    names = {each.operator for each in lock.operators}
+    assert names == {"aten::_scaled_dot_product_flash_attention_for_cpu", "aten::mm", "aten::silu"}
+    (declined,) = [each for each in lock.operators if each.operator == "aten::mm"]
+    assert "float32" in declined.arguments
+    with locked_products(lock) as replay:
+        for found, other in zip(step()[1:], expected[1:], strict=True):
+            assert torch.equal(found, other)
+        attention(x)
+    assert replay.library == {"aten::_scaled_dot_product_flash_attention_for_cpu": 2, "aten::mm": 1}
+    assert replay.report()[1] == (
+        "PyTorch computed 3 calls of aten::_scaled_dot_product_flash_attention_for_cpu, aten::mm; samples of them "
+        "agree with those of the machine that recorded the lock"
+    )
+    with locked_products(lock), pytest.raises(LockError, match="no lock holds this operation"):
+        attention(x[:, :, :4])
+
+
+def test_another_machine_compares_samples_before_it_replays(tmp_path: Path) -> None:
+    x, path = torch.randn(1, 2, 8, 16), tmp_path / "lock.json"
+    with recorded_products("toy", operators=False) as recording:
+        attention(x)
+    lock = recording.lock()
+    (entry,) = lock.operators
+    here = machine_of(entry.arguments)
+    assert entry.recorded == here
+    digest = entry.digests[here]
+
+    def on_another_machine(found: str) -> LibraryOperator:
+        return entry.model_copy(update={"recorded": "far", "digests": {"far": found}})
+
+    lock.model_copy(update={"operators": (on_another_machine(digest),)}).write(path)
+    with locked_products(read_lock(path)), pytest.raises(LockError, match="compared on far: run `bitwise lock check"):
+        attention(x)
+    assert checked(path) == (0, "1 agrees\n")
+    assert len(read_lock(path).operators[0].digests) == 1
+    assert checked(path, "--write")[0] == 0
+    with locked_products(read_lock(path)) as replay:
+        attention(x)
+    assert replay.library.total() == 1
+    lock.model_copy(update={"operators": (on_another_machine("0" * 64),)}).write(path)
+    status, printed = checked(path, "--write")
+    assert (status, printed.splitlines()[-1]) == (1, "1 differs")
+    with locked_products(read_lock(path)), pytest.raises(LockError, match="differ between far and this machine"):
+        attention(x)
+    changed = entry.model_copy(update={"digests": {here: "0" * 64}})
+    assert [each.verdict for each in checked_operators([changed])] == ["differs"]
+    assert [each.operator for each in checked_operators([changed])] == [changed]
+
+
+def test_an_operator_without_a_sample_is_not_replayed() -> None:
+    a = torch.randn(4, 20).half()
+    index = torch.tensor([7, 3])
+    with recorded_products("toy") as recording:
+        torch.nn.functional.dropout(a.float())
+        torch.index_select(a, 0, index % 4)
+        torch._addmm_activation(a[0].float(), a.float(), torch.ones(20, 20))
+    found = {each.operator: each for each in recording.lock().operators}
+    assert found["aten::bernoulli_.float"].reason == "it draws random numbers"
+    assert found["aten::index_select"].digests
+    assert found["aten::_addmm_activation"].digests
+    verdicts = {each.operator.operator: each.verdict for each in checked_operators(found.values())}
+    assert (verdicts["aten::bernoulli_.float"], verdicts["aten::index_select"]) == ("no sample", "agrees")
