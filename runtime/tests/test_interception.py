@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -134,6 +136,21 @@ def test_a_thread_without_a_scope_is_covered_or_refused() -> None:
     with active(Trace(10, "cover")), active(Trace(20, "cover")), pytest.raises(InterceptionError):
         elsewhere()
     assert elsewhere() == 2.0
+
+
+def test_scopes_are_released() -> None:
+    """Each scope is freed when its last block ends, and not before."""
+    a, freed = torch.ones(2, 2), []
+    for _ in range(100):
+        scope = Trace()
+        weakref.finalize(scope, freed.append, 1)
+        with active(scope):
+            torch.mm(a, a)
+            torch.mm(a, a)
+        assert scope.seen == ["mm", "mm"]
+    del scope
+    gc.collect()
+    assert len(freed) == 100
 
 
 def test_an_exception_leaves_nothing_behind() -> None:

@@ -17,7 +17,14 @@ from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import locked_products, recorded_products
 from bitwise_torch.lock_command import app
 from bitwise_torch.locks import LibraryOperator, LockError, read_lock
-from bitwise_torch.operator_samples import NotSampled, call_text, checked_operators, machine_of, sample_digest
+from bitwise_torch.operator_samples import (
+    NotSampled,
+    call_text,
+    checked_operators,
+    list_call_text,
+    machine_of,
+    sample_digest,
+)
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -59,6 +66,20 @@ def attention(x: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
+def test_lists_of_equal_tensors_are_sampled_once() -> None:
+    many, one = [torch.randn(3, 4) for _ in range(50)] + [torch.randn(5)], [torch.randn(3, 4), torch.randn(5)]
+    text = list_call_text((many, [1.0] * 51), {"alpha": 2})
+    assert text == call_text((one, [1.0, 1.0]), {"alpha": 2})
+    assert text != list_call_text((many, [1.0] * 50 + [2.0]), {"alpha": 2})
+    assert sample_digest("aten::_foreach_mul_.ScalarList", list_call_text((many, [0.5] * 51), {}))
+
+
+def test_a_large_tensor_repeats_drawn_values() -> None:
+    large = call_text((torch.empty(600_000),), {})
+    assert sample_digest("aten::neg", large) == sample_digest("aten::neg", large)
+    assert sample_digest("aten::neg", large) != sample_digest("aten::neg", call_text((torch.empty(600_001),), {}))
+
+
 def test_a_text_determines_a_sample() -> None:
     x = torch.randn(3, 4).t()
     text = call_text((x, 0.5, [x, None]), {"dtype": torch.float16, "out": x})
@@ -77,7 +98,7 @@ def test_a_text_determines_a_sample() -> None:
     ("aten::no_such", "[[],{}]", "has no operator aten::no_such"),
     ("aten::silu", "[[", "its arguments cannot be read"),
     ("aten::silu", '[[{"tensor":["float32",[4],[-1],"cpu"]}],{}]', "a stride is negative"),
-    ("aten::silu", '[[{"tensor":["float32",[1000000,1000000],[1000000,1],"cpu"]}],{}]', "more than 67108864 elements"),
+    ("aten::silu", '[[{"tensor":["float32",[1000000,1000000],[1000000,1],"cpu"]}],{}]', "more than 536870912 elements"),
     ("aten::silu", '[[{"tensor":["complex64",[4],[1],"cpu"]}],{}]', "complex64 are not drawn"),
     ("aten::silu", '[[{"module":"os"}],{}]', "'module' is no kind of argument"),
     ("aten::silu", '[[{"tensor":["load",[4],[1],"cpu"]}],{}]', "its arguments cannot be read"),

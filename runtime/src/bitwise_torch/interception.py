@@ -11,6 +11,8 @@ inside of another intercepted operator.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -87,9 +89,7 @@ class Scope(Protocol):
     def other_threads(self) -> OtherThreads:
         """What operators do in threads without a scope."""
 
-    def handle(
-        self, operation: Callable[..., Any], name: str, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> Any:
+    def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return the result of an operator, of which `name` is the name without overload.
 
         `operation(*arguments, **options)` runs the kernel of PyTorch, or passes the call to the next outer scope.
@@ -227,14 +227,34 @@ def _scopes() -> tuple[Scope, ...] | None:
 @contextmanager
 def _scopes_of_thread(scopes: tuple[Scope, ...]) -> Iterator[None]:
     """Set the scopes of this thread."""
-    import torch
-
     before = _scopes()
-    torch._C._stash_obj_in_tls(_THREAD_KEY, scopes)
+    _set_thread_object(scopes)
     try:
         yield
     finally:
-        torch._C._stash_obj_in_tls(_THREAD_KEY, before)
+        _set_thread_object(before)
+
+
+def _set_thread_object(value: Any) -> None:
+    import torch
+
+    if _releases_more_than_it_holds():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    torch._C._stash_obj_in_tls(_THREAD_KEY, value)
+
+
+@cache
+def _releases_more_than_it_holds() -> bool:
+    """Return whether this PyTorch releases a thread-local object without having counted its reference, as 2.11 does."""
+    import torch
+
+    probe = object()
+    before = sys.getrefcount(probe)
+    torch._C._stash_obj_in_tls(f"{_THREAD_KEY}.probe", probe)
+    if sys.getrefcount(probe) > before:
+        return False
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(probe))
+    return True
 
 
 def _scopes_of_others(operation: Operation) -> tuple[Scope, ...]:

@@ -25,8 +25,11 @@ from bitwise_torch.locks import LibraryOperator
 if TYPE_CHECKING:
     import torch
 
-MAXIMUM_ELEMENTS = 1 << 26
+MAXIMUM_ELEMENTS = 1 << 29
 """The maximum number of elements of a sample's tensors, all together."""
+
+_DRAWN_ELEMENTS = 1 << 18
+"""The number of drawn values of a tensor; a larger one repeats them."""
 
 
 class NotSampled(Exception):
@@ -84,6 +87,22 @@ def call_text(arguments: tuple[Any, ...], options: dict[str, Any]) -> str:
     """
     fields = [[_encoded(each) for each in arguments], {name: _encoded(options[name]) for name in sorted(options)}]
     return json.dumps(fields, separators=(",", ":"))
+
+
+def list_call_text(arguments: tuple[Any, ...], options: dict[str, Any]) -> str:
+    """Return the text of a call of an operator that computes each element of its lists on its own.
+
+    Elements that differ in no type, shape, stride and number are listed once.  Raises NotSampled.
+    """
+    lists = [at for at, each in enumerate(arguments) if isinstance(each, list | tuple)]
+    length = min((len(arguments[at]) for at in lists), default=0)
+    seen: dict[str, int] = {}
+    for position in range(length):
+        seen.setdefault(json.dumps([_encoded(arguments[at][position]) for at in lists]), position)
+    kept = [
+        [each[position] for position in seen.values()] if at in lists else each for at, each in enumerate(arguments)
+    ]
+    return call_text(tuple(kept), options)
 
 
 def _encoded(value: Any) -> Any:
@@ -277,10 +296,14 @@ class _Drawn:
         kind = getattr(torch, dtype)
         generator = np.random.Generator(np.random.PCG64(self.tensors))
         self.tensors += 1
+        drawn = min(extent, _DRAWN_ELEMENTS)
         if kind.is_floating_point:
-            values = torch.from_numpy(generator.standard_normal(extent, np.float32))
+            values = torch.from_numpy(generator.standard_normal(drawn, np.float32))
         elif kind.is_complex:
             raise NotSampled(f"samples of {dtype} are not drawn")
         else:
-            values = torch.from_numpy(generator.integers(0, 2, extent, np.int8))
-        return values.to(device=device, dtype=kind).as_strided(shape, stride)
+            values = torch.from_numpy(generator.integers(0, 2, drawn, np.int8))
+        values = values.to(device=device, dtype=kind)
+        if drawn < extent:
+            values = values.repeat(-(-extent // drawn))
+        return values.as_strided(shape, stride)

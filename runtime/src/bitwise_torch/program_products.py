@@ -28,7 +28,14 @@ from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
-from bitwise_torch.operator_samples import NotSampled, call_text, library_operator, machine_of, noted_operators
+from bitwise_torch.operator_samples import (
+    NotSampled,
+    call_text,
+    library_operator,
+    list_call_text,
+    machine_of,
+    noted_operators,
+)
 from bitwise_torch.products import ProductError, matmul, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
@@ -192,7 +199,8 @@ class Recording:
     def note_call(self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Note a call that PyTorch computes."""
         try:
-            self._calls.setdefault((operator, call_text(arguments, options)), None)
+            text = (list_call_text if operator.startswith("aten::_foreach_") else call_text)(arguments, options)
+            self._calls.setdefault((operator, text), None)
         except NotSampled as reason:
             self._calls.setdefault((operator, ""), str(reason))
 

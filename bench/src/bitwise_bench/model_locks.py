@@ -1,0 +1,233 @@
+"""Transformers with random weights, recorded in a lock and replayed from it: bytes of a step, and its time.
+
+    python -m bitwise_bench.model_locks --out locks.json --folder locks
+    python -m bitwise_bench.model_locks --out replayed.json --folder locks --replay    # on another GPU
+
+A model trains, and then generates tokens.  The bytes are those of the logits, the gradients, the weights after the
+steps, the tokens, and the logits after the steps.  The first command records a lock of each model and replays it on
+the same GPU.  The second one compares the samples of the operators that the lock leaves to PyTorch, replays the lock,
+and also runs the model without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bitwise_core.errors import BitwiseError
+from bitwise_torch import locked_products, recorded_products
+from bitwise_torch.locks import Lock, read_lock
+from bitwise_torch.operator_samples import checked_operators
+
+TOKENS, BATCH, STEPS, GENERATED = 512, 2, 2, 16
+"""Tokens of a sequence, sequences of a batch, training steps, and tokens that are generated."""
+
+_SIZES = {
+    "vocab_size": 32000, "num_hidden_layers": 4, "max_position_embeddings": 4096, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "head_dim": 128, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None,
+}  # fmt: skip
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaForCausalLM", {**_SIZES, "hidden_size": 2048, "intermediate_size": 5632}),
+    "qwen2": ("Qwen2ForCausalLM", {**_SIZES, "hidden_size": 2048, "intermediate_size": 5504}),
+    "qwen3": ("Qwen3ForCausalLM", {**_SIZES, "hidden_size": 1024, "intermediate_size": 3072}),
+    "mixtral": (
+        "MixtralForCausalLM",
+        {**_SIZES, "hidden_size": 1024, "intermediate_size": 1792, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
+}
+"""The class of each model in transformers, and the fields of its configuration."""
+
+_Scope = Callable[[], AbstractContextManager[Any]]
+
+
+def model_of(name: str) -> Any:
+    """Return a model with random weights of bf16 on the GPU; equal names give equal weights."""
+    import torch
+
+    kind, fields = MODELS[name]
+    model_type: Any = getattr(import_module("transformers"), kind)
+    torch.manual_seed(7)
+    with torch.device("cuda"):
+        found: Any = model_type(model_type.config_class(**fields, attn_implementation="sdpa"))
+    return found.bfloat16()
+
+
+def tokens(seed: int) -> Any:
+    """Return the tokens of a batch."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(2, 32000, (BATCH, TOKENS), generator=generator).cuda()
+
+
+def digest_of(*tensors: Any) -> str:
+    """Return the SHA-256 of the tensors' bytes, in hexadecimal digits."""
+    import torch
+
+    found = hashlib.sha256()
+    for each in tensors:
+        found.update(each.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
+    return found.hexdigest()
+
+
+def training_step(model: Any, optimizer: Any, batch: Any) -> Any:
+    """Run a step, and return the logits; the gradients remain."""
+    optimizer.zero_grad()
+    found = model(input_ids=batch, labels=batch)
+    found.loss.backward()
+    optimizer.step()
+    return found.logits
+
+
+def bytes_of_run(name: str, scope: _Scope) -> tuple[Any, dict[str, str]]:
+    """Return the value of a scope, and the digests of a model's run inside of it."""
+    import torch
+
+    model = model_of(name)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    found = {}
+    with scope() as value:
+        for step in range(STEPS):
+            logits = training_step(model, optimizer, tokens(step))
+            found[f"logits of step {step}"] = digest_of(logits)
+            found[f"gradients of step {step}"] = digest_of(*(each.grad for each in model.parameters()))
+        found["weights"] = digest_of(*model.parameters())
+        model.eval()
+        with torch.inference_mode():
+            prompt = tokens(STEPS)[:, :64]
+            generated = model.generate(prompt, max_new_tokens=GENERATED, do_sample=False)
+            found["tokens"] = digest_of(generated)
+            found["logits after the steps"] = digest_of(model(input_ids=generated).logits)
+    return value, found
+
+
+def step_times(name: str, lock: Lock, rounds: int = 8) -> dict[str, dict[str, float]]:
+    """Return the milliseconds of a training step and of a generated token, of the library and from the lock.
+
+    Both take turns; each figure is the median of the rounds.
+    """
+    import torch
+
+    model = model_of(name)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    batch, prompt = tokens(0), tokens(STEPS)[:, :64]
+
+    def generate() -> None:
+        with torch.inference_mode():
+            model.generate(prompt, max_new_tokens=GENERATED, do_sample=False)
+
+    work = {"training step": (lambda: training_step(model, optimizer, batch), 1), "token": (generate, GENERATED)}
+    scopes: dict[str, _Scope] = {"library": nullcontext, "lock": lambda: locked_products(lock)}
+    found: dict[str, dict[str, float]] = {}
+    for what, (run, parts) in work.items():
+        times: dict[str, list[float]] = {each: [] for each in scopes}
+        for turn in range(rounds + 2):
+            for each, scope in scopes.items():
+                with scope():
+                    torch.cuda.synchronize()
+                    begun = time.perf_counter()
+                    run()
+                    torch.cuda.synchronize()
+                if turn >= 2:
+                    times[each].append((time.perf_counter() - begun) / parts)
+        found[what] = {each: round(statistics.median(values) * 1e3, 3) for each, values in times.items()}
+    return found
+
+
+def recorded(name: str, folder: Path) -> dict[str, Any]:
+    """Record a model's lock into a folder, replay it, and return the comparison and the times."""
+    begun = time.perf_counter()
+    recording, wanted = bytes_of_run(name, lambda: recorded_products("cublas"))
+    lock = recording.lock()
+    lock.write(folder / f"{name}.json")
+    seconds = round(time.perf_counter() - begun, 1)
+    (folder / f"{name}.digests.json").write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+    found: dict[str, Any] = {
+        "seconds of the recording": seconds, "products": len(lock.entries), "declined": lock.declined, "operators": len(lock.operators),
+        "operators without a sample": sorted({
+            f"{each.operator}: {each.reason}" for each in lock.operators if each.reason is not None
+        }),
+        "not locked": dict(recording.not_locked),
+    }  # fmt: skip
+    return found | replayed(name, lock, wanted) | {"milliseconds": step_times(name, lock)}
+
+
+def replayed(name: str, lock: Lock, wanted: dict[str, str]) -> dict[str, Any]:
+    """Return which digests of a run from the lock, and of one without it, equal those of the recorded run."""
+    compared: dict[str, Any] = {}
+    begun = time.perf_counter()
+    replay, locked = bytes_of_run(name, lambda: locked_products(lock))
+    seconds = round(time.perf_counter() - begun, 1)
+    _, free = bytes_of_run(name, nullcontext)
+    for each, found in (("lock", locked), ("library", free)):
+        compared[f"{each}: other bytes"] = [what for what in wanted if found[what] != wanted[what]]
+    return compared | {
+        "seconds of the first replay": seconds,
+        "replayed": replay.replayed.total(),
+        "left to PyTorch": dict(replay.library),
+    }
+
+
+def replayed_here(name: str, folder: Path) -> dict[str, Any]:
+    """Compare the samples of a lock on this GPU, replay it, and return the comparison."""
+    path = folder / f"{name}.json"
+    lock = read_lock(path)
+    checked = checked_operators(lock.operators)
+    lock = lock.model_copy(update={"operators": tuple(each.operator for each in checked)})
+    verdicts: dict[str, list[str]] = {}
+    for each in checked:
+        verdicts.setdefault(each.verdict, []).append(each.operator.operator)
+    summary = {
+        verdict: len(names) if verdict == "agrees" else sorted(set(names)) for verdict, names in verdicts.items()
+    }
+    wanted = json.loads((folder / f"{name}.digests.json").read_text(encoding="utf-8"))
+    return {"samples": summary} | replayed(name, lock, wanted) | {"milliseconds": step_times(name, lock)}
+
+
+def rows(names: Sequence[str], measure: Callable[[str], dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each model with its result, or with the sentence of an error."""
+    for name in names:
+        try:
+            yield name, measure(name)
+        except BitwiseError as error:
+            yield name, {"error": str(error)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record or replay.  The exit status is 1 if bytes of a lock differ or a model could not run."""
+    parser = argparse.ArgumentParser(prog="bitwise_bench.model_locks", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="the folder of the locks")
+    parser.add_argument("--replay", action="store_true", help="replay the locks of the folder")
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    given = parser.parse_args(arguments)
+    import torch
+
+    given.folder.mkdir(parents=True, exist_ok=True)
+    measure = replayed_here if given.replay else recorded
+    content: dict[str, Any] = {
+        "environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+                        "transformers": version("transformers")},
+        "shape": {"sequences": BATCH, "tokens": TOKENS, "steps": STEPS, "generated tokens": GENERATED},
+        "models": {},
+    }  # fmt: skip
+    for name, found in rows(given.models, lambda each: measure(each, given.folder)):
+        content["models"][name] = found
+        print(name, json.dumps(found, indent=1), flush=True)
+        given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    results = content["models"].values()
+    return 1 if any("error" in each or each["lock: other bytes"] for each in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
