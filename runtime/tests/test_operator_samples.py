@@ -139,6 +139,22 @@ def test_a_lock_leaves_attention_and_declined_products_to_pytorch(tmp_path: Path
         attention(x[:, :, :4])
 
 
+def test_inference_is_recorded_as_it_runs() -> None:
+    x, w = torch.randn(2, 8, 20).half()[:, -1:], torch.randn(5, 20).half()
+
+    def step() -> Any:
+        return torch.nn.functional.silu(torch.nn.functional.linear(x, w)) + torch.nn.functional.rms_norm(w[:, :5], (5,))
+
+    with torch.inference_mode(), recorded_products("toy") as recording:
+        step()
+    lock = recording.lock()
+    assert "aten::linear" not in {each.operator for each in lock.operators}
+    assert "aten::rms_norm" in {each.operator for each in lock.operators}
+    with torch.inference_mode(), locked_products(lock) as replay:
+        step()
+    assert replay.replayed.total() == 1
+
+
 def test_another_machine_compares_samples_before_it_replays(tmp_path: Path) -> None:
     x, path = torch.randn(1, 2, 8, 16), tmp_path / "lock.json"
     with recorded_products("toy", operators=False) as recording:

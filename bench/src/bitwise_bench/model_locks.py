@@ -126,7 +126,10 @@ def step_times(name: str, lock: Lock, rounds: int = 8) -> dict[str, dict[str, fl
         with torch.inference_mode():
             model.generate(prompt, max_new_tokens=GENERATED, do_sample=False)
 
-    work = {"training step": (lambda: training_step(model, optimizer, batch), 1), "token": (generate, GENERATED)}
+    work: dict[str, tuple[Callable[[], Any], int]] = {
+        "training step": (lambda: training_step(model, optimizer, batch), 1),
+        "token": (generate, GENERATED),
+    }
     scopes: dict[str, _Scope] = {"library": nullcontext, "lock": lambda: locked_products(lock)}
     found: dict[str, dict[str, float]] = {}
     for what, (run, parts) in work.items():
@@ -149,11 +152,13 @@ def recorded(name: str, folder: Path) -> dict[str, Any]:
     begun = time.perf_counter()
     recording, wanted = bytes_of_run(name, lambda: recorded_products("cublas"))
     lock = recording.lock()
-    lock.write(folder / f"{name}.json")
     seconds = round(time.perf_counter() - begun, 1)
+    print(f"{name}: recorded in {seconds} s", flush=True)
+    lock.write(folder / f"{name}.json")
     (folder / f"{name}.digests.json").write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
     found: dict[str, Any] = {
-        "seconds of the recording": seconds, "products": len(lock.entries), "declined": lock.declined, "operators": len(lock.operators),
+        "seconds of the recording": seconds, "products": len(lock.entries), "declined": lock.declined,
+        "operators": len(lock.operators),
         "operators without a sample": sorted({
             f"{each.operator}: {each.reason}" for each in lock.operators if each.reason is not None
         }),

@@ -43,12 +43,14 @@ _UNNOTED = re.compile(
 
 
 @contextmanager
-def noted_operators(note: Callable[[str, tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
+def noted_operators(
+    note: Callable[[str, tuple[Any, ...], dict[str, Any]], None], products: Callable[[], int]
+) -> Iterator[None]:
     """Call `note` with the name and the arguments of each operator of this thread that computes with floats.
 
-    Operators that intercept scopes are left to them.
+    `products` returns the number of intercepted products so far.  Operators that intercept scopes are left to them, and
+    so are composite operators that run one, which PyTorch does not decompose in inference mode.
     """
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Noted(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
@@ -56,23 +58,28 @@ def noted_operators(note: Callable[[str, tuple[Any, ...], dict[str, Any]], None]
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             options = kwargs or {}
-            if torch.is_inference_mode_enabled() and func.namespace == "aten" and func._can_decompose():
-                # In inference mode the dispatcher does not decompose composite operations such as linear.
-                with self:
-                    found = func.decompose(*args, **options)
-                if found is not NotImplemented:
-                    return found
-            name = func._schema.name.removeprefix("aten::")
-            if func.namespace == "aten" and not func.is_view and not is_intercepted(name) and not _UNNOTED.match(name):
-                tensors = [each for each in (*args, *options.values()) if isinstance(each, torch.Tensor)]
-                lists = [each for each in args if isinstance(each, list | tuple)]
-                tensors += [each for group in lists for each in group if isinstance(each, torch.Tensor)]
-                if any(each.is_floating_point() for each in tensors):
-                    note(_full_name(func), args, options)
-            return func(*args, **options)
+            before = products()
+            result = func(*args, **options)
+            if products() == before and _computes_with_floats(func, args, options):
+                note(_full_name(func), args, options)
+            return result
 
     with Noted():
         yield
+
+
+def _computes_with_floats(overload: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Return whether an operator of PyTorch, no view and no copy, has a tensor of floats as an argument."""
+    import torch
+
+    name = overload._schema.name.removeprefix("aten::")
+    if overload.namespace != "aten" or overload.is_view or is_intercepted(name) or _UNNOTED.match(name):
+        return False
+    for each in (*arguments, *options.values()):
+        for value in each if isinstance(each, list | tuple) else [each]:
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                return True
+    return False
 
 
 def _full_name(overload: Any) -> str:

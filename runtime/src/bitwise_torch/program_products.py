@@ -230,7 +230,8 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     lockable_profile(like)
     _check_other_threads(other_threads)
     recording = Recording(like, other_threads=other_threads)
-    with active(recording), noted_operators(recording.note_call) if operators else nullcontext():
+    noted = noted_operators(recording.note_call, lambda: recording.products) if operators else nullcontext()
+    with active(recording), noted:
         yield recording
 
 
