@@ -302,6 +302,19 @@ def published_corpus(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.published_corpus", *folder, *session.posargs)
 
 
+@nox.session(name="gpu-model-locks", venv_params=["--system-site-packages"])
+def gpu_model_locks(session: nox.Session) -> None:
+    """Record transformers in locks and replay them on an sm_90 GPU, with torch and transformers of nox's interpreter.
+
+    `-- --replay --folder FOLDER --out FILE` replays the locks of a folder on another GPU.
+    """
+    need_gpu_packages(session, "cuda", "transformers")
+    install_workspace(session)
+    folder = Path(session.create_tmp())
+    arguments = session.posargs or ["--out", str(folder / "locks.json"), "--folder", str(folder / "locks")]
+    session.run("python", "-m", "bitwise_bench.model_locks", *arguments)
+
+
 @nox.session(name="bench-reductions", venv_params=["--system-site-packages"])
 def bench_reductions(session: nox.Session) -> None:
     """Measure the cost of pinned orders on a GPU, with torch and Triton of the interpreter that runs nox."""
