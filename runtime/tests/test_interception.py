@@ -170,4 +170,4 @@ def test_an_exception_leaves_nothing_behind() -> None:
     assert torch.is_grad_enabled()
     assert torch.equal(a @ a, torch.full((2, 2), 2.0))
     assert interception._installed.library is None
-    assert not interception._scopes()
+    assert not interception._scopes.get()

@@ -14,7 +14,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch import locked_products, recorded_products
+from bitwise_torch import locked_products, noted_operators, recorded_products
 from bitwise_torch.lock_command import app
 from bitwise_torch.locks import LibraryOperator, LockError, read_lock
 from bitwise_torch.operator_samples import (
@@ -140,7 +140,7 @@ def test_a_lock_leaves_attention_and_declined_products_to_pytorch(tmp_path: Path
 
 
 def test_inference_is_recorded_as_it_runs() -> None:
-    x, w = torch.randn(2, 8, 20).half()[:, -1:], torch.randn(5, 20).half()
+    x, w = torch.randn(2, 8, 20).half()[:, -1:], torch.nn.Parameter(torch.randn(5, 20).half())
 
     def step() -> Any:
         return torch.nn.functional.silu(torch.nn.functional.linear(x, w)) + torch.nn.functional.rms_norm(w[:, :5], (5,))
@@ -148,11 +148,31 @@ def test_inference_is_recorded_as_it_runs() -> None:
     with torch.inference_mode(), recorded_products("toy") as recording:
         step()
     lock = recording.lock()
-    assert "aten::linear" not in {each.operator for each in lock.operators}
-    assert "aten::rms_norm" in {each.operator for each in lock.operators}
+    assert [each.problem.words for each in lock.entries] == ["2x5x20 fp16 NT to fp16 ld_a=160"]
+    names = {each.operator for each in lock.operators}
+    assert names >= {"aten::silu", "aten::mean.dim", "aten::rsqrt"}
+    assert not names & {"aten::linear", "aten::rms_norm", "aten::mm"}
     with torch.inference_mode(), locked_products(lock) as replay:
         step()
     assert replay.replayed.total() == 1
+
+
+def test_operators_of_a_backward_pass_are_noted_once_and_run_as_before() -> None:
+    def step(x: Any) -> Any:
+        y = torch.nn.functional.dropout(torch.where(x > 0, x, 0.0) * 2 + 1 / (1 + x * x), 0.0)
+        (torch.softmax(y, -1) ** 2.0).sum().backward()
+        return x.grad
+
+    given = torch.randn(3, 4)
+    expected = step(given.clone().requires_grad_())
+    with recorded_products("toy") as recording:
+        assert torch.equal(step(given.clone().requires_grad_()), expected)
+    operators = recording.lock().operators
+    names = [each.operator for each in operators]
+    assert {"aten::_softmax", "aten::_softmax_backward_data", "aten::sum"} <= set(names)
+    assert not {"aten::mul.Tensor", "aten::add.Tensor", "aten::where.self"} & set(names)
+    assert all(each.digests for each in operators)
+    assert noted_operators._active == []
 
 
 def test_another_machine_compares_samples_before_it_replays(tmp_path: Path) -> None:

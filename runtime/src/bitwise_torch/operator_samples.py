@@ -10,16 +10,14 @@ import hashlib
 import json
 import math
 import platform
-import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bitwise_core.json_text import parse_json
-from bitwise_torch.interception import ATTENTION_PREFIX, is_intercepted, without_interception
+from bitwise_torch.interception import ATTENTION_PREFIX, without_interception
 from bitwise_torch.locks import LibraryOperator
 
 if TYPE_CHECKING:
@@ -34,57 +32,6 @@ _DRAWN_ELEMENTS = 1 << 18
 
 class NotSampled(Exception):
     """A call that has no sample; the text is the reason."""
-
-
-_UNNOTED = re.compile(
-    r"^(_?empty|new_|_?copy|_unsafe_view|_to_copy|clone|detach|_reshape|zeros|ones|full|fill_|zero_|contiguous|lift)"
-)
-"""The beginnings of the names of operators that compute nothing."""
-
-
-@contextmanager
-def noted_operators(
-    note: Callable[[str, tuple[Any, ...], dict[str, Any]], None], products: Callable[[], int]
-) -> Iterator[None]:
-    """Call `note` with the name and the arguments of each operator of this thread that computes with floats.
-
-    `products` returns the number of intercepted products so far.  Operators that intercept scopes are left to them, and
-    so are composite operators that run one, which PyTorch does not decompose in inference mode.
-    """
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Noted(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-        ) -> Any:
-            options = kwargs or {}
-            before = products()
-            result = func(*args, **options)
-            if products() == before and _computes_with_floats(func, args, options):
-                note(_full_name(func), args, options)
-            return result
-
-    with Noted():
-        yield
-
-
-def _computes_with_floats(overload: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Return whether an operator of PyTorch, no view and no copy, has a tensor of floats as an argument."""
-    import torch
-
-    name = overload._schema.name.removeprefix("aten::")
-    if overload.namespace != "aten" or overload.is_view or is_intercepted(name) or _UNNOTED.match(name):
-        return False
-    for each in (*arguments, *options.values()):
-        for value in each if isinstance(each, list | tuple) else [each]:
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
-                return True
-    return False
-
-
-def _full_name(overload: Any) -> str:
-    name = str(overload._schema.name)
-    return name if overload._overloadname == "default" else f"{name}.{overload._overloadname}"
 
 
 def call_text(arguments: tuple[Any, ...], options: dict[str, Any]) -> str:

@@ -28,13 +28,13 @@ from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
+from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
     NotSampled,
     call_text,
     library_operator,
     list_call_text,
     machine_of,
-    noted_operators,
 )
 from bitwise_torch.products import ProductError, matmul, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
@@ -224,13 +224,12 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".
 
     With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
-    by which `bitwise lock check` compares machines.  torch.compile compiles nothing then: record what it compiles with
-    `operators=False`.  Raises LockError where no installed plugin describes the library.
+    by which `bitwise lock check` compares machines.  Raises LockError where no installed plugin describes the library.
     """
     lockable_profile(like)
     _check_other_threads(other_threads)
     recording = Recording(like, other_threads=other_threads)
-    noted = noted_operators(recording.note_call, lambda: recording.products) if operators else nullcontext()
+    noted = noted_operators(recording.note_call) if operators else nullcontext()
     with active(recording), noted:
         yield recording
 
