@@ -4,8 +4,8 @@
     python -m bitwise_bench.cublas.batch_invariance table --answers answers.json.xz --out invariance.json
     python -m bitwise_bench.cublas.batch_invariance check --out check.json --products 100 --seed 1
 
-`record` asks the library for the products of public models for every M, `table` makes certificates from the answers
-without a GPU, and `check` compares certificates of drawn products with the bytes of PyTorch's products.
+`record` asks the library for the products of public models for every M, `table` makes certificates from what was
+recorded, without a GPU, and `check` compares certificates of drawn products with the bytes of PyTorch's products.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -71,11 +71,16 @@ def _provenance() -> dict[str, str]:
     }  # fmt: skip
 
 
-def ask_all(queries: Sequence[GemmQuery], processes: int) -> dict[Key, tuple[Run, ...]]:
-    """The runs of distinct queries, asked by several processes."""
+def ask_all(queries: Sequence[GemmQuery], processes: int, seconds: float) -> dict[Key, tuple[Run, ...]]:
+    """The runs of distinct queries, asked by several processes in order; those not asked in time are left out."""
     distinct = {Key.of(each): each for each in queries}
+    deadline = time.time() + seconds
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        return dict(zip(distinct, pool.map(_ask, distinct.values()), strict=True))
+        asked = {key: pool.submit(_ask, query) for key, query in distinct.items()}
+        wait(asked.values(), timeout=deadline - time.time())
+        found = {key: each.result() for key, each in asked.items() if each.done()}
+        pool.shutdown(wait=False, cancel_futures=True)
+    return found
 
 
 def public_products(fused: bool = False) -> dict[str, list[ModelProduct]]:
@@ -84,9 +89,10 @@ def public_products(fused: bool = False) -> dict[str, list[ModelProduct]]:
 
 
 def _queries(products: Sequence[Product]) -> list[GemmQuery]:
+    """The queries of products under every setting, those of the first product first."""
     found = []
-    for settings in SETTINGS.values():
-        for each in products:
+    for each in products:
+        for settings in SETTINGS.values():
             try:
                 found.append(each.query(1, settings.pytorch))
             except CublasError:
@@ -98,12 +104,15 @@ def record(given: argparse.Namespace) -> int:
     """Write the answers for all products of the public models under all settings."""
     started = time.time()
     products = [
-        each.product for fused in FUSED for model in public_products(fused).values() for each in model
+        each.product for model in CONFIGS for fused in FUSED for each in public_products(fused)[model]
     ]  # fmt: skip
-    series = ask_all(_queries(products), given.processes)
+    queries = _queries(products)
+    series = ask_all(queries, given.processes, given.seconds)
     write(Answers(_provenance(), series), given.answers)
     runs = sum(map(len, series.values()))
-    print(f"{len(series)} series, {runs} runs, {given.answers.stat().st_size} bytes, {time.time() - started:.0f} s")
+    of = len({Key.of(each) for each in queries})
+    size, seconds = given.answers.stat().st_size, time.time() - started
+    print(f"{len(series)} of {of} series, {runs} runs, {size} bytes, {seconds:.0f} s")
     return 0
 
 
@@ -125,6 +134,8 @@ def table(given: argparse.Namespace) -> int:
                                       "reason": str(error)})  # fmt: skip
                         continue
                     key = each.product, query
+                    if Key.of(query) not in answers.series:
+                        continue
                     if key not in made:
                         runs = answers.runs(query, ROWS)
                         made[key] = summary(certifier.certificate(each.product, query, runs))
@@ -262,6 +273,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             one.add_argument("--out", type=Path, required=True, help="where to write the record (JSON)")
         if name != "table":
             one.add_argument("--processes", type=int, default=14, help="processes that ask the library (default 14)")
+        if name == "record":
+            one.add_argument("--seconds", type=float, default=3600, help="time limit (default 3600)")
         if name == "check":
             one.add_argument("--products", type=int, default=100, help="number of drawn products (default 100)")
             one.add_argument("--samples", type=int, default=4, help="drawn numbers of rows of each (default 4)")

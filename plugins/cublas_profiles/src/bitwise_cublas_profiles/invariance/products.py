@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.problem import GEMMProblem, ProblemError
-from bitwise_core.descriptors.record import DescriptorError
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, query_of_problem
 
