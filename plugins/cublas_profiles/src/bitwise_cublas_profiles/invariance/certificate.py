@@ -18,7 +18,7 @@ from bitwise_cublas_profiles.describe import biased_product_of, depends_on_rows,
 from bitwise_cublas_profiles.invariance.answers import Run
 from bitwise_cublas_profiles.invariance.products import Product
 from bitwise_cublas_profiles.invariance.witnesses import Described, Witness, find_witness, product_of
-from bitwise_cublas_profiles.profile import Profile, Row
+from bitwise_cublas_profiles.profile import Profile, UnmeasuredRows
 from bitwise_cublas_profiles.query import Answer, CublasError, GemmQuery
 
 NO_ALGORITHM = "the library has no algorithm for this query"
@@ -43,7 +43,7 @@ STATUS = {Verdict.INVARIANT: 0, Verdict.NOT_INVARIANT: 1, Verdict.UNKNOWN: 3, Ve
 class BitsClass:
     """Descriptors that make the same roundings of the same sums.
 
-    `published` counts the rows of the profile that its descriptors rest on and that were not measured here.
+    `published` names the rows of the profile that its descriptors rest on and that were not measured.
     """
 
     number: int
@@ -176,7 +176,7 @@ class Certifier:
         """The descriptor and the rows not measured that it rests on, or the reason why there is none."""
         if answer is None:
             return NO_ALGORITHM, frozenset()
-        profile = _UsedRows(self.known.key, self.known.architecture, self.known.tables, {"used": {}})
+        profile = UnmeasuredRows.of(self.known)
         try:
             if query.epilogue == "bias":
                 found: Described = biased_product_of(query, answer.configuration, profile)
@@ -185,7 +185,7 @@ class Certifier:
         except CublasError as error:
             # The message names the M that it was found for. It holds for every M of the interval.
             return str(error).split(" is not described: ")[-1], frozenset()
-        return found, frozenset(profile.about["used"])
+        return found, frozenset(profile.names)
 
     def _structure(self, found: Described) -> Hashable:
         """The computation of a descriptor: equal ones return equal bits."""
@@ -213,17 +213,6 @@ class Certifier:
         if (left, right) not in self._witnesses:
             self._witnesses[left, right] = find_witness(left, right)
         return self._witnesses[left, right]
-
-
-class _UsedRows(Profile):
-    """A profile that keeps the rows which a description uses and which were not measured."""
-
-    def record_use(self, section: str, row: Row) -> None:
-        """Keep a row that was not measured."""
-        if row["provenance"] != "measured":
-            keys = ("family", "algorithm", "stages", "reduction", "custom", "granularity")
-            name = f"{section} {' '.join(f'{key}={row[key]}' for key in keys if key in row)}"
-            self.about["used"][name] = row
 
 
 def _divided(runs: Iterable[Run], known: Profile) -> Iterator[tuple[int, int, Answer | None]]:
