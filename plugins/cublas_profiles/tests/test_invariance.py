@@ -200,6 +200,17 @@ def test_a_bias_added_to_the_rounded_sum_has_other_bytes() -> None:
     assert find_witness(once, once.model_copy(update={"rounded_first": True})) is not None
 
 
+def test_slices_that_lose_the_sign_of_a_zero_have_other_bytes() -> None:
+    # One slice of 64 k, rounded to bf16 and added to +0: only -0 differs.
+    query = Product(64, 64).query(8, Settings().pytorch)
+    found = [described(query, each) for each in (answer(24, 7), answer(24, 7, 4, 4))]
+    assert found[0] is not None
+    assert found[1] is not None
+    witness = find_witness(found[0], found[1])
+    assert witness is not None
+    assert {witness.left, witness.right} == {"8000", "0000"}
+
+
 def test_the_verdicts() -> None:
     assert certificate((1, WHOLE), (9, OTHER_TILE)).verdict is Verdict.INVARIANT
     broken = certificate((1, HALVES), (9, WHOLE), (20, OTHER_TILE), (30, HALVES))

@@ -14,9 +14,13 @@ from bitwise_core.numerics import FLOAT_FORMATS, Bits, operation
 from bitwise_core.plugins.installed import evaluate
 
 COLUMNS = 16
-DRAWS = ("zero", "flat", "wide zero", "wide")
+DRAWS = ("zero", "flat", "wide zero", "wide", "tiny")
 """The kinds of draws: normal numbers, or such numbers times powers of two. In those of `zero` the terms of each sum
-cancel in pairs, so that the output consists of rounding errors, which depend on the order most."""
+cancel in pairs, so that the output consists of rounding errors, which depend on the order most. In `tiny` the sums are
+about the least number of the output's type, so that signs of zeros show."""
+
+_TINY = {"fp16": 2.0**-16, "bf16": 2.0**-71, "fp32": 2.0**-76}
+"""The magnitude of operands of a tiny draw, by the output's type."""
 
 Described = GEMMDesc | BiasedGEMM
 
@@ -49,6 +53,8 @@ def drawn_operands(desc: GEMMDesc, draw: int) -> tuple[Bits, Bits, Bits]:
         values = source.standard_normal(shape, dtype=np.float32)
         if "wide" in DRAWS[draw]:
             values *= np.exp2(source.integers(-6, 7, shape)).astype(np.float32)
+        if DRAWS[draw] == "tiny":
+            values *= np.float32(_TINY[desc.output_dtype])
         bits = values.view(np.uint32)
         return bits if dtype == "fp32" else operation(f"convert.rn.{dtype}.fp32").evaluate(bits)
 
@@ -60,6 +66,7 @@ def drawn_operands(desc: GEMMDesc, draw: int) -> tuple[Bits, Bits, Bits]:
         a[:, other] = a[:, one]
         b[other] = b[one] ^ b.dtype.type(1 << (FLOAT_FORMATS[desc.right_dtype].bits - 1))
         b[places[2 * half :]] = 0
+    if DRAWS[draw] in ("zero", "wide zero", "tiny"):
         bias = np.zeros_like(bias)
     return a, b, bias
 
