@@ -409,6 +409,26 @@ def test_mistakes_on_the_command_line(arguments: list[str], sentence: str) -> No
     assert run(*arguments) == (2, "", f"bitwise: {sentence}\n")
 
 
+def test_answers_of_the_distribution_are_the_default(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    h100 = recorded.read(Path(file))
+    h200 = replace(h100, provenance={**ORIGIN, "device": "NVIDIA H200"})
+    monkeypatch.setattr(recorded, "shipped", lambda: [h100])
+    assert run("65", "640")[1].splitlines()[0] == (
+        "cuBLASLt 13.1.0 on NVIDIA H100 80GB HBM3, PyTorch's defaults; answers recorded in this distribution"
+    )
+    monkeypatch.setattr(recorded, "shipped", lambda: [h100, h200])
+    status, _, error = run("65", "640")
+    assert (status, error) == (
+        2, "bitwise: several GPUs; recorded are NVIDIA H100 80GB HBM3 (cuBLASLt 13.1.0), NVIDIA H200 (cuBLASLt 13.1.0): "
+        "give --device, a file with --answers, or --live on a GPU\n",
+    )  # fmt: skip
+    assert "NVIDIA H200" in run("65", "640", "--device", "H200")[1]
+    monkeypatch.setattr(recorded, "shipped", list)
+    assert run("65", "640")[2] == (
+        "bitwise: no answers are recorded: give --device, a file with --answers, or --live on a GPU\n"
+    )
+
+
 def test_what_is_not_recorded_is_named(file: str) -> None:
     status, _, error = run("67", "640", "--answers", file)
     assert status == 2

@@ -31,8 +31,8 @@ def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None) -> s
         "[The command](../plugins/cublas_profiles/README.md#batch-invariance) says what a verdict means. Products that "
         "several layers or models have are counted once; layers fused as serving engines fuse them count as well.\n",
         _table(("setting", "products", *VERDICTS), [_counts(each, products) for each in settings]),
-        "\nUnknown products have numbers of rows without a descriptor. The products that are not invariant follow, with "
-        "the first numbers of rows at which the bytes change and the least M from which all are one class.\n",
+        "\nUnknown products have numbers of rows without a descriptor. The products that are not invariant follow, "
+        "with the first numbers of rows at which the bytes change and the least M from which all are one class.\n",
     ]
     for setting in settings:
         rows = list(_broken(setting, products))
