@@ -419,8 +419,8 @@ def test_answers_of_the_distribution_are_the_default(file: str, monkeypatch: pyt
     monkeypatch.setattr(recorded, "shipped", lambda: [h100, h200])
     status, _, error = run("65", "640")
     assert (status, error) == (
-        2, "bitwise: several GPUs; recorded are NVIDIA H100 80GB HBM3 (cuBLASLt 13.1.0), NVIDIA H200 (cuBLASLt 13.1.0): "
-        "give --device, a file with --answers, or --live on a GPU\n",
+        2, "bitwise: several GPUs; recorded are NVIDIA H100 80GB HBM3 (cuBLASLt 13.1.0), NVIDIA H200 (cuBLASLt 13.1.0)"
+        ": give --device, a file with --answers, or --live on a GPU\n",
     )  # fmt: skip
     assert "NVIDIA H200" in run("65", "640", "--device", "H200")[1]
     monkeypatch.setattr(recorded, "shipped", list)
