@@ -29,7 +29,7 @@ def environment() -> Environment:
         each.distribution: code_digest([each.module]) if isinstance(each.module, ModuleType) else None
         for each in registry.default().plugins
     }
-    found = {each.name: each.version for each in distributions() if each.name is not None}
+    found = {str(each.name): each.version for each in distributions()}
     packages = {
         name: Package(version=version, code=code.get(name))
         for name, version in sorted(found.items())
