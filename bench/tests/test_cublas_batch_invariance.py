@@ -118,3 +118,17 @@ def test_bytes_are_compared_with_every_certificate(
 def test_drawn_products_follow_from_the_seed() -> None:
     assert drawn_products(5, 20) == drawn_products(5, 30)[:20]
     assert drawn_products(5, 20) != drawn_products(6, 20)
+
+
+def test_no_recorded_number_of_rows_contradicts_its_certificate() -> None:
+    root = Path(__file__).parents[2]
+    path = root / "records" / "cublas-batch-invariance-bytes-sm90-h100-13.1.json"
+    if not path.exists():
+        pytest.skip("the records are in the source, not here")
+    content = json.loads(path.read_text())
+    assert set(content["settings"]) == set(SETTINGS)
+    names = ("products", "samples", "refuted", "boundaries run", "boundaries with other bytes")
+    total = [sum(each["counts"][name] for each in content["settings"].values()) for name in names]
+    assert total[2] == 0
+    text = (root / "plugins" / "cublas_profiles" / "README.md").read_text()
+    assert f"| {' | '.join(f'{each:,}' for each in total)} |" in text
