@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bitwise_cublas_profiles.commands import app
 from bitwise_cublas_profiles.library import Library, Pointers
-from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, gemm_query
+from bitwise_cublas_profiles.query import Answer, Configuration, CublasError, GemmQuery, gemm_query
 
 COMPILER = shutil.which("cc")
 
@@ -142,3 +142,22 @@ def test_rejections_are_sentences_and_release_everything(library: Library, n: in
     with pytest.raises(CublasError) as raised:
         library.heuristic(gemm_query(5, n, 11))
     assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_answers_over_rows_are_those_of_each_query(library: Library, transposed: bool) -> None:
+    query = GemmQuery(1, 7, 11, "bf16", "bf16", "fp32", transpose_a=transposed, epilogue="bias", workspace=99)
+    for m, answer in zip((5, 1, 9), library.answers(query, (5, 1, 9)), strict=True):
+        asked = seen(library)[:31]
+        (result,) = library.heuristic(replace(query, m=m))
+        assert answer == Answer(result.configuration, result.workspace)
+        assert asked == seen(library)[:31]
+
+
+def test_rows_without_an_answer_and_failed_calls(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in (1, 2):  # not supported, and no result
+        assert list(library.answers(GemmQuery(1, n, 11), (1, 2))) == [None, None]
+    monkeypatch.setattr(library, "_handle", ctypes.c_void_p())
+    with pytest.raises(CublasError, match=r"cublasLtMatmulAlgoGetHeuristic of cuBLASLt .* an argument is not valid"):
+        next(library.answers(GemmQuery(5, 7, 11), (5,)))
+    monkeypatch.undo()

@@ -14,7 +14,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_cublas_profiles import driver, library, plugin, pytorch_library, pytorch_settings, tensors
-from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
+from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings, stated_settings
 from bitwise_cublas_profiles.query import (
     Configuration,
     CublasError,
@@ -101,6 +101,36 @@ def test_reductions_and_tf32_are_those_of_the_flags(settings: SimpleNamespace) -
     assert current_settings().applied(gemm_query(64, 64, 64, "fp16")).compute == "fp32"
 
 
+def test_products_by_cublaslt_have_its_workspace_and_may_disallow_split_k(
+    settings: SimpleNamespace, started_with: Callable[[str, str], None]
+) -> None:
+    settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
+    started_with("CUBLASLT_WORKSPACE_SIZE", "1")
+    settings.matmul.allow_bf16_reduced_precision_reduction = False
+    settings.matmul.allow_bf16_reduced_precision_reduction_split_k = False
+    found = current_settings().applied(gemm_query(64, 64, 64, "bf16"))
+    assert (found.workspace, found.reductions) == (1024, 0)
+    stated = stated_settings(None, 1, 0, lt_products=True)
+    assert stated.applied(gemm_query(64, 64, 64, "bf16")) == found
+    for query in (gemm_query(64, 64, 64, "fp32"), gemm_query(64, 64, 64, batch=2), gemm_query(64, 1, 64)):
+        with pytest.raises(CublasError, match="PyTorch prefers cuBLASLt: batches, fp32 and vectors were measured"):
+            stated.applied(query)
+
+
+@pytest.mark.parametrize("value", [None, ":4096:8", ":16:8", ":0:0"])
+@pytest.mark.parametrize("size", [None, 0, 1, 65536])
+def test_stated_settings_are_those_of_a_process_with_these_values(
+    settings: SimpleNamespace, started_with: Callable[[str, str], None], value: str | None, size: int | None
+) -> None:
+    if value is not None:
+        started_with("CUBLAS_WORKSPACE_CONFIG", value)
+    if size is not None:
+        started_with("CUBLASLT_WORKSPACE_SIZE", str(size))
+    stated = stated_settings(value, size)
+    for query in (gemm_query(64, 64, 64, "bf16"), gemm_query(64, 64, 64, "bf16", epilogue="bias")):
+        assert stated.applied(query) == current_settings().applied(query)
+
+
 def test_settings_that_mix_two_interfaces_are_read_by_the_other_one(settings: SimpleNamespace) -> None:
     class Mixed:
         fp32_precision = "tf32"
@@ -119,8 +149,8 @@ def test_unmeasured_settings_are_declined_with_their_names(
     settings: SimpleNamespace, started_with: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operand: Any = None
-    settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
-    with pytest.raises(NotCovered, match=r"PyTorch prefers _BlasBackend\.Cublaslt for products"):
+    settings.preferred_blas_library = lambda: "_BlasBackend.Ck"
+    with pytest.raises(NotCovered, match=r"PyTorch prefers _BlasBackend\.Ck for products"):
         pytorch_library.PyTorchLibrary().product(operand, operand, operand)
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublas"
     settings.matmul.allow_fp16_accumulation = True
@@ -267,6 +297,8 @@ def test_the_token_changes_with_settings(settings: SimpleNamespace) -> None:
     settings.matmul.allow_tf32 = True
     assert described.cache_token() == PyTorchSettings(tf32=True)  # type: ignore[attr-defined]
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
+    assert described.cache_token() == PyTorchSettings(tf32=True, lt_products=True)  # type: ignore[attr-defined]
+    settings.preferred_blas_library = lambda: "_BlasBackend.Ck"
     assert described.cache_token().startswith("PyTorch prefers")  # type: ignore[attr-defined]
 
 

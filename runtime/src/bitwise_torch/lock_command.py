@@ -95,7 +95,7 @@ def write(
     descriptor or cannot be locked.
     """
     with _errors_as_sentences():
-        library = library or _only_library()
+        library = library or only_library()
         not_locked: Counter[str] = Counter()
         if (script is None) == (shapes is None):
             raise InputError("give either a script or --shapes with a file")
@@ -267,7 +267,8 @@ def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) 
     return lock_of([(problem, finding(problem)) for problem in problems], provenance)
 
 
-def _only_library() -> str:
+def only_library() -> str:
+    """Return the name of the only library whose products can be locked.  Raises InputError."""
     from bitwise_core.plugins import registry
     from bitwise_core.plugins.profiles import LockableProfile
 

@@ -40,6 +40,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "flags": dict.fromkeys(_REDUCED, False), "environment": {"CUBLAS_WORKSPACE_CONFIG": ":16:8"},
     },
     "no split K": {"flags": dict.fromkeys(_REDUCED, (False, False))},
+    "no split K, :16:8, cuBLASLt preferred": {
+        "flags": dict.fromkeys(_REDUCED, (False, False)), "prefer": "cublaslt",
+        "environment": {"CUBLAS_WORKSPACE_CONFIG": ":16:8", "CUBLASLT_WORKSPACE_SIZE": "1"},
+    },
+    "cuBLASLt preferred": {"prefer": "cublaslt"},
     "allow_tf32": {"flags": {"allow_tf32": True}},
     "allow_tf32, :16:8": {
         "flags": {"allow_tf32": True}, "environment": {"CUBLAS_WORKSPACE_CONFIG": ":16:8"},
@@ -75,6 +80,8 @@ def measure(setting: dict[str, Any], seed: int, seconds: float) -> dict[str, Any
 
     for name, value in setting.get("flags", {}).items():
         setattr(torch.backends.cuda.matmul, name, tuple(value) if isinstance(value, list) else value)
+    if "prefer" in setting:
+        torch.backends.cuda.preferred_blas_library(setting["prefer"])
     library, settings, pools = Library(), current_settings(), Pools(seed, elements=1 << 24)
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     different: list[Any] = []
@@ -114,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="where to write the counts (JSON)")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds for each setting (default 20)")
     parser.add_argument("--seed", type=int, default=41, help="seed of the shapes (default 41)")
+    parser.add_argument("--only", action="append", metavar="SETTING", help="measure this setting; may be repeated")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one is not None:
@@ -125,8 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name: subprocess.Popen(
             [*command, name], env={**os.environ, **setting.get("environment", {})}, stdout=subprocess.PIPE, text=True
         )
-        for name, setting in SETTINGS.items()
-    }
+        for name, setting in SETTINGS.items() if given.only is None or name in given.only
+    }  # fmt: skip
     found: dict[str, Any] = {}
     for name, process in started.items():
         try:

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bitwise_core.checker.kernel_files import InputError
+
 ROOT = Path(__file__).parents[4]
 
 Read = Callable[[bytes, Path], None]
@@ -44,6 +46,7 @@ def readers() -> Mapping[str, Reader]:
     from bitwise_core.ir import text as tree_text
     from bitwise_torch.locks import Lock
     from bitwise_torch.locks.shape_file import read_problems
+    from bitwise_torch.receipts import Receipt
 
     descriptors, trees, lock = _descriptor_texts(), _tree_texts(), _lock()
     products = (b"256 512 1024 bf16 NN\n1x2x3 # one\n",)
@@ -69,6 +72,9 @@ def readers() -> Mapping[str, Reader]:
             Reader("attention descriptor", attention, lambda data, _: _check_text(AttentionDesc, data), 20),
             Reader("tree", trees, lambda data, _: _ignore(tree_text.read(_text(data))), 60),
             Reader("lock", (lock,), lambda data, _: _ignore(Lock.from_text(_text(data))), 60, json=True),
+            Reader("receipt", (_receipt(),), lambda data, _: _ignore(Receipt.from_text(_text(data))), 60, json=True),
+            Reader("heuristic answers", (_answers(),), _file("a.json", _read_answers), 60, json=True),
+            Reader("model config", (_CONFIG,), _file("config.json", _model), 60, json=True),
             Reader("products", products, _file("a.txt", lambda path: list(read_problems(path))), 60),
             Reader("cached result", _entries(), _cached, 20),
         )
@@ -265,6 +271,58 @@ def _lock() -> bytes:
         for each in texts
     ]
     return lock_of(findings, {"library": "a library", "device": "a device"}).to_text().encode()
+
+
+def _receipt() -> bytes:
+    from bitwise_torch.locks import Lock
+    from bitwise_torch.receipts import receipt_of
+    from bitwise_torch.receipts.receipt_file import Environment, Package
+
+    where = Environment(packages={"a": Package(version="1")}, python="3.12", machine="Linux", device={"device": "a"})
+    return receipt_of(Lock.from_text(_lock().decode()), {"readers.py": Path(__file__)}, where).to_text().encode()
+
+
+_CONFIG = (
+    b'{"model_type": "deepseek_v3", "dtype": "bfloat16", "hidden_size": 64, "intermediate_size": 128, '
+    b'"num_attention_heads": 4, "vocab_size": 100, "q_lora_rank": null, "kv_lora_rank": 16, "v_head_dim": 8, '
+    b'"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "n_routed_experts": 8, "moe_intermediate_size": 32, '
+    b'"attention_bias": true}'
+)
+
+
+def _answers() -> bytes:
+    from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, to_text
+    from bitwise_cublas_profiles.invariance.products import Product
+    from bitwise_cublas_profiles.invariance.settings import Settings
+    from bitwise_cublas_profiles.query import Answer, Configuration
+
+    one = Answer(Configuration(66, 0, 35, 2, 2, 0, 0, 0, 0), 4096)
+    runs = (Run(1, 3, one), Run(4, 4, None), Run(5, 64, one))
+    keys = [Key.of(Product(8, k).query(1, Settings().pytorch)) for k in (64, 128)]
+    origin = {"library": "13.1.0", "capability": "9.0", "device": "a device"}
+    return to_text(Answers(origin, dict.fromkeys(keys, runs))).encode()
+
+
+def _read_answers(path: Path) -> None:
+    """Read answers; what is read is written as it would be read again."""
+    from bitwise_cublas_profiles.invariance.answers import from_text, read, to_text
+    from bitwise_cublas_profiles.query import CublasError
+
+    try:
+        found = read(path)
+    except CublasError as error:
+        raise InputError(str(error)) from None
+    assert from_text(to_text(found), "a.json") == found, "answers are not read as they are written"
+
+
+def _model(path: Path) -> None:
+    from bitwise_cublas_profiles.invariance.model_products import model_products, read_config
+    from bitwise_cublas_profiles.query import CublasError
+
+    try:
+        _ignore(model_products(read_config(path), "config.json", fused=True, parts=2))
+    except CublasError as error:
+        raise InputError(str(error)) from None
 
 
 def _entries() -> tuple[bytes, ...]:

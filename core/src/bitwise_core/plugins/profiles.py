@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import Descriptor
 from bitwise_core.descriptors.problem import GEMMProblem
@@ -76,6 +76,21 @@ class LockableProfile(ProductProfile, Protocol):
         """Return the library, its version, the device, its driver and so on, by name.
 
         Raises NotCovered without a device.
+        """
+
+
+Support: TypeAlias = Literal["measured", "published"]
+"""Whether a descriptor rests on measurements alone, or also on published statements that were not measured."""
+
+
+@runtime_checkable
+class SupportedProfile(LockableProfile, Protocol):
+    """A profile that states what a problem's descriptor rests on."""
+
+    def support(self, problem: GEMMProblem, *, library: str | None = None, device: Any = None) -> Support:
+        """Return the support of the descriptor that `describe_problem` returns with these arguments.
+
+        Raises NotCovered.
         """
 
 

@@ -1,10 +1,11 @@
-"""`bitwise cublas ask` and `bitwise cublas audit`."""
+"""`bitwise cublas ask`, `bitwise cublas audit` and `bitwise cublas invariance`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from bitwise_cublas_profiles import report
 from bitwise_cublas_profiles.audit import Finding, audit, read_shapes
 from bitwise_cublas_profiles.driver import gpu_provenance
+from bitwise_cublas_profiles.invariance.command import invariance
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import WORKSPACE, CublasError, GemmQuery, HeuristicResult, gemm_query
 
@@ -20,7 +22,7 @@ WRONG_INPUT, LOSSES = 2, 1
 
 app = typer.Typer(
     name="cublas",
-    help="Query cuBLASLt's heuristic, and find the matrix products whose sums drop values.",
+    help="Query cuBLASLt's heuristic: products whose sums drop values, and batch invariance of products.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -39,7 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.callback()
 def cublas() -> None:
-    """Query cuBLASLt's heuristic, and find the matrix products whose sums drop values."""
+    """Query cuBLASLt's heuristic: products whose sums drop values, and batch invariance of products."""
 
 
 @app.command()
@@ -172,3 +174,12 @@ def _errors() -> Iterator[None]:
     except CublasError as error:
         typer.echo(f"bitwise: {error}", err=True)
         raise typer.Exit(WRONG_INPUT) from None
+
+
+@wraps(invariance)
+def _invariance(*arguments: Any, **options: Any) -> None:
+    with _errors():
+        invariance(*arguments, **options)
+
+
+app.command(name="invariance")(_invariance)

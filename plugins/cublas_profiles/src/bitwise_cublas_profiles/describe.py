@@ -32,6 +32,16 @@ def descriptor_of(
     return _Description(query, configuration, known, extrapolate, workspace=workspace).descriptor()
 
 
+def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
+    """Whether descriptors of one configuration may differ between two products that differ in m above 1 alone.
+
+    Kernels of tiles and of fused multiply-adds depend on m only by whether it is 1; the lanes of others are tables over
+    the number of outputs. True also for an algorithm without a row.
+    """
+    row = known.row("algorithms", algorithm=configuration.algorithm)
+    return row is None or row["family"] not in ("single", "per_mma", "fma")
+
+
 def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedGEMM:
     """As `descriptor_of` for a query with a bias: the product's descriptor, and whether its sum is rounded first."""
     try:

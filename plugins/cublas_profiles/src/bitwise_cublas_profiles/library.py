@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from bitwise_cublas_profiles.query import (
     EPILOGUES,
     FP8,
     TYPES,
+    Answer,
     Configuration,
     CublasError,
     GemmQuery,
@@ -36,6 +37,8 @@ _STATUS = {
     15: "the query is not supported",
     16: "its license forbids it",
 }
+
+_NOT_SUPPORTED = 15
 
 # cublasLtMatmulDescAttributes_t
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS = 3, 4, 7, 8
@@ -172,6 +175,39 @@ class Library:
         if not found:
             raise CublasError(f"cuBLASLt {self.version} offers no algorithm for {query.description}{_hint(query)}")
         return found
+
+    def answers(self, query: GemmQuery, rows: Iterable[int]) -> Iterator[Answer | None]:
+        """The first answer to a query without a batch for each number of rows of A and C, None if there is none.
+
+        As `heuristic` on the query with that m. The operation, the preference and the layout of B do not depend on the
+        rows and are made once. Raises CublasError.
+        """
+        known: dict[bytes, Answer] = {}
+        result, returned = _Result(), c_int(0)
+        with self._descriptors(query, Pointers(0, 0, 0)) as (description, layouts), self._preference(query) as wish:
+            for m in rows:
+                shape = (query.k, m) if query.transpose_a else (m, query.k)
+                mine: list[c_void_p] = []
+                try:
+                    mine.append(self._layout(query.a, shape, query.ld_a or shape[1], 1, None))
+                    mine.append(self._layout(query.c, (m, query.n), query.ld_c or query.n, 1, None))
+                    status = self._functions.cublasLtMatmulAlgoGetHeuristic(
+                        self._handle, description, layouts[0], *mine, mine[1], wish, c_int(1), byref(result),
+                        byref(returned),
+                    )  # fmt: skip
+                finally:
+                    for layout in mine:
+                        self._call("cublasLtMatrixLayoutDestroy", layout)
+                if status != _NOT_SUPPORTED:
+                    self._check("cublasLtMatmulAlgoGetHeuristic", status, query)
+                if status or not returned.value or result.state:
+                    yield None
+                    continue
+                key = bytes(result.algorithm) + int(result.workspace).to_bytes(8, "little")
+                if key not in known:
+                    found = self._heuristic_result(result, query)
+                    known[key] = Answer(found.configuration, found.workspace)
+                yield known[key]
 
     def algorithms(self, query: GemmQuery, most: int = 256) -> tuple[int, ...]:
         """The ALGO_IDs available for a query's types, independent of the heuristic. Raises CublasError."""
@@ -338,7 +374,10 @@ class Library:
         self._call(function, record, c_int(code), byref(value), c_size_t(ctypes.sizeof(value)))
 
     def _call(self, name: str, *arguments: Any, about: GemmQuery | None = None) -> None:
-        status = getattr(self._functions, name)(*arguments)
+        self._check(name, getattr(self._functions, name)(*arguments), about)
+
+    def _check(self, name: str, status: int, about: GemmQuery | None) -> None:
+        """Raise CublasError for the status of a failed call."""
         if status:
             why = _STATUS.get(status, f"status {status}")
             subject = f" for {about.description}{_hint(about)}" if about else ""

@@ -10,7 +10,7 @@ from typing import Any
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins.hookspecs import hookimpl
-from bitwise_core.plugins.profiles import Explanation, Profile
+from bitwise_core.plugins.profiles import Explanation, Profile, Support
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.explanation import explain
@@ -47,6 +47,10 @@ class CublasProfile:
     ) -> GEMMDesc | BiasedGEMM:  # fmt: skip
         """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
         return PYTORCH_LIBRARY.describe_problem(problem, alignment, library, device)
+
+    def support(self, problem: GEMMProblem, *, library: str | None = None, device: Any = None) -> Support:
+        """Whether the rows of a problem's descriptor were all measured; see `SupportedProfile`."""
+        return PYTORCH_LIBRARY.support(problem, library, device)
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
         """The cuBLASLt version, the GPU and its driver; see `LockableProfile`."""

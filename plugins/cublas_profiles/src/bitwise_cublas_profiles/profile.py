@@ -66,6 +66,24 @@ class Profile:
         """Called with every row that a description uses. Subclasses override it to record provenance."""
 
 
+@dataclass(frozen=True)
+class UnmeasuredRows(Profile):
+    """A profile that keeps the names of the rows which descriptions use and which were not measured."""
+
+    names: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, known: Profile) -> UnmeasuredRows:
+        """A profile with the same tables."""
+        return cls(known.key, known.architecture, known.tables, known.about)
+
+    def record_use(self, section: str, row: Row) -> None:
+        """Keep the name of a row that was not measured."""
+        if row["provenance"] != "measured":
+            keys = ("family", "operands", "algorithm", "stages", "reduction", "custom", "granularity")
+            self.names.add(f"{section} {' '.join(f'{key}={row[key]}' for key in keys if key in row)}")
+
+
 def read(text: str) -> Profile:
     """Parse a data file. Raises ValueError if a table is missing or a row has no provenance."""
     content = json.loads(text)

@@ -7,9 +7,9 @@ from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
-from bitwise_core.plugins.profiles import NotCovered
+from bitwise_core.plugins.profiles import NotCovered, Support
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
-from bitwise_cublas_profiles.profile import profile
+from bitwise_cublas_profiles.profile import Profile, UnmeasuredRows, profile
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
 
@@ -63,20 +63,34 @@ class PyTorchLibrary:
     ) -> GEMMDesc | BiasedGEMM:
         """See `LockableProfile`. One library is loaded for each path. Raises NotCovered."""
         try:
-            if device is not None and device.type != "cuda":
-                raise CublasError(f"{problem.words} is not described: it is on {device}, and cuBLAS runs on a GPU")
-            index = _current() if device is None else device.index
-            query = query_of_problem(problem, alignment)
-            if path is None:
-                query = current_settings().applied(query)
-            library, capability = self._library(_device(index), path)
-            found = self._query_heuristic(library, query, _device(index))
-            known = profile(library.version, capability)
-            if query.epilogue == "bias":
-                return biased_product_of(query, found.configuration, known)
-            return descriptor_of(query, found.configuration, known, workspace=found.workspace)
+            query, found, known = self._answered(problem, alignment, path, device)
+            return _described_answer(query, found, known)
         except CublasError as error:
             raise NotCovered(str(error)) from None
+
+    def support(self, problem: GEMMProblem, path: str | None, device: Any = None) -> Support:
+        """See `SupportedProfile`. Raises NotCovered."""
+        try:
+            query, found, known = self._answered(problem, (256, 256, 256), path, device)
+            recording = UnmeasuredRows.of(known)
+            _described_answer(query, found, recording)
+        except CublasError as error:
+            raise NotCovered(str(error)) from None
+        return "published" if recording.names else "measured"
+
+    def _answered(
+        self, problem: GEMMProblem, alignment: tuple[int, int, int], path: str | None, device: Any
+    ) -> tuple[GemmQuery, HeuristicResult, Profile]:
+        """The query of a problem, the library's answer and its profile. Raises CublasError."""
+        if device is not None and device.type != "cuda":
+            raise CublasError(f"{problem.words} is not described: it is on {device}, and cuBLAS runs on a GPU")
+        index = _current() if device is None else device.index
+        query = query_of_problem(problem, alignment)
+        if path is None:
+            query = current_settings().applied(query)
+        library, capability = self._library(_device(index), path)
+        found = self._query_heuristic(library, query, _device(index))
+        return query, found, profile(library.version, capability)
 
     def provenance(self, path: str | None) -> dict[str, str]:
         """See `LockableProfile`. Raises NotCovered."""
@@ -117,6 +131,12 @@ class PyTorchLibrary:
                 major, minor = torch.cuda.get_device_capability(device)
                 self._libraries[key] = (Library(path), f"{major}.{minor}")
         return self._libraries[key]
+
+
+def _described_answer(query: GemmQuery, found: HeuristicResult, known: Profile) -> GEMMDesc | BiasedGEMM:
+    if query.epilogue == "bias":
+        return biased_product_of(query, found.configuration, known)
+    return descriptor_of(query, found.configuration, known, workspace=found.workspace)
 
 
 def _device(index: int) -> Any:

@@ -49,7 +49,10 @@ AT_START = _environment_at_start()
 class PyTorchSettings:
     """The settings of one moment. Workspaces are in bytes; a mask of REDUCTION_SCHEMEs is None without a restriction.
 
-    `unmeasured` has, by operand type, the reason why products of that type are declined.
+    `bias_workspace` is the workspace of a GEMM with a fused bias; None stands for that of this process's environment.
+    With `lt_products`, `torch.backends.cuda.preferred_blas_library("cublaslt")`, every GEMM has that workspace, and
+    split K may be disallowed for all of them. `unmeasured` has, by operand type, the reason why products of that type
+    are declined.
     """
 
     workspace: int = WORKSPACE
@@ -57,6 +60,8 @@ class PyTorchSettings:
     bf16_reductions: int | None = None
     tf32: bool = False
     unmeasured: tuple[tuple[str, str], ...] = ()
+    bias_workspace: int | None = None
+    lt_products: bool = False
 
     def applied(self, query: GemmQuery) -> GemmQuery:
         """The query that PyTorch makes under these settings for a query under its defaults. Raises CublasError."""
@@ -68,10 +73,13 @@ class PyTorchSettings:
             if workspace != WORKSPACE:
                 raise CublasError(f"{WORKSPACE_VARIABLE} is set: fp8 products were measured without it")
             return query
-        if query.epilogue == "bias":
-            workspace = min(bias_workspace(workspace), workspace)
+        if query.epilogue == "bias" or self.lt_products:
+            given = bias_workspace(workspace) if self.bias_workspace is None else self.bias_workspace
+            workspace = min(given, workspace)
+        if self.lt_products and (query.batch > 1 or query.a == "fp32" or query.n == 1):
+            raise CublasError("PyTorch prefers cuBLASLt: batches, fp32 and vectors were measured with cuBLAS")
         mask = {"fp16": self.fp16_reductions, "bf16": self.bf16_reductions}.get(query.a)
-        if mask == NO_REDUCTION and query.epilogue == "none":
+        if mask == NO_REDUCTION and query.epilogue == "none" and not self.lt_products:
             raise CublasError(f"PyTorch does not multiply {query.a} matrices without a bias if split K is disallowed")
         compute = "tf32" if self.tf32 and query.a == "fp32" else query.compute
         return replace(query, workspace=workspace, reductions=mask, compute=compute)
@@ -82,9 +90,7 @@ def current_settings() -> PyTorchSettings:
     import torch
 
     matmul = torch.backends.cuda.matmul
-    library = torch.backends.cuda.preferred_blas_library()
-    if not _is_measured_library(library):
-        raise CublasError(f"PyTorch prefers {library} for products: they were measured with cuBLAS, its default")
+    library = _measured_library(torch.backends.cuda.preferred_blas_library())
     name = "torch.backends.cuda.matmul.allow_fp16_accumulation"
     unmeasured = (
         (("fp16", f"{name} is True: products of fp16 were measured with False"),)
@@ -92,8 +98,26 @@ def current_settings() -> PyTorchSettings:
         else ()
     )
     return PyTorchSettings(
-        _workspace(), _reductions(matmul, "fp16"), _reductions(matmul, "bf16"), _allows_tf32(matmul), unmeasured
-    )
+        _workspace(), _reductions(matmul, "fp16"), _reductions(matmul, "bf16"), _allows_tf32(matmul), unmeasured,
+        lt_products=library == "Cublaslt",
+    )  # fmt: skip
+
+
+def stated_settings(
+    workspace: str | None = None, lt_workspace: int | None = None, reductions: int | None = None, *,
+    lt_products: bool = False, tf32: bool = False,
+) -> PyTorchSettings:  # fmt: skip
+    """The settings of a process that starts with these values, independent of the present process.
+
+    `workspace` is a value of CUBLAS_WORKSPACE_CONFIG, `lt_workspace` one of CUBLASLT_WORKSPACE_SIZE in KiB; None stands
+    for a variable that is not set. `reductions` is the mask of REDUCTION_SCHEMEs of fp16 and bf16 products. Raises
+    CublasError.
+    """
+    limit = _workspace_of(workspace)
+    if lt_workspace is not None and lt_workspace < 0:
+        raise CublasError(f"{BIAS_WORKSPACE_VARIABLE} is {lt_workspace}: give a number of KiB")
+    given = BIAS_WORKSPACE if lt_workspace is None else lt_workspace * _KIBIBYTE
+    return PyTorchSettings(limit, reductions, reductions, tf32, (), min(given, limit), lt_products)
 
 
 def settings_token() -> Hashable:
@@ -176,6 +200,9 @@ def bias_workspace(workspace: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _is_measured_library(library: Any) -> bool:
-    """Whether a preferred BLAS library was measured. Cached: converting it to text is slow."""
-    return str(library).endswith((".Cublas", ".Default"))
+def _measured_library(library: Any) -> str:
+    """The name of a preferred BLAS library. Cached: converting it to text is slow. Raises CublasError for another."""
+    name = str(library).rsplit(".", 1)[-1]
+    if name not in ("Cublas", "Default", "Cublaslt"):
+        raise CublasError(f"PyTorch prefers {library} for products: they were measured with cuBLAS and cuBLASLt")
+    return name

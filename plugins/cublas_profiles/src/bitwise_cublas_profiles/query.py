@@ -216,6 +216,14 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What decides bits in a heuristic result: the configuration, and the workspace that it needs in bytes."""
+
+    configuration: Configuration
+    workspace: int
+
+
+@dataclass(frozen=True, slots=True)
 class HeuristicResult:
     """One result of the heuristic: the configuration, the workspace that it needs in bytes, and its expected wave
     count.

@@ -1,0 +1,109 @@
+"""The page on batch invariance, from the records of `bitwise_bench.cublas.batch_invariance`.
+
+python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK] > docs/batch-invariance.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_SHOWN = 6
+"""The number of boundaries of a product that the page lists."""
+
+VERDICTS = ("invariant", "not invariant", "unknown", "unproved")
+
+
+def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None) -> str:
+    """Return the page: counts by setting, the products that are not invariant, and the comparison with bytes."""
+    origin, products = record["environment"], record["products"]
+    settings = list(dict.fromkeys(each["setting"] for each in products))
+    models = list(dict.fromkeys(each["model"] for each in products))
+    parts = [
+        "# Batch invariance of cuBLASLt\n",
+        f"Products by the weights of {len(models)} public models, certified for every number of rows M from 1 to "
+        f"{record['rows']:,} on an {origin['device']} with cuBLASLt {origin['library']} and PyTorch "
+        f"{origin.get('torch', '')}: {', '.join(models)}. "
+        "[The command](../plugins/cublas_profiles/README.md#batch-invariance) says what a verdict means. Products that "
+        "several layers or models have are counted once; layers fused as serving engines fuse them count as well.\n",
+        _table(("setting", "products", *VERDICTS), [_counts(each, products) for each in settings]),
+        "\nUnknown products have numbers of rows without a descriptor. The products that are not invariant follow, "
+        "with the first numbers of rows at which the bytes change and the least M from which all are one class.\n",
+    ]
+    for setting in settings:
+        rows = list(_broken(setting, products))
+        parts.append(f"## {setting}\n")
+        parts.append(_table(("product", "layers", "classes", "bytes change at M =", "one class from"), rows)
+                     if rows else "No product is shown to be not invariant.\n")  # fmt: skip
+    if check is not None:
+        parts.append(_checked(check))
+    return "\n".join(parts)
+
+
+def _distinct(setting: str, products: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+    return {
+        (each["n"], each["k"], each.get("operator"), each.get("dtype")): each
+        for each in products if each["setting"] == setting
+    }  # fmt: skip
+
+
+def _counts(setting: str, products: Sequence[Mapping[str, Any]]) -> list[object]:
+    found = _distinct(setting, products)
+    counts = Counter(each["verdict"] for each in found.values())
+    return [setting, len(found), *(counts[verdict] for verdict in VERDICTS)]
+
+
+def _broken(setting: str, products: Sequence[Mapping[str, Any]]) -> Iterable[list[object]]:
+    layers: dict[tuple[Any, ...], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for each in products:
+        if each["setting"] == setting and each["verdict"] == "not invariant":
+            key = (each["n"], each["k"], each["operator"], each["dtype"])
+            layers[key][each["model"]] += [name for name in each["layers"] if name not in layers[key][each["model"]]]
+    for key, each in sorted(_distinct(setting, products).items(), key=lambda item: tuple(map(str, item[0]))):
+        if each["verdict"] == "not invariant":
+            named = "; ".join(f"{model}: {', '.join(names)}" for model, names in layers[key].items())
+            shown = ", ".join(map(str, each["breaks_at"][:_SHOWN])) + (", ..." * (len(each["breaks_at"]) > _SHOWN))
+            product = f"{key[2]} {key[0]} x {key[1]}" + ("" if key[3] == "bf16" else f" {key[3]}")
+            yield [product, named, each["classes"], shown, each["one_class_from"] or "-"]
+
+
+def _checked(check: Mapping[str, Any]) -> str:
+    origin = check["environment"]
+    columns = {
+        "products": "products", "samples": "numbers of rows", "refuted": "contradict the certificate",
+        "boundaries run": "boundaries", "boundaries with other bytes": "of them with other bytes",
+    }  # fmt: skip
+    rows = [
+        [setting, *(each["counts"].get(name, 0) for name in columns)] for setting, each in check["settings"].items()
+    ]
+    total = ["all", *(sum(int(row[place]) for row in rows) for place in range(1, len(columns) + 1))]
+    return (
+        f"## Against bytes\n\nDrawn products (seed {origin['seed']}), of which no width was looked at before, run by "
+        f"PyTorch {origin.get('torch', '')} under each setting at drawn numbers of rows and on both sides of a drawn "
+        "boundary. A number of rows contradicts its certificate if equal rows of x, at any position and at any M of "
+        "one class, do not all give the same bytes.\n\n"
+        + _table(("setting", *columns.values()), [*rows, total])
+    )  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the page of a record."""
+    if not 1 <= len(arguments) <= 2:
+        print((__doc__ or "").strip(), file=sys.stderr)
+        return 2
+    contents = [json.loads(Path(each).read_text(encoding="utf-8")) for each in arguments]
+    print(page(*contents), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

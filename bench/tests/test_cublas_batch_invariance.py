@@ -1,0 +1,134 @@
+"""Records of batch invariance from answers of a stand-in, and their page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitwise_bench.cublas import batch_invariance
+from bitwise_bench.cublas.batch_invariance import SETTINGS, drawn_products, main, public_products
+from bitwise_bench.cublas.batch_invariance_page import page
+from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, write
+from bitwise_cublas_profiles.invariance.settings import Settings
+from bitwise_cublas_profiles.query import Answer, Configuration, CublasError, GemmQuery
+
+ORIGIN = {"library": "13.1.0", "capability": "9.0", "device": "NVIDIA H100 80GB HBM3", "torch": "2.11.0"}
+
+
+def answer(split: int) -> Answer:
+    return Answer(Configuration(66, 0, 35, split, 2, 0, 0, 0, 0), 4096)
+
+
+def runs_of(query: GemmQuery) -> tuple[Run, ...]:
+    """Split K up to 16 rows where there is a workspace; products of fp32 have no answer."""
+    if query.a == "fp32":
+        return (Run(1, 16384, None),)
+    return (Run(1, 16, answer(2)), Run(17, 16384, answer(1))) if query.workspace > 4096 else (Run(1, 16384, answer(1)),)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {
+        "model_type": "deepseek_v2", "dtype": "bfloat16", "hidden_size": 512, "intermediate_size": 1024,
+        "num_attention_heads": 4, "vocab_size": 1024, "q_lora_rank": None, "kv_lora_rank": 128, "v_head_dim": 64,
+        "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "n_routed_experts": 8, "moe_intermediate_size": 256,
+    }  # fmt: skip
+    monkeypatch.setattr(batch_invariance, "CONFIGS", {"small": config})
+
+
+def test_verdicts_are_recorded_and_shown(small: None, tmp_path: Path) -> None:
+    series: dict[Key, tuple[Run, ...]] = {}
+    for settings in SETTINGS.values():
+        for fused in (False, True):
+            for each in public_products(fused)["small"]:
+                try:
+                    query = each.product.query(1, settings.pytorch)
+                except CublasError:
+                    continue  # fp32 with cuBLASLt preferred
+                series[Key.of(query)] = runs_of(query)
+    write(Answers(ORIGIN, series), tmp_path / "answers.json.xz")
+    out = tmp_path / "record.json"
+    assert main(["table", "--answers", str(tmp_path / "answers.json.xz"), "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    text = page(record)
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if line.startswith("| ")}
+    count = len({(each["n"], each["k"]) for each in record["products"]})
+    assert rows["defaults, `:4096:8`"] == f"| defaults, `:4096:8` | {count} | 0 | {count - 1} | 1 | 0 |"
+    starved = "`:0:0`, `CUBLASLT_WORKSPACE_SIZE=0`"
+    assert rows[starved] == f"| {starved} | {count} | {count - 1} | 0 | 1 | 0 |"
+    assert "| linear 384 x 512 | small: q_proj | 2 | 17 | 17 |" in text
+    assert text.count("No product is shown to be not invariant.") == 2
+
+
+def test_what_was_not_recorded_is_left_out(small: None, tmp_path: Path) -> None:
+    write(Answers(ORIGIN, {}), tmp_path / "answers.json")
+    out = tmp_path / "record.json"
+    assert main(["table", "--answers", str(tmp_path / "answers.json"), "--out", str(out)]) == 0
+    assert {each["verdict"] for each in json.loads(out.read_text())["products"]} <= {"unknown"}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_bytes_are_compared_with_every_certificate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: bool
+) -> None:
+    class Inline:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.map = lambda function, tasks, **_: map(function, tasks)
+
+        def __enter__(self) -> Inline:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+    def run_job(job: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+        limit = settings.pytorch.workspace > 4096
+        return {"digests": [
+            [[("x" if limit and m <= 16 else "y") + ("!" if wrong and m == rows[-1] else "")] for m in rows]
+            for *_, rows in job["products"]
+        ]}  # fmt: skip
+
+    monkeypatch.setattr(batch_invariance, "ProcessPoolExecutor", Inline)
+    monkeypatch.setattr(batch_invariance, "_provenance", lambda: ORIGIN)
+    monkeypatch.setattr(batch_invariance, "_ask", lambda query: (
+        (Run(1, 16, answer(2)), Run(17, 16384, answer(1))) if query.workspace > 4096 and query.epilogue == "none"
+        else (Run(1, 16384, answer(1)),)
+    ))  # fmt: skip
+    monkeypatch.setattr(batch_invariance, "SETTINGS", {"large": Settings(), "none": Settings(":0:0", 0)})
+    monkeypatch.setattr(
+        batch_invariance, "drawn_products",
+        lambda seed, count: [each for each in drawn_products(seed, 60) if each.operator == "linear" and each.k > 512],
+    )  # fmt: skip
+    monkeypatch.setattr(batch_invariance, "run_job", run_job)
+    out = tmp_path / "check.json"
+    assert main(["check", "--out", str(out), "--seed", "3"]) == int(wrong)
+    content = json.loads(out.read_text())
+    large, none = (content["settings"][name]["counts"] for name in ("large", "none"))
+    assert large["products"] == none["products"] > 5
+    assert (none["boundaries run"], none.get("not invariant", 0)) == (0, 0)
+    assert large["boundaries run"] == large["boundaries with other bytes"] == large["products"]
+    assert (large["refuted"] > 0) is wrong
+    assert "## Against bytes" in page({"environment": ORIGIN, "rows": 16384, "products": []}, content)
+
+
+def test_drawn_products_follow_from_the_seed() -> None:
+    assert drawn_products(5, 20) == drawn_products(5, 30)[:20]
+    assert drawn_products(5, 20) != drawn_products(6, 20)
+
+
+def test_no_recorded_number_of_rows_contradicts_its_certificate() -> None:
+    root = Path(__file__).parents[2]
+    path = root / "records" / "cublas-batch-invariance-bytes-sm90-h100-13.1.json"
+    if not path.exists():
+        pytest.skip("the records are in the source, not here")
+    content = json.loads(path.read_text())
+    assert set(content["settings"]) == set(SETTINGS)
+    names = ("products", "samples", "refuted", "boundaries run", "boundaries with other bytes")
+    total = [sum(each["counts"][name] for each in content["settings"].values()) for name in names]
+    assert total[2] == 0
+    text = (root / "plugins" / "cublas_profiles" / "README.md").read_text()
+    assert f"| {' | '.join(f'{each:,}' for each in total)} |" in text

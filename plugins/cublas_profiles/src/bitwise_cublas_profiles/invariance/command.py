@@ -1,0 +1,226 @@
+"""`bitwise cublas invariance`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bitwise_cublas_profiles.driver import gpu_provenance
+from bitwise_cublas_profiles.invariance import answers as recorded
+from bitwise_cublas_profiles.invariance import text
+from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, ask_library
+from bitwise_cublas_profiles.invariance.certificate import STATUS, Certificate, Certifier, Verdict, overall
+from bitwise_cublas_profiles.invariance.confirmation import Confirmation, confirm
+from bitwise_cublas_profiles.invariance.model_products import ModelProduct, model_products, read_config
+from bitwise_cublas_profiles.invariance.products import MAXIMUM_ROWS, OPERATORS, Operator, Product
+from bitwise_cublas_profiles.invariance.settings import Settings
+from bitwise_cublas_profiles.library import Library
+from bitwise_cublas_profiles.profile import profile
+from bitwise_cublas_profiles.query import CublasError, GemmQuery
+
+ROWS = 16384
+"""The largest M of a certificate by default."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where answers come from: a file, those of this distribution, or the library on this GPU."""
+
+    file: Path | None = None
+    live: bool = False
+    library: Path | None = None
+    device: str | None = None
+    record: Path | None = None
+
+
+def invariance(
+    n: Annotated[int | None, typer.Argument(min=1, help="Columns of the weight's product.")] = None,
+    k: Annotated[int | None, typer.Argument(min=1, help="Length of the sums.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="bf16, fp16, fp32 or tf32; default: that of the model, or bf16.")
+    ] = None,
+    operator: Annotated[
+        str, typer.Option("--op", help="linear: x @ weight.t(); addmm: with a bias; mm: x @ weight.")
+    ] = "linear",
+    workspace: Annotated[
+        str | None, typer.Option("--workspace", metavar=":KIB:COUNT", help="CUBLAS_WORKSPACE_CONFIG; default: not set.")
+    ] = None,
+    lt_workspace: Annotated[
+        int | None, typer.Option("--lt-workspace", metavar="KIB", help="CUBLASLT_WORKSPACE_SIZE; default: not set.")
+    ] = None,
+    full_precision: Annotated[
+        bool, typer.Option("--no-reduced-precision", help="Slices of split K are added in fp32 only.")
+    ] = False,
+    no_split: Annotated[bool, typer.Option("--no-split-k", help="K is not split.")] = False,
+    prefer: Annotated[
+        bool, typer.Option("--prefer-cublaslt", help='preferred_blas_library("cublaslt"), as vLLM sets it.')
+    ] = False,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="CONFIG", help="All products of a transformers config.json.")
+    ] = None,
+    fused: Annotated[bool, typer.Option("--fused", help="With --model: q, k, v and gate, up are one product.")] = False,
+    parallel: Annotated[
+        int, typer.Option("--tensor-parallel", min=1, metavar="GPUS", help="With --model: the products of one GPU.")
+    ] = 1,
+    rows: Annotated[
+        int, typer.Option("--rows", min=1, max=MAXIMUM_ROWS, metavar="M", help="The largest number of rows.")
+    ] = ROWS,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FILE", help="Recorded answers; default: those shipped.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="A part of the GPU's name, where several are recorded.")
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Ask the library on this GPU.")] = False,
+    library: Annotated[
+        Path | None, typer.Option("--library", metavar="PATH", help="With --live: a libcublasLt.so.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="With --live: write the answers to a file.")
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Compare bytes on this GPU, beside every boundary.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print for which numbers of rows a row of a product has the same bits, from the answers of cuBLASLt's heuristic.
+
+    Exit status: 0 if every product is invariant, 1 if one is not, 2 for an invalid argument, 3 if some numbers of rows
+    have no descriptor, 4 if descriptors differ and no operands with other bytes were found.
+    """
+    given: list[ModelProduct]
+    if model is not None and n is None:
+        given = model_products(read_config(model), str(model), dtype, fused=fused, parts=parallel)
+    elif model is None and n is not None and k is not None:
+        if operator not in OPERATORS:
+            raise CublasError(f"--op: {operator!r} is not one of {', '.join(OPERATORS)}")
+        known: Operator = next(each for each in OPERATORS if each == operator)
+        given = [ModelProduct((), Product(n, k, dtype or "bf16", known))]
+    else:
+        raise CublasError("give one product, N K, or a config.json with --model")
+    if (record is not None or library is not None) and not live:
+        raise CublasError("--record and --library need --live")
+    if live and answers is not None:
+        raise CublasError("give --live or --answers, not both")
+    settings = Settings(
+        workspace, lt_workspace, "none" if no_split else "fp32" if full_precision else "all", prefer
+    )  # fmt: skip
+    source = Source(answers, live, library, device, record)
+    report = certified([each.product for each in given], settings, source, rows)
+    confirmed = confirm(report.certificates, settings, report.provenance) if run else None
+    verdict = overall(each.verdict for each in report.certificates)
+    if confirmed is not None and any(each.refuted for each in confirmed):
+        verdict = Verdict.NOT_INVARIANT
+    if as_json:
+        typer.echo(json.dumps(_as_json(given, settings, report, verdict, confirmed), indent=1))
+    else:
+        _show(given, settings, report, confirmed)
+    raise typer.Exit(STATUS[verdict])
+
+
+@dataclass(frozen=True)
+class Report:
+    """Certificates, the provenance of the answers and where they come from."""
+
+    certificates: list[Certificate]
+    provenance: Mapping[str, str]
+    source: str
+
+
+def certified(products: list[Product], settings: Settings, source: Source, rows: int) -> Report:
+    """The certificates of products under settings, up to M = rows. Raises CublasError."""
+    queries = [each.query(1, settings.pytorch) for each in products]
+    if source.live:
+        found, runs = _asked(queries, rows, source.library)
+        if source.record is not None:
+            recorded.write(found, source.record)
+        where = "asked on this GPU"
+    else:
+        found = _stored(source)
+        runs = [found.runs(query, rows) for query in queries]
+        where = f"recorded in {source.file or 'this distribution'}"
+    certifier = Certifier(profile(found.provenance["library"], found.provenance["capability"]))
+    made = [
+        certifier.certificate(product, query, each)
+        for product, query, each in zip(products, queries, runs, strict=True)
+    ]
+    return Report(made, found.provenance, where)
+
+
+def _asked(queries: list[GemmQuery], rows: int, path: Path | None) -> tuple[Answers, list[tuple[Run, ...]]]:
+    series: dict[Key, tuple[Run, ...]] = {}
+    where = gpu_provenance()
+    capability = _capability()
+    with Library(path) as library:
+        provenance = {"library": library.version, "capability": capability, **where}
+        runs = []
+        for query in queries:
+            key = Key.of(query)
+            if key not in series:
+                series[key] = ask_library(library, query, rows)
+            runs.append(series[key])
+    return Answers(provenance, series), runs
+
+
+def _capability() -> str:
+    try:
+        import torch
+
+        major, minor = torch.cuda.get_device_capability()
+    except ImportError:
+        raise CublasError("--live needs PyTorch, which is not installed") from None
+    except (RuntimeError, AssertionError):
+        raise CublasError("--live needs a GPU: the answers depend on its model, and there is none here") from None
+    return f"{major}.{minor}"
+
+
+def _stored(source: Source) -> Answers:
+    found = list(recorded.shipped()) if source.file is None else [recorded.read(source.file)]
+    matching = [each for each in found if source.device is None or source.device in each.provenance["device"]]
+    if len(matching) != 1:
+        names = [f"{each.provenance['device']} (cuBLASLt {each.provenance['library']})" for each in found]
+        chosen = f"--device: {source.device!r} is in {len(matching)} names of GPUs" if source.device else "several GPUs"
+        wrong = f"{chosen}; recorded are {', '.join(names)}" if names else "no answers are recorded"
+        raise CublasError(f"{wrong}: give --device, a file with --answers, or --live on a GPU")
+    return matching[0]
+
+
+def _show(
+    given: list[ModelProduct], settings: Settings, report: Report, confirmed: list[Confirmation] | None
+) -> None:  # fmt: skip
+    origin = report.provenance
+    typer.echo(f"cuBLASLt {origin['library']} on {origin['device']}, {settings.words}; answers {report.source}")
+    for place, (each, certificate) in enumerate(zip(given, report.certificates, strict=True)):
+        if each.layers:
+            typer.echo(f"{', '.join(each.layers)}:")
+        for line in text.lines(certificate):
+            typer.echo(line)
+        if confirmed is None:
+            continue
+        ran = confirmed[place]
+        typer.echo(
+            f"  {len(ran.samples)} numbers of rows ran: {len(ran.refuted)} contradict the classes; bytes differ at "
+            f"{ran.different} of {ran.boundaries} boundaries"
+        )
+        for sentence in ran.refuted:
+            typer.echo(f"  REFUTED: {sentence}")
+
+
+def _as_json(
+    given: list[ModelProduct], settings: Settings, report: Report, verdict: Verdict,
+    confirmed: list[Confirmation] | None,
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "verdict": verdict.value, "claim": text.CLAIM, "scope": list(text.SCOPE), "assumptions": list(text.ASSUMPTIONS),
+        "provenance": dict(report.provenance), "answers": report.source, "settings": settings.record(),
+        "products": [
+            {
+                "layers": list(each.layers), **text.as_json(certificate),
+                **({} if confirmed is None else {"confirmation": confirmed[place].record()}),
+            }
+            for place, (each, certificate) in enumerate(zip(given, report.certificates, strict=True))
+        ],
+    }  # fmt: skip
