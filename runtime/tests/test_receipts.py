@@ -15,7 +15,7 @@ from bitwise_core.descriptors import Cut, GEMMDesc, Instruction
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch.locks import lock_of
+from bitwise_torch.locks import LibraryOperator, lock_of
 from bitwise_torch.receipt_command import app
 from bitwise_torch.receipts import (
     Check,
@@ -354,3 +354,32 @@ def test_the_command_writes_verifies_and_compares(folder: Path) -> None:
 )
 def test_mistakes_on_the_command_line(folder: Path, arguments: list[str], sentence: str) -> None:
     assert ran(*arguments) == (2, "", f"bitwise: {sentence}\n")
+
+
+def test_calls_that_are_left_to_pytorch_are_claimed_and_compared() -> None:
+    silu = '[[{"tensor":["float32",[2],[1],"cpu"]}],{}]'
+    sampled = LibraryOperator(operator="aten::silu", arguments=silu, recorded="one", digests={"one": "a" * 64})
+    unsampled = LibraryOperator(operator="aten::dropout", arguments="", recorded="one", reason="it is random")
+    plain = receipt_of(LOCK, {}, HERE)
+    receipt = receipt_of(LOCK.model_copy(update={"operators": (sampled, unsampled)}), {}, HERE)
+    assert plain.lock != receipt.lock
+    assert {each.name: each.kind for each in receipt.claims if each.name.startswith("pytorch.")} == {
+        "pytorch.sampled": "measured", "pytorch.without-sample": "assumed",
+    }  # fmt: skip
+    outcomes = {each.claim: (each.outcome, each.details) for each in verified(receipt, where=HERE)}
+    assert outcomes["lock"] == ("held", ())
+    assert outcomes["pytorch.sampled"] == ("not checked", ("run the samples on this machine with --ask",))
+    assert outcomes["pytorch.without-sample"] == ("not checked", ("1 calls of PyTorch's operators have no sample",))
+    forged = receipt.model_copy(update={"library": (unsampled,)})
+    assert {each.claim for each in verified(forged, where=HERE) if each.outcome == "failed"} == {
+        "lock", "pytorch.sampled",
+    }  # fmt: skip
+    other = sampled.model_copy(update={"digests": {"one": "b" * 64}})
+    found = receipt_differences(receipt, receipt_of(LOCK.model_copy(update={"operators": (other,)}), {}, HERE))
+    sentences = [each.sentence for each in found if each.part == "call"]
+    assert sentences == [f"aten::silu {silu}: samples returned other bytes", "aten::dropout : only in a"]
+    assert Receipt.from_text(receipt.to_text()) == receipt
+    with pytest.raises(ReceiptError, match="two calls of one operator of PyTorch have equal arguments"):
+        Receipt.from_text(receipt.to_text().replace("aten::dropout", "aten::silu").replace(
+            '"arguments": ""', f'"arguments": {json.dumps(silu)}'
+        ))  # fmt: skip

@@ -13,9 +13,9 @@ from typer.core import TyperGroup
 from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.plugins.profiles import SupportedProfile
-from bitwise_torch.dispatch_mode import lockable_profile
 from bitwise_torch.lock_command import only_library
 from bitwise_torch.locks import LockError, read_lock
+from bitwise_torch.program_products import lockable_profile
 from bitwise_torch.receipts import read_receipt, receipt_differences, receipt_of, verified
 from bitwise_torch.receipts.receipt_file import schema as receipt_schema
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins import registry
-from bitwise_torch.locks import Entry
+from bitwise_torch.locks import Entry, LibraryOperator
 from bitwise_torch.receipts.receipt_file import Claim, Kernel, Kind, Operator, Supported
 
-ENVIRONMENT, WITHOUT, ORDER, ROWS, POSITIONS, COMPLETE, DROPPED = (
+ENVIRONMENT, WITHOUT, ORDER, ROWS, POSITIONS, COMPLETE, DROPPED, SAMPLED, UNSAMPLED = (
     "environment", "products.without-descriptor", "products.order", "products.rows", "products.rows-of-one-position",
-    "products.complete", "products.dropped",
+    "products.complete", "products.dropped", "pytorch.sampled", "pytorch.without-sample",
 )  # fmt: skip
 DESCRIBED: Mapping[Supported, str] = {
     "measured": "products.measured", "published": "products.published", "not asked": "products.not-asked",
@@ -29,10 +29,12 @@ class Claims:
     claims: tuple[Claim, ...]
 
 
-def claims_of(entries: Iterable[tuple[Entry, Supported]], kernels: Sequence[Kernel]) -> Claims:
-    """Return the claims on the entries of a lock, with what their descriptors rest on, and on files.
+def claims_of(
+    entries: Iterable[tuple[Entry, Supported]], library: Sequence[LibraryOperator], kernels: Sequence[Kernel]
+) -> Claims:
+    """Return the claims on the entries of a lock, on its calls of PyTorch, and on files.
 
-    The matrix units are those of the installed plugins.
+    An entry is given with what its descriptor rests on.  The matrix units are those of the installed plugins.
     """
     units = registry.default().matrix_units
     operators = []
@@ -44,6 +46,7 @@ def claims_of(entries: Iterable[tuple[Entry, Supported]], kernels: Sequence[Kern
     made = [_environment()]
     made += [_unit(name, units.get(name.removeprefix("unit."))) for name in named if name.startswith("unit.")]
     made += [_PRODUCTS[name] for name in named if name in _PRODUCTS]
+    made += [_PRODUCTS[name] for name in sorted({SAMPLED if each.digests else UNSAMPLED for each in library})]
     made += [_kernel(each) for each in kernels]
     return Claims(tuple(operators), tuple(made))
 
@@ -122,6 +125,15 @@ _PRODUCTS = {each.name: each for each in (
         DROPPED, "proved", "The last k_dropped values of k are not part of the sum.",
         "a product computed as its descriptor says", "k_dropped of the descriptor is not 0",
         "bitwise cublas audit M N K --run",
+    ),
+    _product(
+        SAMPLED, "measured", "PyTorch's bits of the call are the same on all machines whose digests are equal.",
+        "the call's shapes, types and strides; the drawn values of a sample",
+        "equal SHA-256 of the outputs of a sample, in two runs on each machine", "bitwise lock check LOCK",
+    ),
+    _product(
+        UNSAMPLED, "assumed", "PyTorch's bits of the call are the same in every run.",
+        "the recorded machine", "none: there is no sample, for the reason that `reason` states", None,
     ),
 )}  # fmt: skip
 

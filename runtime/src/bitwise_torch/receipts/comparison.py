@@ -10,7 +10,7 @@ from bitwise_torch.locks import Lock, differences
 from bitwise_torch.receipts.receipt_file import Receipt
 from bitwise_torch.receipts.verification import environment_differences
 
-Part = Literal["environment", "product", "file", "claim"]
+Part = Literal["environment", "product", "call", "file", "claim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class ReceiptDifference:
 
 
 def receipt_differences(a: Receipt, b: Receipt) -> list[ReceiptDifference]:
-    """Return the differences of two receipts: environment, products, files and claims.
+    """Return the differences of two receipts: environment, products, calls of PyTorch, files and claims.
 
     Products with descriptors that make the same roundings of the same sums do not differ.
     """
-    return [*_environments(a, b), *_products(a, b), *_files(a, b), *_claims(a, b)]
+    return [*_environments(a, b), *_products(a, b), *_calls(a, b), *_files(a, b), *_claims(a, b)]
 
 
 def _environments(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:
@@ -43,6 +43,19 @@ def _products(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:
     for found in differences(Lock(entries=a.entries), Lock(entries=b.entries)):
         if found.change != "same":
             yield ReceiptDifference("product", f"{found.problem.words}: {found.change}", found.change == "unknown")
+
+
+def _calls(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:
+    """Yield the calls that PyTorch computes in one receipt only, and those whose recorded samples differ."""
+    left, right = a.content.by_call, b.content.by_call
+    for call in dict.fromkeys((*left, *right)):
+        one, other = left.get(call), right.get(call)
+        if one is None or other is None:
+            yield ReceiptDifference("call", f"{call[0]} {call[1]}: only in {'b' if one is None else 'a'}")
+        elif not one.digests or not other.digests:
+            yield ReceiptDifference("call", f"{call[0]} {call[1]}: there is no sample", unknown=True)
+        elif one.digests[one.recorded] != other.digests[other.recorded]:
+            yield ReceiptDifference("call", f"{call[0]} {call[1]}: samples returned other bytes")
 
 
 def _files(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:

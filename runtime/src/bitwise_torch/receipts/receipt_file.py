@@ -16,7 +16,7 @@ from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
-from bitwise_torch.locks import Entry, LockError
+from bitwise_torch.locks import Entry, LibraryOperator, Lock, LockError
 
 FORMAT, VERSION = "bitwise-receipt", 1
 
@@ -99,7 +99,8 @@ class Claim(_Strict):
 class Receipt(_Strict):
     """The contract of one run, from a lock file and the environment.
 
-    `recorded` is the lock's provenance, `lock` the SHA-256 of the lock's text.
+    `recorded` is the lock's provenance, `lock` the SHA-256 of the lock's text, `library` the calls that the lock leaves
+    to PyTorch.
     """
 
     format: Literal["bitwise-receipt"] = "bitwise-receipt"
@@ -108,6 +109,7 @@ class Receipt(_Strict):
     lock: Digest
     environment: Environment
     operators: Annotated[tuple[Operator, ...], Field(max_length=MAXIMUM_OPERATORS)]
+    library: Annotated[tuple[LibraryOperator, ...], Field(max_length=MAXIMUM_OPERATORS)] = ()
     kernels: Annotated[tuple[Kernel, ...], Field(max_length=MAXIMUM_OPERATORS)] = ()
     claims: Annotated[tuple[Claim, ...], Field(max_length=1 << 12)]
 
@@ -115,6 +117,11 @@ class Receipt(_Strict):
     def entries(self) -> tuple[Entry, ...]:
         """The entries of the lock."""
         return tuple(each.entry for each in self.operators)
+
+    @property
+    def content(self) -> Lock:
+        """The lock."""
+        return Lock(provenance=self.recorded, entries=self.entries, operators=self.library)
 
     @model_validator(mode="after")
     def _consistent(self) -> Receipt:
@@ -124,6 +131,8 @@ class Receipt(_Strict):
         problems = [each.problem for each in self.operators]
         if len(set(problems)) < len(problems):
             raise ValueError("two operators have one problem: remove one")
+        if len({(each.operator, each.arguments) for each in self.library}) < len(self.library):
+            raise ValueError("two calls of one operator of PyTorch have equal arguments: remove one")
         if len({each.name for each in self.kernels}) < len(self.kernels):
             raise ValueError("two kernels have one name: rename one")
         for operator in self.operators:

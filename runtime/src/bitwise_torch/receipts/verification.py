@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from bitwise_core.plugins.profiles import NotCovered, SupportedProfile
 from bitwise_torch.locks import Lock, differences, lock_of
-from bitwise_torch.receipts.claims import DESCRIBED, ENVIRONMENT, WITHOUT, claims_of
+from bitwise_torch.operator_samples import checked_operators
+from bitwise_torch.receipts.claims import DESCRIBED, ENVIRONMENT, SAMPLED, UNSAMPLED, WITHOUT, claims_of
 from bitwise_torch.receipts.environments import environment
 from bitwise_torch.receipts.receipt_file import Claim, Environment, Operator, Receipt
 from bitwise_torch.receipts.writing import gemm_of, kernel, lock_digest
@@ -42,7 +43,7 @@ def verified(
     a file that cannot be read.
     """
     found = [_lock_check(receipt, lock)]
-    derived = claims_of([(each.entry, each.support) for each in receipt.operators], receipt.kernels)
+    derived = claims_of([(each.entry, each.support) for each in receipt.operators], receipt.library, receipt.kernels)
     by_name = {each.name: each for each in derived.claims}
     stated = {each.name for each in receipt.claims}
     lacking = [each for each in derived.claims if each.name not in stated]
@@ -63,8 +64,7 @@ def verified(
 
 
 def _lock_check(receipt: Receipt, lock: Lock | None) -> Check:
-    mine = Lock(provenance=receipt.recorded, entries=receipt.entries)
-    if lock_digest(mine) != receipt.lock:
+    if lock_digest(receipt.content) != receipt.lock:
         return Check("lock", "proved", "failed", ("the operators are not those of the lock with this digest",))
     if lock is not None and lock_digest(lock) != receipt.lock:
         return Check("lock", "proved", "failed", ("the given lock has another digest",))
@@ -105,6 +105,18 @@ def _claim_check(
             outcome, details = ("failed" if moved else "held"), moved[:40]
             if not moved and claim.kind == "assumed":
                 outcome, details = "not checked", (claim.method,)
+    elif claim.name == SAMPLED:
+        if profile is None:
+            outcome, details = "not checked", ("run the samples on this machine with --ask",)
+        else:
+            checks = [each for each in checked_operators(receipt.library) if each.operator.digests]
+            details = tuple(f"{each.operator.operator}: {each.verdict}" for each in checks if each.verdict != "agrees")
+            differ = any(each.verdict == "differs" for each in checks)
+            outcome = "failed" if differ else "not checked" if details else "held"
+            details = details[:40]
+    elif claim.name == UNSAMPLED:
+        count = sum(not each.digests for each in receipt.library)
+        outcome, details = "not checked", (f"{count} calls of PyTorch's operators have no sample",)
     elif claim.name == WITHOUT:
         count = sum(each.descriptor is None for each in receipt.operators)
         outcome, details = "not checked", (f"{count} products have no descriptor",)
