@@ -31,11 +31,11 @@ def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[
     Raises CaptureError if no plugin has the target, or for an unknown assumption.
     """
     from bitwise_core.checker.analysis import Options
-    from bitwise_core.execution.time_limit import DEFAULT_SECONDS
+    from bitwise_core.limits import READING_SECONDS
     from bitwise_core.plugins import registry
 
     try:
-        options = Options(every_launch=every_launch, assume=frozenset(assume), time_limit=DEFAULT_SECONDS)
+        options = Options(every_launch=every_launch, assume=frozenset(assume), time_limit=READING_SECONDS)
         return registry.default().arch(target), options
     except (ValueError, registry.UnknownPluginError) as error:
         raise CaptureError(f"The kernels cannot be checked: {error}.") from None

@@ -25,7 +25,6 @@ from bitwise_core.checker.analysis import Options, Place, Source, prepare
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.determinism import Determinism, DeterminismReport, KernelDeterminism
 from bitwise_core.checker.kernel_files import (
-    InputError,
     arch_of,
     extensions,
     find_arch,
@@ -38,13 +37,13 @@ from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.readings import open_cache
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.errors import BitwiseError
+from bitwise_core.errors import BitwiseError, InputError
 from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types, fitting_arrays
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.simulation import simulate
-from bitwise_core.execution.time_limit import DEFAULT_SECONDS
+from bitwise_core.limits import READING_SECONDS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 
@@ -106,7 +105,7 @@ def compare(
     assume: Iterable[str] = (),
     audit_contraction: bool = True,
     search_seconds: float = 5.0,
-    time_limit: float = DEFAULT_SECONDS,
+    time_limit: float = READING_SECONDS,
     cache: bool = True,
 ) -> Verdict:
     """Return the verdict on two kernels: equal, different, unproved or unknown.
@@ -142,7 +141,7 @@ def partition(
     audit_contraction: bool = True,
     workers: int | None = None,
     executor: Executor | None = None,
-    time_limit: float = DEFAULT_SECONDS,
+    time_limit: float = READING_SECONDS,
     cache: bool = True,
 ) -> Partition:
     """Return the equivalence classes of kernels that are proved to return the same bits.
@@ -172,7 +171,7 @@ def determinism(
     audit_contraction: bool = True,
     workers: int | None = None,
     executor: Executor | None = None,
-    time_limit: float = DEFAULT_SECONDS,
+    time_limit: float = READING_SECONDS,
     cache: bool = True,
 ) -> DeterminismReport:
     """Return for each kernel whether it is proved to return the same bits in every run.

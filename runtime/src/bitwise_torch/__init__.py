@@ -1,11 +1,17 @@
-"""Matrix products of PyTorch tensors with chosen bits: those of a descriptor, of a library, or of a lock file."""
+"""Matrix products of PyTorch tensors with chosen bits: those of a descriptor, of a library, or of a lock file.
+
+The names below are loaded when they are first used: to import the package loads none of its modules.
+"""
 
 from __future__ import annotations
 
-from bitwise_torch.epilogues import FusionWarning
-from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
-from bitwise_torch.program_products import locked_products, recorded_products
-from bitwise_torch.tuning import tune
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bitwise_torch.epilogues import FusionWarning
+    from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
+    from bitwise_torch.program_products import locked_products, recorded_products
+    from bitwise_torch.tuning import tune
 
 __all__ = [
     "DroppedWarning",
@@ -18,3 +24,28 @@ __all__ = [
     "recorded_products",
     "tune",
 ]
+
+_MODULES = {
+    "epilogues": ("FusionWarning",),
+    "products": ("DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"),
+    "program_products": ("locked_products", "recorded_products"),
+    "tuning": ("tune",),
+}
+"""The names that each module defines."""
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        for module, names in _MODULES.items():
+            if name in names:
+                found = getattr(import_module(f"bitwise_torch.{module}"), name)
+                globals()[name] = found
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

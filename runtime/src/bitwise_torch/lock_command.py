@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.errors import InputError
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
 from bitwise_torch.locks.shape_file import read_problems

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.errors import InputError
 from bitwise_core.plugins.profiles import SupportedProfile
 from bitwise_torch.lock_command import only_library
 from bitwise_torch.locks import LockError, read_lock

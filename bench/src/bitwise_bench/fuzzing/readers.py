@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.checker.kernel_files import InputError
+from bitwise_core.errors import InputError
 
 ROOT = Path(__file__).parents[4]
 

@@ -26,11 +26,12 @@ from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import find_counterexample
-from bitwise_core.checker.kernel_files import InputError, read_folder
+from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
 from bitwise_core.checker.verdicts import Counterexample
-from bitwise_core.execution.time_limit import DEFAULT_SECONDS
+from bitwise_core.errors import InputError
+from bitwise_core.limits import READING_SECONDS
 from bitwise_core.plugins import registry
 
 TARGET = "sm_90"
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--unknown", type=Path, help="write the kernels that are Unknown here, as Markdown")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--kernel-seconds", type=float, default=DEFAULT_SECONDS, help="time limit of a kernel")
+    parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
     parser.add_argument("--limit", type=int, help="read at most this many launches")
     parser.add_argument("--search", type=float, default=0.0, help="seconds of each search for an input (0: none)")
     chosen = parser.parse_args(arguments)

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from importlib import import_module
 
-from bitwise_core.checker.kernel_files import InputError
+from bitwise_core.errors import InputError
 
 EXTRA = "bitwise-core[distributed]"
 """The requirement that installs dask.distributed."""

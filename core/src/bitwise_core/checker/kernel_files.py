@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Source
-from bitwise_core.errors import BitwiseError
+from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.plugins.registry import Registry
@@ -20,14 +20,6 @@ MAXIMUM_BYTES = 32 << 20
 MANIFEST = "manifest.json"
 
 _NUMBERED = re.compile(r"(.+)#([1-9]\d*)\Z", re.DOTALL)
-
-
-class InputError(BitwiseError, ValueError):
-    """An error in the input; `sentences` holds one sentence for each fault, which names the file."""
-
-    def __init__(self, *sentences: str) -> None:
-        super().__init__("\n".join(sentences))
-        self.sentences = sentences
 
 
 @dataclass(frozen=True, slots=True)

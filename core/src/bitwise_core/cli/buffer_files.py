@@ -12,7 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from bitwise_core.checker.kernel_files import InputError
+from bitwise_core.errors import InputError
 from bitwise_core.execution.buffers import fitting_arrays
 from bitwise_core.execution.element_types import Array
 from bitwise_core.execution.launch import Launch

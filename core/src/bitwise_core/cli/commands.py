@@ -1,27 +1,22 @@
-"""The subcommands of `bitwise` and their options.  Each is implemented in its own module."""
+"""The subcommands of `bitwise` and their options.  Each is implemented in its own module.
+
+The modules are imported when their command runs.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bitwise_core.checker.analysis import Options
-from bitwise_core.cli import (
-    cache_command,
-    determinism_command,
-    diff_command,
-    gemm_command,
-    partition_command,
-    plugins_command,
-    probe_command,
-    run_command,
-    tree_command,
-)
 from bitwise_core.cli.common import as_errors, assumptions, kept_readings
-from bitwise_core.execution.time_limit import DEFAULT_SECONDS
+from bitwise_core.cli.lazy_commands import CommandReference, add_lazy_command
+from bitwise_core.limits import READING_SECONDS
+
+if TYPE_CHECKING:
+    from bitwise_core.checker.analysis import Options
 
 app = typer.Typer(
     name="bitwise",
@@ -85,6 +80,8 @@ class TreeFormat(StrEnum):
 
 
 def _options(every_launch: bool, assume: list[str] | None, no_audit: bool, time_limit: float = 0) -> Options:
+    from bitwise_core.checker.analysis import Options
+
     return Options(
         every_launch=every_launch,
         assume=assumptions(assume or ()),
@@ -104,7 +101,7 @@ def partition(
     no_contraction_audit: NoContractionAudit = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
-    time_limit: TimeLimit = DEFAULT_SECONDS,
+    time_limit: TimeLimit = READING_SECONDS,
     no_cache: NoCache = False,
     as_json: AsJson = False,
     html: Annotated[
@@ -118,6 +115,8 @@ def partition(
     Exit status: 0 done (each Unknown kernel is a class by itself), 2 a file or an argument is wrong.
     """
     with as_errors():
+        from bitwise_core.cli import partition_command
+
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         with kept_readings(not no_cache) as cache:
             readers = partition_command.ReaderSettings(workers, scheduler, cache)
@@ -135,7 +134,7 @@ def determinism(
     no_contraction_audit: NoContractionAudit = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
-    time_limit: TimeLimit = DEFAULT_SECONDS,
+    time_limit: TimeLimit = READING_SECONDS,
     no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> None:
@@ -147,6 +146,8 @@ def determinism(
     2 a file or an argument is wrong, 3 unknown (neither is proved of a kernel).
     """
     with as_errors():
+        from bitwise_core.cli import determinism_command, partition_command
+
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         with kept_readings(not no_cache) as cache:
             readers = partition_command.ReaderSettings(workers, scheduler, cache)
@@ -173,7 +174,7 @@ def diff(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.npz", help="Write the input of a counterexample to this file.")
     ] = None,
-    time_limit: TimeLimit = DEFAULT_SECONDS,
+    time_limit: TimeLimit = READING_SECONDS,
     no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> None:
@@ -185,6 +186,8 @@ def diff(
     3 unknown (a kernel could not be analysed), 4 unproved (the canonical forms differ).
     """
     with as_errors():
+        from bitwise_core.cli import diff_command
+
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         settings = diff_command.SearchSettings(search_seconds, out) if search else None
         with kept_readings(not no_cache) as cache:
@@ -213,6 +216,8 @@ def tree(
     Exit status: 0 printed, 2 a file or an argument is wrong, 3 the kernel cannot be analysed.
     """
     with as_errors():
+        from bitwise_core.cli import tree_command
+
         options = _options(False, assume, no_contraction_audit)
         status = tree_command.run(kernel, element, manifest, entry, target, options, output_format.value, whole)
     raise typer.Exit(status)
@@ -238,21 +243,26 @@ def run(
     Exit status: 0 written, 2 a file or an argument is wrong, 3 the kernel cannot be run exactly.
     """
     with as_errors():
+        from bitwise_core.cli import run_command
+
         options = _options(False, None, no_contraction_audit)
         status = run_command.run(kernel, inputs, out, manifest, entry, target, options, as_json)
     raise typer.Exit(status)
 
 
-app.add_typer(cache_command.command)
-app.command(name="probe", no_args_is_help=True)(probe_command.command)
-app.command(name="gemm", no_args_is_help=True)(gemm_command.command)
+LATER = {
+    "cache": CommandReference(
+        "bitwise_core.cli.cache_command:command", "Show or remove the results that are kept on disk between runs."
+    ),
+    "probe": CommandReference(
+        "bitwise_core.cli.probe_command:command", "Find the summation order of a Python function."
+    ),
+    "gemm": CommandReference("bitwise_core.cli.gemm_command:command", "Explain the bits of a matrix product."),
+    "plugins": CommandReference(
+        "bitwise_core.cli.plugins_command:command", "List the installed plugins and what they provide."
+    ),
+}
+"""Commands whose options are defined in their modules."""
 
-
-@app.command(name="plugins")
-def list_plugins(as_json: AsJson = False) -> None:
-    """List the installed plugins and what they provide.
-
-    Plugins that could not be loaded are listed with the reason.
-    """
-    with as_errors():
-        plugins_command.run(as_json)
+for _name, _reference in LATER.items():
+    add_lazy_command(app, _name, _reference.summary, _reference.load)

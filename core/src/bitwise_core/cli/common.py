@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from bitwise_core.checker.analysis import Options, Source
-from bitwise_core.checker.kernel_files import InputError, read_kernel, resolve_targets
-from bitwise_core.checker.readings import CacheWarning, ReadingCache, open_cache
 from bitwise_core.cli.exit_status import INTERRUPTED, WRONG_INPUT, internal_error, printable
-from bitwise_core.errors import BitwiseError
-from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.assumptions import ASSUMPTIONS
-from bitwise_core.plugins import registry
+from bitwise_core.errors import BitwiseError, InputError
+
+if TYPE_CHECKING:
+    from bitwise_core.checker.analysis import Options, Source
+    from bitwise_core.checker.readings import ReadingCache
+    from bitwise_core.execution.architecture import Arch
 
 UNKNOWN = 3
 """The exit status of an Unknown result: a kernel cannot be analysed or run, or a descriptor is not determined."""
@@ -55,6 +55,8 @@ def _fail(sentences: Iterable[str]) -> None:
 @contextmanager
 def kept_readings(wanted: bool) -> Iterator[ReadingCache | None]:
     """Provide the cache of readings, None where it is off, and print a line where it could not be written."""
+    from bitwise_core.checker.readings import CacheWarning, open_cache
+
     cache = open_cache(wanted)
     try:
         with warnings.catch_warnings():
@@ -67,6 +69,8 @@ def kept_readings(wanted: bool) -> Iterator[ReadingCache | None]:
 
 def assumptions(names: Iterable[str]) -> frozenset[str]:
     """Return the conditions of `--assume`, which may be separated by commas.  Raises typer.Exit for an unknown one."""
+    from bitwise_core.execution.assumptions import ASSUMPTIONS
+
     found = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
     unknown = sorted(found - set(ASSUMPTIONS))
     if unknown:
@@ -87,6 +91,9 @@ def kernels(
     A kernel of another architecture has it as its target.  Where no kernel has a launch, the analysis is for every
     launch.  Raises InputError.
     """
+    from bitwise_core.checker.kernel_files import read_kernel, resolve_targets
+    from bitwise_core.plugins import registry
+
     sources = [read_kernel(name, manifest, entry) for name in names]
     arch, targets = resolve_targets(sources, registry.default(), target)
     sources = list(targets)

@@ -14,7 +14,6 @@ from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.determinism import Determinism, DeterminismReport
 from bitwise_core.checker.determinism import determinism as determinism_of
 from bitwise_core.checker.kernel_files import (
-    InputError,
     extensions,
     read_folder,
     read_kernel,
@@ -24,6 +23,7 @@ from bitwise_core.checker.kernel_files import (
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.cli.common import UNKNOWN, print_json
 from bitwise_core.cli.partition_command import ReaderSettings, answered
+from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
 
 NONDETERMINISTIC = 1

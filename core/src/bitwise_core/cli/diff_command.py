@@ -11,12 +11,13 @@ from rich.console import Console
 from bitwise_core.checker.analysis import Arches, Options, Source
 from bitwise_core.checker.comparison import Comparison
 from bitwise_core.checker.counterexamples import search_verdict
-from bitwise_core.checker.kernel_files import InputError, arch_of
+from bitwise_core.checker.kernel_files import arch_of
 from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Side, Verdict
 from bitwise_core.cli.buffer_files import write_buffers
 from bitwise_core.cli.common import kernels, print_json
+from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
 
 STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3, Outcome.UNPROVED: 4}

@@ -9,7 +9,6 @@ from typing import Any
 
 import typer
 
-from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli import library_descriptors
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import (
@@ -29,6 +28,7 @@ from bitwise_core.descriptors.evaluation import gemm_tree, unit_of
 from bitwise_core.descriptors.summary import words
 from bitwise_core.descriptors.svg_figure import to_svg
 from bitwise_core.descriptors.text_figure import picture
+from bitwise_core.errors import InputError
 from bitwise_core.ir.text import render
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.mma import MmaSpec

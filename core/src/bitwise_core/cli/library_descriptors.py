@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.errors import InputError
 from bitwise_core.json_text import parse_json
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.plugins import registry

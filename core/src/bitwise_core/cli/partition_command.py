@@ -16,13 +16,14 @@ from rich.table import Table
 from bitwise_core import report
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.executors import dask_executor
-from bitwise_core.checker.kernel_files import InputError, extensions, read_folder, resolve_targets, targets_of
+from bitwise_core.checker.kernel_files import extensions, read_folder, resolve_targets, targets_of
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.checker.worker_pool import Progress as ProgressCallback
 from bitwise_core.cli.common import print_json
+from bitwise_core.errors import InputError
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
 

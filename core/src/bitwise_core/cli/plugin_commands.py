@@ -1,10 +1,17 @@
-"""Commands that other distributions add, as Typer applications in the entry-point group `bitwise.commands`."""
+"""Commands that other distributions add, in the entry-point group `bitwise.commands`.
+
+An entry point is a CommandReference, or a Typer application, which is imported whenever `bitwise` runs.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NoReturn
 
 import typer
+
+from bitwise_core.cli.lazy_commands import CommandReference, add_lazy_command
 
 GROUP = "bitwise.commands"
 
@@ -25,28 +32,47 @@ def add_commands(app: typer.Typer, found: tuple[EntryPoint, ...] | None = None) 
         loaded = _load(entry)
         if isinstance(loaded, str):
             _add_broken(app, entry, loaded)
+        elif isinstance(loaded, CommandReference):
+            add_lazy_command(app, entry.name, loaded.summary, partial(_loaded, entry, loaded))
         else:
             app.add_typer(loaded, name=entry.name)
 
 
-def _load(entry: EntryPoint) -> typer.Typer | str:
-    """Return the application, or the reason why it cannot be loaded."""
+def _loaded(entry: EntryPoint, reference: CommandReference) -> Any:
+    """Return what a reference stands for.  Exits with a sentence where it cannot be loaded."""
+    try:
+        return reference.load()
+    except (Exception, SystemExit) as error:  # a third-party module may raise anything
+        _report(entry, f"{type(error).__name__}: {error}")
+
+
+def _load(entry: EntryPoint) -> typer.Typer | CommandReference | str:
+    """Return the application or the reference, or the reason why it cannot be loaded."""
     try:
         loaded = entry.load()
     except (Exception, SystemExit) as error:  # a third-party module may raise anything
         return f"{type(error).__name__}: {error}"
-    return loaded if isinstance(loaded, typer.Typer) else f"{entry.value} is not a Typer application"
+    known = isinstance(loaded, typer.Typer | CommandReference)
+    return loaded if known else f"{entry.value} is not a Typer application"
 
 
 def _add_broken(app: typer.Typer, entry: EntryPoint, reason: str) -> None:
     """Add a command that reports why the entry point's command cannot be loaded."""
-    distribution = entry.dist.name if entry.dist else "an unknown distribution"
 
     @app.command(
         name=entry.name,
-        help=f"Could not be loaded from {distribution}.",
+        help=f"Could not be loaded from {_distribution(entry)}.",
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )
     def broken() -> None:
-        typer.echo(f"bitwise: the command {entry.name} of {distribution} cannot be loaded: {reason}", err=True)
-        raise typer.Exit(2)
+        _report(entry, reason)
+
+
+def _report(entry: EntryPoint, reason: str) -> NoReturn:
+    sentence = f"bitwise: the command {entry.name} of {_distribution(entry)} cannot be loaded: {reason}"
+    typer.echo(sentence, err=True)
+    raise typer.Exit(2)
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "an unknown distribution"

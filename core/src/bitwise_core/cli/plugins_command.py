@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from bitwise_core.cli.common import print_json
+from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
 
 
-def run(as_json: bool) -> None:
+def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the installed plugins and what they provide.
+
+    Plugins that could not be loaded are listed with the reason.
+    """
+    with as_errors():
+        _print(as_json)
+
+
+def _print(as_json: bool) -> None:
     """Print the installed plugins.  Raises DuplicateNameError, UnknownPluginError."""
     found = registry.default()
     if as_json:

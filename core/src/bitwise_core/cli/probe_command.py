@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.common import UNKNOWN, as_errors, print_json
+from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
 from bitwise_core.probing import ProbeError, describe_shape, tree_shape
 from bitwise_core.probing.operand_arrays import NUMPY, OperandArrays

@@ -9,9 +9,9 @@ import typer
 
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, prepare
-from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.buffer_files import read_buffers, write_buffers
 from bitwise_core.cli.common import UNKNOWN, kernels, print_json
+from bitwise_core.errors import InputError
 from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError

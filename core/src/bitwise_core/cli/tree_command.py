@@ -13,8 +13,8 @@ from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.comparison import find_element, session_of, trace_element
 from bitwise_core.checker.expression_trees import MAXIMUM_NODES, Tree, build_tree
-from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.common import UNKNOWN, kernels, print_json
+from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError

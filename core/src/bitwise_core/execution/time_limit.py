@@ -13,9 +13,6 @@ from contextvars import ContextVar
 
 from bitwise_core.execution.domains.domain import Unsupported
 
-DEFAULT_SECONDS = 60.0
-"""The limit of the commands and of the public Python functions."""
-
 
 class TimeLimitExceeded(BaseException):
     """The time limit passed.  Not an Exception, so that no handler of failures catches it.

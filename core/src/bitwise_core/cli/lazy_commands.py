@@ -1,0 +1,61 @@
+"""Commands whose modules are imported when they are called, so that `bitwise --help` imports none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReference:
+    """A command that another module defines.
+
+    `target` is "MODULE:NAME" of a Typer application or of a function with a command's parameters; `summary` is its
+    line in the list of commands.
+    """
+
+    target: str
+    summary: str
+
+    def load(self) -> Any:
+        """Import the module, and return what the name stands for."""
+        module, _, name = self.target.partition(":")
+        return getattr(import_module(module), name)
+
+
+def add_lazy_command(app: typer.Typer, name: str, summary: str, load: Callable[[], Any]) -> None:
+    """Add a command; `load` returns its Typer application, or its function, and is called when the command is."""
+
+    class Lazy(TyperCommand):
+        """Passes its arguments, unread, to the command that is loaded."""
+
+        loader: ClassVar[Callable[[], Any]] = staticmethod(load)
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            ctx.args = list(args)
+            return []
+
+        def invoke(self, ctx: Any) -> Any:
+            command = typer.main.get_command(_application(type(self).loader(), name))
+            with command.make_context(ctx.info_name, ctx.args, parent=ctx.parent) as inner:
+                return command.invoke(inner)
+
+    @app.command(name=name, help=summary, cls=Lazy, add_help_option=False)
+    def lazy() -> None:
+        """Stand for the command that is loaded."""
+
+
+def _application(loaded: Any, name: str) -> typer.Typer:
+    """Return a Typer application with one command where a function was loaded."""
+    if isinstance(loaded, typer.Typer):
+        return loaded
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    required = any(each.default is Parameter.empty for each in signature(loaded).parameters.values())
+    app.command(name=name, no_args_is_help=required)(loaded)
+    return app
