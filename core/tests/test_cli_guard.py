@@ -59,7 +59,7 @@ def interrupt(*arguments, **keywords):
 commands.as_errors = interrupt
 {MAIN}
 """
-    assert python(script, "plugins").returncode == 130
+    assert python(script, "partition", "folder").returncode == 130
 
 
 def test_a_full_disk_and_a_closed_pipe_are_errors() -> None:

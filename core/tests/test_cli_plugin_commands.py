@@ -6,6 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from bitwise_core.cli.lazy_commands import CommandReference
 from bitwise_core.cli.plugin_commands import GROUP, add_commands
 
 
@@ -49,7 +50,10 @@ def module(monkeypatch: pytest.MonkeyPatch) -> str:
     import types
 
     fake = types.ModuleType("extensions_under_test")
-    fake.__dict__.update(added=added, NO_APPLICATION=NO_APPLICATION)
+    fake.__dict__.update(
+        added=added, NO_APPLICATION=NO_APPLICATION, REFERENCE=CommandReference(f"{fake.__name__}:added", "Say hello."),
+        MISSING=CommandReference(f"{fake.__name__}:missing", "Say nothing."),
+    )  # fmt: skip
     monkeypatch.setitem(sys.modules, fake.__name__, fake)
     return fake.__name__
 
@@ -59,6 +63,23 @@ def test_a_distribution_adds_a_group_of_commands(module: str) -> None:
     add_commands(app, (entry("more", f"{module}:added"),))
     assert CliRunner().invoke(app, ["more", "hello"]).stdout == "hello\n"
     assert CliRunner().invoke(app, ["own"]).stdout == "own\n"
+
+
+def test_a_reference_is_loaded_when_its_command_runs(module: str) -> None:
+    app = application()
+    add_commands(app, (entry("more", f"{module}:REFERENCE"), entry("absent", f"{module}:MISSING")))
+    assert CliRunner().invoke(app, ["more", "again"]).stdout == "again\n"
+    assert "more    Say hello." in CliRunner().invoke(app, ["--help"]).stdout
+    shown = CliRunner().invoke(app, ["more", "--help"]).stdout
+    assert "hello" in shown
+    assert "again" in shown
+    done = CliRunner().invoke(app, ["more", "--nothing"])
+    assert (done.exit_code, "No such option: --nothing" in done.stderr) == (2, True)
+    done = CliRunner().invoke(app, ["absent", "--help"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(
+        "bitwise: the command absent of an unknown distribution cannot be loaded: AttributeError: "
+    )
 
 
 @pytest.mark.parametrize("name", ["own", "other"])
