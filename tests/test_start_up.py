@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from bitwise_core.cli.commands import LATER
+from bitwise_core.cli.commands import LATER, app
 from bitwise_core.cli.lazy_commands import CommandReference
 from bitwise_core.cli.plugin_commands import GROUP
+from bitwise_core.plugins.registry import ENTRY_POINT_GROUP
 
 REFERENCES = {**LATER, **{each.name: each.load() for each in entry_points(group=GROUP)}}
 
@@ -27,6 +29,13 @@ def test_help_imports_no_analysis() -> None:
     imported = set(done.stderr.split())
     assert "bitwise_core.cli.commands" in imported
     assert not imported & set(HEAVY)
+
+
+def test_versions_of_all_distributions_are_printed() -> None:
+    printed = CliRunner().invoke(app, ["--version"]).stdout.splitlines()
+    assert printed[0] == f"bitwise-core {version('bitwise-core')}"
+    owners = {each.dist.name for group in (GROUP, ENTRY_POINT_GROUP) for each in entry_points(group=group) if each.dist}
+    assert {line.partition(" ")[0] for line in printed} == {"bitwise-core", *owners}
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))

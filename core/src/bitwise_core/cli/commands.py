@@ -13,6 +13,7 @@ import typer
 
 from bitwise_core.cli.common import as_errors, assumptions, kept_readings
 from bitwise_core.cli.lazy_commands import CommandReference, add_lazy_command
+from bitwise_core.cli.plugin_commands import GROUP
 from bitwise_core.limits import READING_SECONDS
 
 if TYPE_CHECKING:
@@ -26,6 +27,34 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_versions(wanted: bool) -> None:
+    """Print the versions of the distributions of bitwise and of its plugins, and exit."""
+    if not wanted:
+        return
+    from importlib.metadata import entry_points, version
+
+    names = {"bitwise-core"}
+    for group in ("bitwise", GROUP):
+        names |= {each.dist.name for each in entry_points(group=group) if each.dist is not None}
+    for name in sorted(names, key=lambda each: (each != "bitwise-core", each)):
+        typer.echo(f"{name} {version(name)}")
+    raise typer.Exit
+
+
+@app.callback()
+def bitwise(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_versions, is_eager=True,
+            help="Print the versions of bitwise-core and of the distributions that extend it.",
+        ),
+    ] = False,
+) -> None:  # fmt: skip
+    """Hold the options of `bitwise` itself."""
+
 
 Target = Annotated[
     str | None,
