@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bitwise_bench.cublas import cost_fit
-from bitwise_bench.cublas.cost_fit import Costs, Measured, mean_regret
+from bitwise_bench.cublas.cost_fit import Costs, Gathered, Measured, mean_regret
 from bitwise_bench.cublas.problem_sets import SETS, Problem
 from bitwise_bench.cublas.regression_trees import boosted_trees
 from bitwise_bench.cublas.schedule_timing import row_class
@@ -54,6 +54,35 @@ def test_a_fit_finds_the_fastest_schedules_of_other_costs(problems: tuple[Costs,
     assert mean_regret(timed, found, None) < 1 + (mean_regret(timed, costs(), None) - 1) / 2
     assert mean_regret(timed, found, None) <= mean_regret(timed, true, None) + 0.02
     assert mean_regret([replace(timed[0], seconds=(1.0,) * len(timed[0].seconds))], found, None) == 1.0
+
+
+def test_a_fit_of_gathering_finds_other_costs() -> None:
+    dice = random.Random(11)
+    true = {name: cost * math.exp(dice.gauss(0, 0.6)) for name, cost in costs().items()}
+    products = []
+    for problem in SETS["spread-unaligned"]()[:12]:
+        planned = plan(descriptor(problem.k))
+        assert isinstance(planned, MatrixPlan)
+        k_contiguous = (problem.layout[0] == "n", problem.layout[1] == "t")
+        tried = [
+            each
+            for each in schedules_to_try(
+                planned, problem.m, problem.n, most=400, k_contiguous=k_contiguous, mapped=(False, False, False)
+            )
+            if each.gathering
+        ]
+        if not tried:
+            continue
+        made = Gathered(problem.m, problem.n, planned, k_contiguous, tuple(tried), np.zeros(0))
+        noise = np.array([math.exp(dice.gauss(0, 0.01)) for _ in tried])
+        products.append(replace(made, seconds=made.modelled(true) * noise))
+
+    def error(given: Costs) -> float:
+        return max(float(np.abs(np.log(each.modelled(given) / each.seconds)).max()) for each in products)
+
+    found = cost_fit.fit_gathering(products, {**true, **{name: costs()[name] for name in cost_fit.OF_GATHERING}})
+    assert {name for name in found if found[name] != float(f"{true[name]:.4g}")} <= cost_fit.OF_GATHERING
+    assert error(found) < 0.06 < error({**true, **{name: costs()[name] for name in cost_fit.OF_GATHERING}})
 
 
 def test_trees_fit_steps_of_the_inputs_and_leave_other_inputs_alone() -> None:
@@ -117,9 +146,11 @@ def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     held_out = SETS["held-out"]()
     assert not {(each.m, each.n, each.k) for each in held_out} & {(each.m, each.n, each.k) for each in SETS["fitted"]()}
     second = {(each.n, each.k) for each in SETS["second-held-out"]()}
-    for other in ("fitted", "spread", "held-out"):
+    for other in ("fitted", "spread", "few-rows", "spread-unaligned", "held-out"):
         assert not second & {(each.n, each.k) for each in SETS[other]()}, other
-    assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS["spread"]()}
+    for other in ("spread", "spread-unaligned"):
+        assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS[other]()}, other
+    assert {*SETS["few-rows"]()} <= {*SETS["fitted"](), *SETS["spread"]()}
     for name, make in SETS.items():
         assert len(set(make())) == len(make()) > 0, name
     assert {each.layout for each in held_out} == {"nt", "nn", "tn"}

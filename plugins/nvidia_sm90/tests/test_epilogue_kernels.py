@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.launch import kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from gemm_products import WGMMA, Matrix, matrix, random_patterns, run, source
+from gemm_products import MMA_K8, WGMMA, Matrix, matrix, random_patterns, run, source
 
 SLICED = "k_cuts=[cut(span=128)]"
 ROUNDED = "k_cuts=[cut(span=128 merge_dtype=bf16)]"
@@ -59,9 +59,9 @@ def stored(values: Bits, strides: tuple[int, ...]) -> Any:
 
 def run_fused(
     desc: GEMMDesc, m: int, n: int, chosen: Schedule, epilogue: Epilogue, out: tuple[int, int] | None = None,
-    strides: dict[int, tuple[int, ...]] | None = None, address: int = 0,
+    strides: dict[int, tuple[int, ...]] | None = None, address: int = 0, columns_of_b: bool = False,
 ) -> tuple[Bits, Bits, list[Any]]:  # fmt: skip
-    """Return the simulated bytes, the evaluated ones, and the kernels."""
+    """Return the simulated bytes, the evaluated ones, and the kernels; `columns_of_b`: those of B are contiguous."""
     k, dtype = desc.k, desc.output_dtype
     random = np.random.default_rng(k + m)
     a, b = random_patterns((m, k), desc.left_dtype, random), random_patterns((k, n), desc.right_dtype, random)
@@ -69,7 +69,8 @@ def run_fused(
     size = FLOAT_FORMATS[kind].bits // 8
     laid = out or (n, 1)
     state = {
-        "A": np.ascontiguousarray(a).view(np.uint8).ravel(), "B": np.ascontiguousarray(b).view(np.uint8).ravel(),
+        "A": np.ascontiguousarray(a).view(np.uint8).ravel(),
+        "B": np.ascontiguousarray(b.T if columns_of_b else b).view(np.uint8).ravel(),
         "C": np.full(((m - 1) * laid[0] + (n - 1) * laid[1] + 1) * size, 0xA5, dtype=np.uint8),
     }  # fmt: skip
     operands, values = [], []
@@ -92,8 +93,9 @@ def run_fused(
     fusion = Fusion(epilogue, dtype, tuple(operands))
     fusion.check()
     calls = kernel_calls(
-        plan(desc), chosen, Matrix("A", (m, k), (k, 1), desc.left_dtype), Matrix("B", (k, n), (n, 1), desc.right_dtype),
-        Matrix("C", (m, n), laid, kind), workspace, fusion,
+        plan(desc), chosen, Matrix("A", (m, k), (k, 1), desc.left_dtype),
+        Matrix("B", (k, n), (1, k) if columns_of_b else (n, 1), desc.right_dtype), Matrix("C", (m, n), laid, kind),
+        workspace, fusion,
     )  # fmt: skip
     for each in calls:
         run(source(each), state)
@@ -102,6 +104,7 @@ def run_fused(
     return words[places], evaluated(epilogue, dtype, evaluate(desc, a, b), values), [each.kernel for each in calls]
 
 
+GATHERED = Schedule(64, 64, 64, stages=2, warps=8, consumers=1, gathering=1, resident=2)
 CONVERT = Step(name="convert", dtype="e4m3")
 BF16 = {"dtype": "bf16"}
 PRODUCTS: dict[str, tuple[Any, ...]] = {
@@ -123,6 +126,18 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
     "mapped": (matrix(72, WGMMA, **BF16), 200, 264, consumers(128, 256, 2, programs=1), Epilogue.of("swiglu", "bias")),
     "mapped, with a part that is stored twice": (
         matrix(72, WGMMA), 136, 208, consumers(64, 208, programs=2), Epilogue.of("add", "multiply")
+    ),
+    "mapped, with parts of an odd number of 8 columns": (
+        matrix(72, WGMMA), 72, 144, consumers(64, 136, programs=2), Epilogue.of("add", "multiply"), None, None, 0, True
+    ),
+    "parts of 16 of 24 columns": (
+        matrix(72, WGMMA), 72, 48, consumers(64, 24, programs=2), Epilogue.of("bias", "add"), None, None, 0, True
+    ),
+    "gathered": (
+        matrix(75, MMA_K8, "k_loop_step=32 short_iteration=first", **BF16), 66, 41, GATHERED, Epilogue.of("bias", "add")
+    ),
+    "gathered and transposed": (
+        matrix(75, WGMMA), 20, 72, replace(GATHERED, transposed=True), Epilogue.of("swiglu", "add")
     ),
     "mapped in ping-pong and clusters": (
         matrix(72, WGMMA, **BF16), 264, 272, consumers(64, 160, 2, ping_pong=True, cluster_m=2), Epilogue.of("add")

@@ -167,6 +167,39 @@ def test_products_with_a_short_first_iteration_are_packed() -> None:
     assert {each.packed for each in found} == {True, False}
 
 
+@pytest.mark.parametrize("k_contiguous", [(True, True), (True, False)])
+@pytest.mark.parametrize("cuts", ["", "k_cuts=[cut(span=456)]"])
+def test_few_rows_that_no_tensor_map_has_are_gathered(k_contiguous: tuple[bool, bool], cuts: str) -> None:
+    made = plan(matrix(2731, f"{MMA} {cuts}"))
+    assert isinstance(made, MatrixPlan)
+    few = schedules_to_try(made, 28, 5233, k_contiguous=k_contiguous, mapped=(False, False, False))
+    assert few[0].gathering
+    assert not few[0].tma
+    many = schedules_to_try(made, 5233, 5233, k_contiguous=k_contiguous, mapped=(False, False, False))
+    assert many[0].packed
+    for each in schedules_to_try(made, 28, 5233, 132, 1000, k_contiguous, (False, False, False)):
+        check(made, each)
+        if each.gathering and not k_contiguous[1]:
+            assert (each.block_m if each.transposed else each.block_n) % 64 == 0
+    fp8 = schedules_to_try(plan(matrix(4096, FP8, "e4m3", "bf16")), 28, 5233, mapped=(False, True, True))
+    assert not any(each.gathering for each in fp8)
+
+
+def test_tiles_of_warpgroups_have_the_fewest_columns_and_large_clusters_few_rows() -> None:
+    made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
+
+    def consumed(m: int, k_contiguous: tuple[bool, bool] = (True, True)) -> list[Schedule]:
+        every = schedules_to_try(made, m, 5120, most=1 << 20, k_contiguous=k_contiguous)
+        return [each for each in every if each.consumers]
+
+    few = consumed(39)
+    assert few[0].block_n == 40
+    assert {each.block_n for each in few if each.transposed} == {16, 24, 40}
+    assert {each.block_n % 16 for each in consumed(39, (False, True)) if each.transposed} == {0}
+    assert max(each.cluster_m * each.cluster_n for each in few) == 8
+    assert max(each.cluster_m * each.cluster_n for each in consumed(1025)) == 2
+
+
 def test_the_first_result_of_kernels_is_compared_with_the_fallback(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:

@@ -96,6 +96,16 @@ PRODUCTS = {
     ),
     "cluster of four by two": (matrix(136, WGMMA), 72, 136, consumers(64, 32, 3, 1, cluster_m=4, cluster_n=2), "nn",
                                None),
+    "columns by eight": (matrix(200, WGMMA), 136, 104, consumers(64, 56, 3, 1, programs=2), "tn", None),
+    "parts of 8 columns": (matrix(200, WGMMA), 72, 72, consumers(64, 24, 3, 1, programs=2), "nn", None),
+    "8 columns": (matrix(136, WGMMA), 8, 136, consumers(64, 8, 3, 1, transposed=True), "tn", None),
+    "stages that blocks copy in turn": (
+        matrix(328, WGMMA), 40, 264, consumers(64, 24, 3, 1, transposed=True, cluster_m=4, cluster_n=2, programs=8),
+        "tn", None,
+    ),
+    "stages in turn, ping-pong": (
+        matrix(264, WGMMA), 136, 40, consumers(64, 40, 3, 2, ping_pong=True, cluster_m=2, programs=2), "tn", None
+    ),
     "cluster of a split operand": (
         matrix(200, WGMMA), 200, 72, consumers(64, 48, 3, 1, cluster_m=2, programs=2), "tt", None
     ),
@@ -185,6 +195,10 @@ RACES: dict[str, tuple[Schedule, list[tuple[str, str]]]] = {
     "the buffer of the output is written while it is stored": (
         ONE, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0", "@%p_is_0")]
     ),
+    "no barrier after the wait for the buffer of the output": (
+        ONE, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0 bar.sync 1, 128;\n",
+               "@%p_issues cp.async.bulk.wait_group.read 0;\n")]
+    ),
     "one of two consumers does not wait for its stores": (
         TURNS, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0", "setp.eq.and.u32 %p_wraps, %r_thread, 0, "
                  "%p_issues;\n@%p_wraps cp.async.bulk.wait_group.read 0;\n@%p_is_0")]
@@ -207,8 +221,9 @@ RACES: dict[str, tuple[Schedule, list[tuple[str, str]]]] = {
         CLUSTER, [("CONSUMER_END:", "CONSUMER_END: ld.shared::cluster.b32 %r_at, [%r_empty];")]
     ),
     "an arrival at the own block alone": (CLUSTER, [("%r_lane, 2;", "%r_lane, 1;")]),
-    "blocks end before their cluster": (
-        CLUSTER, [("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;\n", "")]
+    "blocks end before their cluster": (CLUSTER, [("@%p_done bra PRODUCER_END;", "@%p_done bra END;")]),
+    "blocks end before the last arrivals": (
+        CLUSTER, [("PRODUCER_END: mov.u32 %r_remaining, 3;", "PRODUCER_END: mov.u32 %r_remaining, 2;")]
     ),
     "barriers are used before the cluster has started": (
         CLUSTER, [("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;\n", "bar.sync 0;\n")]
@@ -290,6 +305,7 @@ TEXTS = (
     WarpgroupTiles(128, 128, 5, 2, False, (2, 1), 8, ("e4m3", "e5m2"), "bf16", starts_accumulators=True),
     WarpgroupTiles(64, 128, 6, 2, True, (1, 1), 8, ("e4m3", "e4m3"), "fp32", starts_accumulators=True),
     WarpgroupTiles(64, 128, 4, 1, False, (1, 1), 8, ("bf16", "bf16"), "bf16", resident=2),
+    WarpgroupTiles(256, 120, 4, 2, False, (4, 2), 8, ("bf16", "bf16"), "bf16"),
     WarpgroupTiles(128, 64, 3, 1, False, (1, 2), 8, ("bf16", "bf16"), "fp32", False, store="elements", resident=2),
 )
 
@@ -335,7 +351,8 @@ def test_a_kernel_alone_lets_no_other_start_before_it_ends() -> None:
         ({"resident": 2}, "resident: 1, or 2 with 1 consumer"), ({"resident": 3, "consumers": 1}, "resident"),
         ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 144, "stages": 2}, "72 accumulators"),
         ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 64, "stages": 7}, "bytes of shared memory"),
-        ({"block_n": 16, "cluster": (4, 1)}, "8 lines"), ({"group": 0}, "group"), ({"output": "fp64"}, "output"),
+        ({"block_n": 24, "b_k_major": False}, "a multiple of 16"), ({"group": 0}, "group"),
+        ({"output": "fp64"}, "output"),
     ],
 )  # fmt: skip
 def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None:
@@ -346,8 +363,8 @@ def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None
 @pytest.mark.parametrize(
     ("desc", "chosen", "why"),
     [
-        (matrix(64, WGMMA), replace(ONE, tma=False), "consumers need tma"),
-        (matrix(64, WGMMA), replace(ONE, warps=4), "four warps"),
+        (matrix(64, WGMMA), replace(ONE, tma=False), "consumers need either tma"),
+        (matrix(64, WGMMA), replace(ONE, warps=4), "4 more"),
         (matrix(64, WGMMA), replace(ONE, block_k=128), "block_k is 64"),
         (matrix(64, WGMMA), replace(ONE, stages=20), "bytes of shared memory"),
         (matrix(64, WGMMA), Schedule(64, 64, tma=True, cluster_m=2), "need consumers"),

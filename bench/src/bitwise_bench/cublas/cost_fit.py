@@ -32,6 +32,7 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     correction_inputs,
     costs,
     modelled_seconds,
+    modelled_seconds_gathered,
     quantities,
 )
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
@@ -46,6 +47,8 @@ _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
 _UNFITTED = frozenset({"packing", "packed", "launch by pointers", "pointers", "pointers by area"})
 """Costs of schedules whose times are not fitted."""
+OF_GATHERING = frozenset({"gathered element", "gathered rows", "gathering alone", "written element"})
+"""Costs of schedules that gather operands, which are fitted to their times alone."""
 Costs = dict[str, float]
 
 
@@ -71,6 +74,22 @@ class Measured:
         """Return the time of the schedule that is expected to be the fastest over that of the fastest one."""
         expected = _expected(self.quantities, given, corrected)
         return self.seconds[int(np.argmin(expected))] / min(self.seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """The schedules of one product that gather its operands, and their seconds."""
+
+    m: int
+    n: int
+    plan: MatrixPlan
+    k_contiguous: tuple[bool, bool]
+    schedules: tuple[Schedule, ...]
+    seconds: Numbers
+
+    def modelled(self, given: Mapping[str, float]) -> Numbers:
+        """Return the modelled seconds of each schedule."""
+        return modelled_seconds_gathered(self.plan, self.schedules, self.m, self.n, self.k_contiguous, given)
 
 
 def _expected(known: Quantities, given: Mapping[str, float], corrected: Correction | None) -> Numbers:
@@ -118,17 +137,29 @@ def _joined(problems: Sequence[Measured]) -> tuple[Quantities, Numbers, Numbers]
 
 
 def fit(problems: Sequence[Measured], start: Mapping[str, float], steps: int = _STEPS) -> Costs:
-    """Return the costs with the least squares of the logarithms of modelled over measured times.
+    """Return the costs with the least squares of the logarithms of modelled over measured times."""
+    known, seconds, weights = _joined(problems)
+    names = sorted(set(start) - _UNFITTED - OF_GATHERING)
+    return _least_squares(lambda given: modelled_seconds(known, given), seconds, weights, start, names, steps)
+
+
+def _least_squares(
+    modelled: Callable[[Mapping[str, float]], Numbers],
+    seconds: Numbers,
+    weights: Numbers,
+    start: Mapping[str, float],
+    names: Sequence[str],
+    steps: int,
+) -> Costs:
+    """Return costs of which those with these names are fitted, by the logarithms of modelled over measured times.
 
     Method: Levenberg and Marquardt's, on the logarithms of the costs.
     """
-    names = sorted(set(start) - _UNFITTED)
-    known, seconds, weights = _joined(problems)
     wanted, current = np.log(seconds), np.log([start[name] for name in names])
 
     def residuals(logarithms: Numbers) -> Numbers:
         given = {**start, **dict(zip(names, np.exp(logarithms).tolist(), strict=True))}
-        error = np.log(modelled_seconds(known, given)) - wanted
+        error = np.log(modelled(given)) - wanted
         bounded: Numbers = _LARGEST_RESIDUAL * np.tanh(error / _LARGEST_RESIDUAL) * weights
         return bounded
 
@@ -152,6 +183,32 @@ def fit(problems: Sequence[Measured], start: Mapping[str, float], steps: int = _
             break
     fitted = dict(zip(names, np.exp(current).tolist(), strict=True))
     return {name: float(f"{fitted.get(name, start[name]):.4g}") for name in sorted(start)}
+
+
+def gathered(rows: Sequence[Mapping[str, Any]]) -> list[Gathered]:
+    """Return the products in rows of `schedule_timing --times` that ran under schedules that gather operands."""
+    found = []
+    for row in rows:
+        times = [(Schedule(**fields), 1e-6 * time) for fields, time in row.get("times", ())]
+        known = {schedule: time for schedule, time in times if schedule.gathering}
+        planned = plan(GEMMDesc.from_text(row["descriptor"])) if known else None
+        if isinstance(planned, MatrixPlan):
+            k_contiguous = (row["layout"][0] == "n", row["layout"][1] == "t")
+            found.append(
+                Gathered(row["m"], row["n"], planned, k_contiguous, tuple(known), np.array(list(known.values())))
+            )
+    return found
+
+
+def fit_gathering(products: Sequence[Gathered], start: Mapping[str, float]) -> Costs:
+    """Return the costs with those of gathering fitted to the times of these products."""
+    seconds = np.concatenate([each.seconds for each in products])
+    weights = np.concatenate([(each.seconds / each.seconds.min()) ** -_FALL for each in products])
+
+    def modelled(given: Mapping[str, float]) -> Numbers:
+        return np.concatenate([each.modelled(given) for each in products])
+
+    return _least_squares(modelled, seconds, weights, start, sorted(OF_GATHERING), 4 * _STEPS)
 
 
 def fit_correction(problems: Sequence[Measured], given: Mapping[str, float]) -> Correction:
@@ -183,6 +240,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("no problem in these files has two schedules with times: measure with --most and --times")
     start = dict(costs())
     found = fit(problems, start)
+    unaligned = gathered([row for content in contents for row in content["rows"]])
+    if unaligned:
+        found = fit_gathering(unaligned, found)
     corrected = fit_correction(problems, found)
     models = sorted({each.model for each in problems})
     count = sum(len(each.seconds) for each in problems)

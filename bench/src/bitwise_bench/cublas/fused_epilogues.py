@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import random
 import sys
 import time
@@ -25,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.model_shapes import MODELS, RANKS
+from bitwise_bench.cublas.worker_processes import run_parts
 from bitwise_core.descriptors import Epilogue, Step
+from bitwise_nvidia_sm90.gemm.graph_times import in_turn
 
 _SCALED = (Step(name="scale", value=0.5), "add")
 EPILOGUES = {
@@ -129,7 +130,7 @@ class Operands:
         return None
 
 
-def _compile(cases: Sequence[Case], compiled: Sequence[Case], part: int, parts: int) -> None:
+def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case]) -> None:
     """Run a share of the cases once, to fill the compilers' caches."""
     import torch
 
@@ -150,49 +151,6 @@ def _compile(cases: Sequence[Case], compiled: Sequence[Case], part: int, parts: 
 def _kind(case: Case) -> tuple[str, str, bool]:
     """Return what torch.compile compiles once: it treats a length of 1 as a constant."""
     return case.epilogue, case.dtype, case.m == 1
-
-
-def _graph(launch: Callable[[], Any]) -> tuple[Any, int]:
-    """Return a CUDA graph of consecutive launches, of about two milliseconds, and their number."""
-    import torch
-
-    for _ in range(2):
-        launch()
-    torch.cuda.synchronize()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    launch()
-    end.record()
-    torch.cuda.synchronize()
-    count = max(2, min(20, int(2 / max(start.elapsed_time(end), 1e-3))))
-    found = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(found):
-        for _ in range(count):
-            launch()
-    return found, count
-
-
-def _clock(graph: Any, count: int) -> float:
-    import torch
-
-    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(3)]
-    graph.replay()
-    for start, end in events:
-        start.record()
-        graph.replay()
-        end.record()
-    torch.cuda.synchronize()
-    return float(sorted(start.elapsed_time(end) for start, end in events)[1] * 1000 / count)
-
-
-def in_turn(launches: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Return the microseconds of launches timed in turn, so that thermal conditions are equal."""
-    graphs = {name: _graph(each) for name, each in launches.items()}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(_ROUNDS):
-        for name, (graph, count) in graphs.items():
-            times[name].append(_clock(graph, count))
-    return {name: round(sorted(each)[_ROUNDS // 2], 2) for name, each in times.items()}
 
 
 def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
@@ -242,7 +200,8 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[
                 sequences[kind] = _compiled_sequence(given.epilogue)
             launches["compiled"] = partial(sequences[kind], given.a, given.b, *given.others)
         with torch.no_grad():
-            yield {**record, **in_turn(launches)}
+            times = in_turn(launches, _ROUNDS)
+        yield {**record, **{name: round(each, 2) for name, each in times.items()}}
 
 
 def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -314,15 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = {name: make()[:: given.every] for name, make in PARTS.items() if given.part in (name, "all")}
     every = [case for each in cases.values() for case in each]
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
-    context = multiprocessing.get_context("spawn")
-    workers = [
-        context.Process(target=_compile, args=(every, compiled, part, given.processes))
-        for part in range(given.processes)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(max(1.0, deadline - time.time()))
+    run_parts(_compile, (every, compiled), given.processes, given.seconds)
     print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
     result: dict[str, Any] = {"environment": _environment(), "parts": {}}
     status = 0

@@ -1,6 +1,7 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
-Costs and schedules are fitted to the set `fitted`.  No model, square or odd size of `held-out` is in another set.
+Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned` and `few-rows`.  No model, square or
+odd size of `held-out` is in another set.
 """
 
 from __future__ import annotations
@@ -157,6 +158,27 @@ def unaligned() -> list[Problem]:
     return [Problem("odd", *each, "nt", "bfloat16") for each in sizes]
 
 
+def spread_unaligned() -> list[Problem]:
+    """Return drawn products to fit costs to whose leading dimensions are no multiples of 8 elements."""
+    dice = random.Random(_SEED + 2)
+    found = []
+    for number in range(48):
+        first, last = _ROW_RANGES[(0, 1, 2, 3, 1, 2, 3, 4)[number % 8]]
+        step = (1, 1, 2)[number % 3]  # odd lengths, or even ones that are no multiples of 4
+        n, k = (step * (2 * dice.randint(200, 3000 // step) + 1) for _ in range(2))
+        layout, dtype = dice.choice(("nt", "nt", "nn", "tn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem(f"drawn-odd-{number % 4}", dice.randint(first, last), n, k, layout, dtype))
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [each for each in found if (each.n, each.k) not in unseen]
+
+
+def few_rows() -> list[Problem]:
+    """Return every second problem of `fitted` and `spread` with 17 to 1,024 rows, in a drawn order."""
+    found = [each for each in (*fitted(), *spread()) if each.group != "odd" and 17 <= each.m <= 1024][::2]
+    random.Random(_SEED + 3).shuffle(found)
+    return found
+
+
 def _sizes(given: Problem) -> tuple[int, int, int, str, str]:
     return given.m, given.n, given.k, given.layout, given.dtype
 
@@ -190,4 +212,6 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "held-out": held_out,
     "second-held-out": second_held_out,
     "spread": spread,
+    "spread-unaligned": spread_unaligned,
+    "few-rows": few_rows,
 })  # fmt: skip

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.problem_sets import SETS, Problem
+from bitwise_bench.cublas.worker_processes import run_parts
+from bitwise_nvidia_sm90.gemm.graph_times import LaunchGraph, in_turn, launch_graph
 
 _ROUNDS = 5
 _QUICK_ROUNDS = 3
@@ -54,6 +56,7 @@ class Bench:
         self.run, self.planned = products.run, products.planned
         self.candidates = importlib.import_module(given.schedules).candidates
         self.most, self.drawn = given.most, given.drawn
+        self.excluded: frozenset[Any] = frozenset()
 
     def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
         """Return A, B, an output, the descriptor of what cuBLAS runs, and the heuristic result.
@@ -88,10 +91,13 @@ class Bench:
             others = [each for each in every if each not in found][:_DRAWN_FROM]
             dice = random.Random(f"{tuple(a.shape)} {tuple(b.shape)}")
             found[self.most :] = dice.sample(others, min(self.drawn, len(others)))
-        return found
+        return [each for each in found if each not in self.excluded]
 
-    def compile(self, problems: Sequence[Problem], part: int, parts: int, *, plain: bool) -> None:
-        """Run a share of all schedules once, to fill the compiler's cache."""
+    def compile(self, problems: Sequence[Problem], part: int, parts: int, failed: Any, *, plain: bool) -> None:
+        """Run a share of all schedules once, to fill the compiler's cache.
+
+        A schedule that makes the device unusable is added to `failed`, and ends the share.
+        """
         from bitwise_bench.cublas.kernels import gemm_baseline
         from bitwise_cublas_profiles.query import CublasError
 
@@ -123,52 +129,16 @@ class Bench:
                             gemm_baseline.run(schedule, a, b, out)
                         else:
                             self.run(desc, a, b, out, schedule)
+                        self.torch.cuda.synchronize()
                     except Exception as error:
                         if "CUDA" in str(error):
+                            failed.append(schedule)
+                            print(f"{given}, {schedule}: {error}"[:600], file=sys.stderr, flush=True)
                             raise
-            self.torch.cuda.synchronize()
-
-    def graph(self, launch: Callable[[], Any], most: int) -> tuple[Any, int]:
-        """Return a CUDA graph of consecutive launches, of about two milliseconds, and their number, at least two."""
-        torch = self.torch
-        launch()
-        torch.cuda.synchronize()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        launch()
-        end.record()
-        torch.cuda.synchronize()
-        count = max(2, min(most, int(2 / max(start.elapsed_time(end), 1e-3))))
-        found = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(found):
-            for _ in range(count):
-                launch()
-        return found, count
-
-    def clock(self, graph: Any, count: int, rounds: int) -> float:
-        """Return the microseconds of one launch in a graph: the median over replays, after a warm-up replay."""
-        torch = self.torch
-        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
-        graph.replay()
-        for start, end in events:
-            start.record()
-            graph.replay()
-            end.record()
-        torch.cuda.synchronize()
-        return float(sorted(start.elapsed_time(end) for start, end in events)[rounds // 2] * 1000 / count)
-
-    def in_turn(self, launches: dict[str, Callable[[], Any]], rounds: int = _ROUNDS) -> dict[str, float]:
-        """Return the microseconds of launches timed in turn, so that thermal conditions are equal."""
-        graphs = {name: self.graph(each, 20) for name, each in launches.items()}
-        times: dict[str, list[float]] = {name: [] for name in graphs}
-        for _ in range(rounds):
-            for name, (graph, count) in graphs.items():
-                times[name].append(self.clock(graph, count, 3))
-        return {name: sorted(each)[rounds // 2] for name, each in times.items()}
 
     def best(self, launches: Sequence[tuple[Any, Callable[[], Any]]], check: Callable[[], bool]) -> Best:
         """Time every launch quickly in turn, and the three fastest longer; those that fail the check do not count."""
-        graphs: list[tuple[Any, Callable[[], Any], Any, int]] = []
+        graphs: list[tuple[Any, Callable[[], Any], LaunchGraph]] = []
         wrong, ran = [], 0
         for name, launch in launches:
             try:
@@ -180,17 +150,17 @@ class Bench:
                 continue
             ran += 1
             if check():
-                graphs.append((name, launch, *self.graph(launch, 10)))
+                graphs.append((name, launch, launch_graph(launch, 10)))
             else:
                 wrong.append(str(name))
         if not graphs:
             return Best(None, None, wrong, ran, [])
         # A clock that drops for a while slows one round of each.
-        rounds = [[self.clock(graph, count, 2) for _, _, graph, count in graphs] for _ in range(_QUICK_ROUNDS)]
+        rounds = [[graph.microseconds(2) for _, _, graph in graphs] for _ in range(_QUICK_ROUNDS)]
         times = [min(each) for each in zip(*rounds, strict=True)]
         quick = [(_fields(name), round(each, 2)) for (name, *_), each in zip(graphs, times, strict=True)]
         order = sorted(range(len(graphs)), key=lambda place: times[place])[:3]
-        again = self.in_turn({str(place): graphs[place][1] for place in order}, 3)
+        again = in_turn({str(place): graphs[place][1] for place in order}, _QUICK_ROUNDS)
         place = min(order, key=lambda each: again[str(each)])
         return Best(graphs[place][1], graphs[place][0], wrong, ran, quick)
 
@@ -225,7 +195,7 @@ class Bench:
             "cublas": partial(torch.mm, a, b, out=out), "default": partial(self.run, desc, a, b, out),
             "tuned": tuned.launch, "plain": simple.launch,
         }  # fmt: skip
-        found = self.in_turn({name: each for name, each in launches.items() if each is not None})
+        found = in_turn({name: each for name, each in launches.items() if each is not None}, _ROUNDS)
         record |= {name: round(each, 2) for name, each in found.items()}
         record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
         record |= {"plain tile": simple.name} if simple.launch else {}
@@ -248,8 +218,8 @@ def _fields(schedule: Any) -> Any:
     return asdict(schedule) if is_dataclass(schedule) and not isinstance(schedule, type) else str(schedule)
 
 
-def _compile(given: argparse.Namespace, problems: list[Problem], part: int, parts: int) -> None:
-    Bench(given).compile(problems, part, parts, plain=given.plain)
+def _compile(part: int, parts: int, given: argparse.Namespace, problems: list[Problem], failed: Any) -> None:
+    Bench(given).compile(problems, part, parts, failed, plain=given.plain)
 
 
 def row_class(m: int) -> str:
@@ -309,7 +279,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="bitwise_bench.cublas.schedule_timing", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--set", choices=sorted(SETS), default="layers", help="the problems (default layers)")
+    parser.add_argument(
+        "--set", choices=sorted(SETS), default=["layers"], nargs="+", help="the sets of problems (default layers)"
+    )
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
@@ -317,6 +289,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="start no new problem after this many seconds (default 120)"
+    )
+    parser.add_argument(
+        "--compiling", type=float, default=0.5, help="the part of these seconds for compilation alone (default 0.5)"
     )
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     parser.add_argument("--launcher", default="bitwise_nvidia_sm90.gemm.run", help="module with run and planned")
@@ -327,28 +302,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import torch
     import triton
 
-    problems = SETS[given.set]()
+    problems = [problem for name in given.set for problem in SETS[name]()]
     deadline = time.time() + given.seconds
-    context = multiprocessing.get_context("spawn")
-    workers = [
-        context.Process(target=_compile, args=(given, problems, part, given.processes))
-        for part in range(given.processes)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(max(1.0, deadline - given.seconds / 2 - time.time()))
-        if worker.is_alive():
-            worker.terminate()
+    with multiprocessing.Manager() as manager:
+        failed = manager.list()
+        run_parts(_compile, (given, problems, failed), given.processes, given.seconds * given.compiling)
+        excluded = frozenset(failed)
     print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
     bench = Bench(given)
+    bench.excluded = excluded
     rows: list[dict[str, Any]] = []
     found = {
         "environment": {
             "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
             "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
         },
-        "set": given.set,
+        "set": " ".join(given.set), "schedules that fail": [_fields(each) for each in excluded],
     }  # fmt: skip
     for number, problem in enumerate(problems):
         if time.time() > deadline:
@@ -364,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(given.out, found, rows, len(problems))
     result = _write(given.out, found, rows, len(problems))
     print(json.dumps(result, indent=1))
-    return 1 if result["schedules whose bytes differ"] or result["failed"] else 0
+    return 1 if result["schedules whose bytes differ"] or result["failed"] or excluded else 0
 
 
 if __name__ == "__main__":

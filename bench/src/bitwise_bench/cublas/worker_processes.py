@@ -1,4 +1,4 @@
-"""Rows computed by several processes on one GPU, to overlap compilation."""
+"""Work of several processes on one GPU, to overlap compilation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ from typing import Any
 
 Work = Callable[[int, int, float, Any], Iterable[list[Any]]]
 """`work(start, step, deadline, given)` yields the rows of one process. It must be a module-level function."""
+
+
+def run_parts(work: Callable[..., None], given: tuple[Any, ...], processes: int, seconds: float) -> None:
+    """Run `work(part, parts, *given)`, a module-level function, in processes; end those that take longer."""
+    context = multiprocessing.get_context("spawn")
+    deadline = time.time() + seconds
+    workers = [context.Process(target=work, args=(part, processes, *given), daemon=True) for part in range(processes)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join(max(1.0, deadline - time.time()))
+        if each.is_alive():
+            each.terminate()
 
 
 def run_workers(work: Work, processes: int, seconds: float, given: Any) -> tuple[list[list[Any]], list[str]]:

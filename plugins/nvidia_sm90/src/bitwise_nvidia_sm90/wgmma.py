@@ -21,6 +21,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, UPDATED_FIRST, Accumulation, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.access import read_asynchronously
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -174,7 +175,7 @@ def _tile(
     addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
     cells, touched = tile_cells(machine, addresses, size)
     first = group * _WARPGROUP
-    machine.asynchronous_reads.issue(_MATRIX_READS, touched, first, machine.active()[:, first].copy(), machine.races)
+    read_asynchronously(machine, _MATRIX_READS, touched, first, machine.line)
     return tile_vectors(machine, addresses, cells, size, form)
 
 

@@ -113,6 +113,22 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
 
 
+def read_asynchronously(machine: Machine, work: str, cells: Array, thread: int, line: int) -> None:
+    """Start a thread's asynchronous read of shared cells, a kind of `work`, in the blocks in which it is active.
+
+    Raises Race where an execution before this one found that a write may precede the read.
+    """
+    blocks, kept = machine.active()[:, thread].copy(), undetermined_values(machine)
+    if kept is not None and kept.generations:
+        for races in machine.races.of_blocks(blocks):
+            contested = kept.contested(cells, races.generation)
+            if contested.any():
+                place = int(np.flatnonzero(contested)[0])
+                overwritten = kept.generations[int(cells[place]), int(races.generation[cells[place]])]
+                raise race(Kind.SHARED, OVERWRITE_RACE, overwritten.line, line)
+    machine.asynchronous_reads.issue(work, cells, thread, blocks, machine.races)
+
+
 def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Value:
     """Return `bits` bits at shared addresses that depend on data: a term of the address and of all that was written.
 

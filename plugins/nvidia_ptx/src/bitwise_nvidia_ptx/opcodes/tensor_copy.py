@@ -14,6 +14,7 @@ from bitwise_core.assembly.module import Address, Instruction, Operand, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.access import read_asynchronously
 from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks, start_write, use_in_cluster
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, take_blocks
@@ -256,7 +257,7 @@ def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, li
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
-    machine.asynchronous_reads.issue(_BULK_STORES, touched, thread, machine.active()[:, thread].copy(), machine.races)
+    read_asynchronously(machine, _BULK_STORES, touched, thread, line)
     value = machine.shared.load(cells, box.element * 8)
     acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))

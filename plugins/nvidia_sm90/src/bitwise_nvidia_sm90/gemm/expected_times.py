@@ -117,6 +117,57 @@ def expected_seconds_packed(
     return packing + expected_seconds(packed, unpacked, m, n, (True, True), out_mapped, programs)
 
 
+def expected_seconds_gathered(
+    plan: MatrixPlan,
+    schedules: Sequence[Schedule],
+    m: int,
+    n: int,
+    k_contiguous: tuple[bool, bool] = (True, True),
+    programs: int = MULTIPROCESSORS,
+) -> Numbers:
+    """Return the expected seconds under schedules that gather operands; the arguments are those of expected_seconds."""
+    return modelled_seconds_gathered(plan, schedules, m, n, k_contiguous, costs(), programs)
+
+
+def modelled_seconds_gathered(
+    plan: MatrixPlan,
+    schedules: Sequence[Schedule],
+    m: int,
+    n: int,
+    k_contiguous: tuple[bool, bool],
+    cost: Mapping[str, float],
+    programs: int = MULTIPROCESSORS,
+) -> Numbers:
+    """Return the seconds under schedules that gather operands, by the cost model.
+
+    Each warpgroup that gathers waits for its loads, then writes them.  The instructions of all blocks of a
+    multiprocessor share its rate.
+    """
+    slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
+    rows = []
+    for each in schedules:
+        (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
+        tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
+        jobs = tiles_down * tiles_across * slices.number
+        grid = min(jobs, each.programs or jobs)
+        unpadded = 0.0
+        for count, tiles, whole in ((down, tiles_down, contiguous[0]), (across, tiles_across, contiguous[1])):
+            pairs = not (plan.k % 2 or slices.span % 2) if whole else not count % 2
+            factor = (1 if whole else cost["gathered rows"]) / (2 if pairs else 1)
+            unpadded += count / tiles * 4 * taken * factor
+        rows.append((
+            0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
+            each.gathering, unpadded, (each.block_m + each.block_n) * 64,
+        ))  # fmt: skip
+    rounds, at_once, stages, gathering, loaded, written = np.array(rows, dtype=float).reshape(len(rows), 6).T
+    issue = loaded * cost["gathered element"] + written * cost["written element"]
+    seconds = cost["launch"] + rounds * stages * issue * (cost["gathering alone"] / gathering + at_once)
+    partial = slices.number * m * n * 4
+    merge = cost["merge"] + partial / cost["merged"] if slices.number > 1 or slices.from_zero else 0.0
+    found: Numbers = seconds + merge
+    return found
+
+
 def bytes_moved(plan: MatrixPlan, m: int, n: int) -> int:
     """Return the bytes of the operands and the output."""
     return (1 if plan.accumulator_k else 2) * (m + n) * plan.k + 2 * m * n

@@ -11,6 +11,7 @@ from typing import Any
 
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
+from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import (
@@ -276,8 +277,19 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
     m, n, number = common["M"], common["N"], plan.slices.number
     types = _type_of(common["A"]), _type_of(common["B"]), _type_of(common["C"])
     size, output_size = (1 if plan.accumulator_k else 2), OUTPUT_BYTES[types[2]]
-    a_strides, b_strides = (common["stride_am"], common["stride_ak"]), (common["stride_bn"], common["stride_bk"])
-    k_major = not _is_transposed((m, plan.k), a_strides, size), not _is_transposed((n, plan.k), b_strides, size)
+    shapes = (m, plan.k), (n, plan.k)
+    strides = (common["stride_am"], common["stride_ak"]), (common["stride_bn"], common["stride_bk"])
+    matrices = common["A"], common["B"]
+    if chosen.gathering:
+        k_major = _is_k_major(shapes[0], strides[0]), _is_k_major(shapes[1], strides[1])
+        lines = [each[0] if whole else each[1] for each, whole in zip(strides, k_major, strict=True)]
+        pairs = [
+            _has_pairs(plan, matrix, rows, line, whole)
+            for matrix, (rows, _), line, whole in zip(matrices, shapes, lines, k_major, strict=True)
+        ]
+    else:
+        k_major = not _is_transposed(shapes[0], strides[0], size), not _is_transposed(shapes[1], strides[1], size)
+        lines, pairs = [], [False, False]
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
     if not fills_lines(chosen.block_n, output_size):
@@ -285,22 +297,29 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
     finish = None
     if fusion:
         own_rows = chosen.block_m // (1 if chosen.ping_pong else chosen.consumers)
-        early = are_early(own_rows * chosen.block_n // WARPGROUP, chosen.consumers, len(fusion.operands))
+        sums = own_rows * chosen.block_n // WARPGROUP
+        early = not chosen.gathering and are_early(sums, chosen.consumers, len(fusion.operands))
         finish = fusion.finish(common, store == "map" and output_size == 2 and not early)
-    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish)
-    a, _ = _matrix_map(common["A"], (m, plan.k), a_strides, tiles.a.box, size, tiles.a.swizzle)
-    b, _ = _matrix_map(common["B"], (n, plan.k), b_strides, tiles.b.box, size, tiles.b.swizzle)
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]))
+    if chosen.gathering:
+        given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
+    else:
+        a, b = (
+            _matrix_map(matrix, shape, each, tile.box, size, tile.swizzle)[0]
+            for matrix, shape, each, tile in zip(matrices, shapes, strides, (tiles.a, tiles.b), strict=True)
+        )
+        given = {**common, "A": a, "B": b}
     target = common["C"]
     if store == "map":
         target = MatrixMap(target, (m, n), out_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
     down, across = chosen.block_m * chosen.cluster_m, chosen.block_n * chosen.cluster_n
     jobs = -(-m // down) * -(-n // across) * number
     clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
-    given = {**common, "A": a, "B": b, "C": target, "slices": number}
+    given |= {"C": target, "slices": number}
     if tiles.mapped_operand is not None:
         name = f"O{tiles.mapped_operand}"
-        strides = common[f"o{tiles.mapped_operand}_row"], 1
-        given[name] = MatrixMap(common[name], (m, n), strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
+        operand_strides = common[f"o{tiles.mapped_operand}_row"], 1
+        given[name] = MatrixMap(common[name], (m, n), operand_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
     kernel = kernel_of(tiles)
     arguments = {name: 0 if given[name] is None else given[name] for name in kernel.parameters}
     return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, {})
@@ -347,6 +366,26 @@ def _is_transposed(shape: tuple[int, int], strides: tuple[int, int], size: int) 
         if strides[j] == 1 and strides[i] * size % 16 == 0 and strides[i] >= shape[j]:
             return transposed
     raise UnsupportedGEMM(f"strides {strides}: tensor maps need contiguous rows or columns at a stride of 16 n bytes")
+
+
+def _is_k_major(shape: tuple[int, int], strides: tuple[int, int]) -> bool:
+    """Return whether the values of k of a row are contiguous, otherwise the rows of one k.  Raises UnsupportedGEMM."""
+    rows, k = shape
+    if strides[1] == 1 or k == 1:
+        return True
+    if strides[0] == 1 or rows == 1:
+        return False
+    raise UnsupportedGEMM(f"strides {strides}: to gather an operand needs contiguous rows or columns")
+
+
+def _has_pairs(plan: MatrixPlan, matrix: Any, rows: int, line: int, k_major: bool) -> bool:
+    """Return whether an operand can be gathered two neighbours at once.
+
+    `line` is the number of elements between lines, of values of k or of rows.  Groups of k start at even places, apart
+    from their slices and from what follows a short first iteration.
+    """
+    lengths = [plan.k, plan.slices.span] if k_major else [rows]
+    return all(each % 2 == 0 for each in (line, *lengths)) and int(matrix.data_ptr()) % ALIGNMENT == 0
 
 
 def _lanes(

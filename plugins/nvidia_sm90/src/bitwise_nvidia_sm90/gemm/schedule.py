@@ -25,7 +25,11 @@ class Schedule:
     the kernel of the other fields, which need `tma`, multiplies the packed operands.  An operand that this kernel can
     take as it is stays.
 
-    `resident` is the number of blocks with consumers that fit on a multiprocessor at once, 1 or 2.  With `overlap`, the
+    `gathering`: that number of warpgroups loads the operands in that order without tensor maps, instead of the one that
+    copies by TMA (0: none).
+
+    `resident` is the number of blocks with consumers that fit on a multiprocessor at once, 1 or 2, or with a gathering
+    up to 4.  With `overlap`, the
     next kernel of the stream starts where multiprocessors are free before the kernel ends.  Without it, that kernel
     starts on an idle device, which places equal grids equally: a block then reads what an earlier launch left in its
     part of the L2 cache.
@@ -48,6 +52,7 @@ class Schedule:
     packed: bool = False
     resident: int = 1
     overlap: bool = True
+    gathering: int = 0
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of an output of m rows and n columns."""
@@ -59,8 +64,10 @@ class Schedule:
 def check(plan: Plan, chosen: Schedule) -> None:
     """Raise UnsupportedGEMM if the kernels under this schedule would not return the bits of the plan."""
     if not isinstance(plan, MatrixPlan):
-        if chosen.tma or chosen.transposed or chosen.consumers or chosen.packed:
-            raise UnsupportedGEMM(f"{chosen}: tma, transposed, consumers and packed apply to 16-bit and 8-bit types")
+        if chosen.tma or chosen.transposed or chosen.consumers or chosen.packed or chosen.gathering:
+            raise UnsupportedGEMM(
+                f"{chosen}: tma, transposed, consumers, packed and gathering apply to 16-bit and 8-bit types"
+            )
         if chosen.resident != 1 or not chosen.overlap:
             raise UnsupportedGEMM(f"{chosen}: resident and overlap apply to 16-bit and 8-bit types")
         if isinstance(plan, SinglePrecisionPlan) and chosen.block_k % 16:
@@ -71,6 +78,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
             raise UnsupportedGEMM(f"{chosen}: packed needs tma")
         plan = packed_plan(plan)
     _check_warpgroups(plan, chosen)
+    if chosen.gathering:
+        return
     if (chosen.programs or chosen.store_parts != 1 or not chosen.overlap) and not chosen.tma:
         raise UnsupportedGEMM(f"{chosen}: programs, store_parts and kernels that do not overlap need tma")
     if chosen.store_parts not in (1, 2):
@@ -99,11 +108,17 @@ def check(plan: Plan, chosen: Schedule) -> None:
 def _check_warpgroups(plan: MatrixPlan, chosen: Schedule) -> None:
     """Raise UnsupportedGEMM for fields of a kernel of `warpgroup_text` that do not fit each other or the plan."""
     if not chosen.consumers:
-        if chosen.ping_pong or (chosen.cluster_m, chosen.cluster_n) != (1, 1) or chosen.resident != 1:
-            raise UnsupportedGEMM(f"{chosen}: ping_pong, clusters and resident need consumers")
+        clusters = (chosen.cluster_m, chosen.cluster_n) != (1, 1)
+        if chosen.ping_pong or clusters or chosen.resident != 1 or chosen.gathering:
+            raise UnsupportedGEMM(f"{chosen}: ping_pong, clusters, resident and gathering need consumers")
         return
-    if not chosen.tma or chosen.store_parts != 1 or chosen.warps != 4 * (chosen.consumers + 1):
-        raise UnsupportedGEMM(f"{chosen}: consumers need tma, store_parts 1, and four warps each and four more")
+    others = chosen.gathering or 1
+    if chosen.tma == bool(chosen.gathering) or chosen.store_parts != 1:
+        raise UnsupportedGEMM(f"{chosen}: consumers need either tma or a gathering, and store_parts 1")
+    if chosen.warps != 4 * (chosen.consumers + others):
+        raise UnsupportedGEMM(f"{chosen}: consumers need four warps each, and {4 * others} more")
+    if chosen.gathering and (chosen.packed or plan.accumulator_k):
+        raise UnsupportedGEMM(f"{chosen}: a gathering takes operands of 16 bits that are not packed")
     if chosen.block_k != (plan.accumulator_k or 64):
         raise UnsupportedGEMM(f"{chosen}: with consumers, block_k is 64, or 128 for fp8")
 

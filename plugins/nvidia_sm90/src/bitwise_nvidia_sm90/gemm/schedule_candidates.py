@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from bitwise_nvidia_sm90.gemm.expected_times import bytes_moved
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     RESERVED_BYTES,
+    ROWS,
     SHARED_BYTES,
+    STAGE_BYTES,
     STORE_BUFFERS,
     STORE_BYTES,
     WARPGROUP,
@@ -46,7 +49,14 @@ _TMA_TILES = (
 _POINTER_TILES = ((128, 128, 8, 3), (64, 64, 4, 4), (64, 32, 4, 5), (32, 64, 4, 4), (32, 32, 2, 4))
 # Rows of a tile, consumers, and whether they compute a tile each.
 _WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, True), (192, 3, False), (256, 2, False))
-_CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2), (4, 2), (2, 4))
+# Rows of a tile whose operands are gathered, and consumers.
+_GATHERED_TILES = ((64, 1), (128, 1), (128, 2))
+_MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 128, 6, 4
+_MOST_ROWS_OF_LARGE_CLUSTERS = 1024
+"""The most rows or columns of an output for which clusters of more than two blocks are candidates."""
+_FEWEST_COLUMNS_OF_THREE = 64
+"""The fewest columns of a tile of three consumers."""
 _MOST_STAGES = 10
 _THREADS = 32
 """The threads of a warp."""
@@ -69,7 +79,7 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int) -> list[Schedul
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
     found = []
     for accumulators in (1, 2, 4, 8):
-        for unroll in (32, 16, 8, 4):
+        for unroll in (8, 4, 16, 32):
             for warps in (4, 2, 1):
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
@@ -86,10 +96,44 @@ def packed_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterato
         yield replace(each, packed=True)
 
 
-def mapped_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
-    """Yield the schedules with TMA: those that overlap, and the others where operands may stay in the L2 cache."""
+def gathered_schedules(
+    plan: MatrixPlan, m: int, n: int, programs: int, k_contiguous: tuple[bool, bool]
+) -> Iterator[Schedule]:
+    """Yield schedules that gather the operands without tensor maps; `k_contiguous` is that of `mapped_schedules`."""
+    if plan.accumulator_k:
+        return
+    for transposed in (False, True):
+        down, across = (n, m) if transposed else (m, n)
+        step = 8 if k_contiguous[0 if transposed else 1] else ROWS
+        for rows, consumers in _GATHERED_TILES:
+            if rows >= 2 * max(down, ROWS):
+                continue
+            for columns in range(step, _MOST_GATHERED_COLUMNS + 1, step):
+                if columns != -(-across // (step * -(-across // columns))) * step:
+                    continue
+                jobs = -(-down // rows) * -(-across // columns) * plan.slices.number
+                sums = rows // consumers * columns // WARPGROUP
+                for gathering, resident in product((1, 2), range(1, _MOST_RESIDENT + 1)):
+                    room = shared_bytes_of_block(resident) - RESERVED_BYTES - consumers * STORE_BUFFERS * STORE_BYTES
+                    stages = min(room // ((rows + columns) * STAGE_BYTES), _MOST_GATHERED_STAGES)
+                    fits = stages >= 2 and sums <= most_accumulators(consumers, resident, gathering)
+                    if not fits or (resident > 1 and jobs <= (resident - 1) * programs):
+                        continue
+                    yield Schedule(
+                        rows, columns, 64, 8, 4 * (consumers + gathering), stages, resident * programs, False,
+                        transposed, 1, consumers, resident=resident, gathering=gathering,
+                    )  # fmt: skip
+
+
+def mapped_schedules(
+    plan: MatrixPlan, m: int, n: int, programs: int, k_contiguous: tuple[bool, bool] = (True, True)
+) -> Iterator[Schedule]:
+    """Yield the schedules with TMA: those that overlap, and the others where operands may stay in the L2 cache.
+
+    `k_contiguous` says for A and B whether their values of k are contiguous.
+    """
     moved = bytes_moved(plan, m, n)
-    for each in (*_tma_schedules(plan, m, n, programs), *_warpgroup_schedules(plan, m, n, programs)):
+    for each in (*_tma_schedules(plan, m, n, programs), *_warpgroup_schedules(plan, m, n, programs, k_contiguous)):
         yield each
         if _FEWEST_BYTES_ALONE <= moved <= _MOST_BYTES_ALONE:
             yield replace(each, overlap=False)
@@ -160,20 +204,27 @@ def _stage_variants(tile: Schedule, span: int, jobs: int, programs: int, stage: 
                     yield replace(tile, stages=stages, programs=count, store_parts=parts)
 
 
-def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
-    """Yield schedules with consumers that fit in shared memory and whose tiles the output mostly fills."""
+def _warpgroup_schedules(
+    plan: MatrixPlan, m: int, n: int, programs: int, k_contiguous: tuple[bool, bool]
+) -> Iterator[Schedule]:
+    """Yield schedules with consumers that fit in shared memory and whose tiles the output mostly fills.
+
+    Of the tiles that part the columns in equally many, the narrowest one is a candidate.
+    """
     size = 1 if plan.accumulator_k else 2
     block_k = plan.accumulator_k or 64
     for transposed in (False, True):
         down, across = (n, m) if transposed else (m, n)
+        step = 8 if k_contiguous[0 if transposed else 1] else 16
         for rows, consumers, ping_pong in _WARPGROUP_TILES:
             if rows >= 2 * max(down, 64):
                 continue
             own = rows if ping_pong else rows // consumers
             accumulators = most_accumulators(consumers) // (2 if plan.accumulator_k else 1)
             widest = min(256, accumulators * WARPGROUP // own)
-            for columns in range(16, widest + 1, 16):
-                if columns >= across + 16:
+            for columns in range(16, widest + 1, step):
+                narrow = consumers > 2 and columns < _FEWEST_COLUMNS_OF_THREE
+                if narrow or columns != -(-across // (step * -(-across // columns))) * step:
                     continue
                 stage = (rows + columns) * block_k * size
                 rooms = _stages_of_residents(consumers, stage, own * columns // WARPGROUP)
@@ -181,7 +232,8 @@ def _warpgroup_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Ite
                     jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number
                     blocks = cluster_m * cluster_n
                     unsuited = blocks > 1 and (down <= rows * (cluster_m - 1) or across <= columns * (cluster_n - 1))
-                    if unsuited or columns % (8 * cluster_m) or rows % (8 * cluster_n) or jobs * blocks * 6 < programs:
+                    unsuited |= blocks > 2 and min(m, n) > _MOST_ROWS_OF_LARGE_CLUSTERS
+                    if unsuited or jobs * blocks * 6 < programs:
                         continue
                     for resident, stages in rooms:
                         chosen = Schedule(
@@ -210,7 +262,7 @@ def _stages_of_residents(consumers: int, stage: int, accumulators: int) -> list[
 
 
 def _slots(programs: int, blocks: int) -> int:
-    """Return how many blocks run at once in clusters: 120 of 132 on an H100 in clusters of four.
+    """Return how many blocks run at once in clusters: on an H100 120 of 132 in clusters of four, 112 in those of eight.
 
     A group of multiprocessors holds whole clusters.
     """

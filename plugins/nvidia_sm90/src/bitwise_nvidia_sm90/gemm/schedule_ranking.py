@@ -11,12 +11,14 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     Numbers,
     costs,
     expected_seconds,
+    expected_seconds_gathered,
     expected_seconds_packed,
 )
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, SinglePrecisionPlan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 from bitwise_nvidia_sm90.gemm.schedule_candidates import (
+    gathered_schedules,
     lane_schedules,
     mapped_schedules,
     packed_schedules,
@@ -49,7 +51,7 @@ def schedules_to_try(
         return [*lanes[: most - 1], last]
     pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
-        every = list(mapped_schedules(plan, m, n, programs))
+        every = list(mapped_schedules(plan, m, n, programs, k_contiguous))
         found = _ranked(every, expected_seconds(plan, every, m, n, k_contiguous, mapped[2], programs)) or pointers
     else:
         every = [] if plan.accumulator_k else list(packed_schedules(plan, m, n, programs))
@@ -59,7 +61,11 @@ def schedules_to_try(
             packs = not (keeps and mapped[0]), not (keeps and mapped[1])
             packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], programs)
             seconds = np.concatenate([seconds, packed])
-        found = _ranked([*pointers, *every], seconds)
+        gathered = list(gathered_schedules(plan, m, n, programs, k_contiguous))
+        if gathered:
+            own = expected_seconds_gathered(plan, gathered, m, n, k_contiguous, programs)
+            seconds = np.concatenate([seconds, own])
+        found = _ranked([*pointers, *every, *gathered], seconds)
     return [*found[: most - 1], last]
 
 
@@ -89,7 +95,7 @@ def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:
     for each in ranked:
         tile = (
             each.block_m, each.block_n, each.warps, each.transposed, each.consumers, each.ping_pong, each.packed,
-            each.resident, each.overlap,
+            each.resident, each.overlap, each.gathering,
         )  # fmt: skip
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= _PER_TILE:

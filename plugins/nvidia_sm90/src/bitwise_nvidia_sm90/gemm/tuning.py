@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.graph_times import launch_graph
 from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, ranked, schedule_file, schedule_key, store
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.run import clear_cache, planned, run
@@ -15,6 +16,9 @@ from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
+
+_LAUNCHES, _REPLAYS = 10, 5
+"""The most launches of a graph, and its replays."""
 
 
 def tune(
@@ -43,7 +47,7 @@ def tune(
             raise ScheduleMismatch(
                 f"{chosen} and the schedules before it returned different bytes for {desc.to_text()}"
             )
-        taken = seconds(lambda chosen=chosen: run(desc, a, b, out, chosen))  # type: ignore[misc]
+        taken = 1e-6 * launch_graph(partial(run, desc, a, b, out, chosen), _LAUNCHES).microseconds(_REPLAYS)
         if taken < fastest:
             fastest, best = taken, chosen
     if best is None:
@@ -51,21 +55,3 @@ def tune(
     store(schedule_key(desc, a, b, out), best, path or schedule_file())
     clear_cache()
     return best, fastest
-
-
-def seconds(launch: Callable[[], Any], count: int = 10, rounds: int = 5) -> float:
-    """Return the seconds of one launch: the median of `rounds` replays of a CUDA graph of `count` launches."""
-    import torch
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(count):
-            launch()
-    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
-    graph.replay()
-    for start, end in events:
-        start.record()
-        graph.replay()
-        end.record()
-    torch.cuda.synchronize()
-    return float(sorted(start.elapsed_time(end) for start, end in events)[rounds // 2]) / 1000 / count

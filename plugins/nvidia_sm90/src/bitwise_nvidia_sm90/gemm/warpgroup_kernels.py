@@ -7,26 +7,30 @@ from functools import lru_cache
 from bitwise_nvidia_sm90.gemm.kernels.finish import Finish
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import Gathering, TileError, WarpgroupTiles
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 
 def warpgroup_tiles(
     plan: MatrixPlan, chosen: Schedule, types: tuple[str, str, str], k_major: tuple[bool, bool], store: str,
-    finish: Finish | None = None,
+    finish: Finish | None = None, pairs: tuple[bool, bool] = (False, False),
 ) -> WarpgroupTiles:  # fmt: skip
     """Return the tiles of a schedule with consumers.
 
     `types` are those of A, B and the matrix that the kernel stores; `k_major` says for A and B whether their values of
-    k are contiguous; `store` is how a tile is stored, and `finish` what is stored.  Raises UnsupportedGEMM.
+    k are contiguous; `store` is how a tile is stored, and `finish` what is stored; `pairs` is that of a gathering.
+    Raises UnsupportedGEMM.
     """
     *operands, output = types
+    gathering = None
+    if chosen.gathering:
+        gathering = Gathering(chosen.gathering, plan.short_first, plan.instruction_k8, pairs)
     cluster = (chosen.cluster_m, chosen.cluster_n)
     found = WarpgroupTiles(
         chosen.block_m, chosen.block_n, chosen.stages, chosen.consumers, chosen.ping_pong, cluster, chosen.group,
         (operands[0], operands[1]), output, *k_major, store, bool(plan.accumulator_k), finish, chosen.resident,
-        chosen.overlap,
+        chosen.overlap, gathering,
     )  # fmt: skip
     try:
         found.check()

@@ -11,9 +11,11 @@ The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 b
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 from bitwise_nvidia_sm90.gemm.kernels.finish import OperandLayout, finished, with_registers
+from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS, gathering_producer
+from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, ceiling_quotient, next_stage, wait
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     OUTPUT_BYTES,
@@ -40,25 +42,27 @@ _LOG2_SWIZZLE_PERIOD = 7
 """A swizzle depends on the address in units of 128 bytes."""
 _ADDRESS_BITS = 14
 """The bits of an address in units of 16 bytes in a matrix descriptor."""
-Lines = Iterator[str]
 
 
 def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
     """Return the kernel C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n] of a configuration.
 
     A and B map operands over K values of k, padded with zeros.  Each slice except the last is `slice_k` values of k, a
-    whole number of stages.  With the store "map", C is a tensor map and there is one slice; otherwise C is a pointer,
+    whole number of stages.  With a gathering, A and B are pointers, slices may have any length, and `kernels.gathering`
+    loads the operands.  With the store "map", C is a tensor map and there is one slice; otherwise C is a pointer,
     with strides in elements.  Raises TileError.
     """
     tiles.check()
     name = _name(tiles)
-    body = "\n".join((*_start(tiles), *_producer(tiles), *_consumer(tiles), *_end(tiles)))
+    producer = gathering_producer(tiles, decoded=_decode(tiles)) if tiles.gathering else _producer(tiles)
+    body = "\n".join((*_start(tiles), *producer, *_consumer(tiles), "END:", "ret;"))
     text = _module(tiles, name, body)
     return TextKernel(name, text, tiles.threads, tiles.shared_bytes, _parameters(tiles), (tiles.blocks, 1, 1))
 
 
 def _parameters(tiles: WarpgroupTiles) -> tuple[str, ...]:
-    return (*PARAMETERS, *(each.format(index) for index, _ in _layouts(tiles) for each in OPERAND_PARAMETERS))
+    operands = (each.format(index) for index, _ in _layouts(tiles) for each in OPERAND_PARAMETERS)
+    return (*PARAMETERS, *operands, *(LINE_PARAMETERS if tiles.gathering else ()))
 
 
 def _layouts(tiles: WarpgroupTiles) -> tuple[tuple[int, OperandLayout], ...]:
@@ -73,17 +77,27 @@ def _name(tiles: WarpgroupTiles) -> str:
     types = "_".join((*tiles.operands, tiles.output))
     return (
         f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_{roles}_{cluster}_"
-        f"group_{tiles.group}_{tiles.store}{'_2_resident' if tiles.resident == 2 else ''}"
-        f"{'' if tiles.overlap else '_alone'}"
+        f"group_{tiles.group}_{tiles.store}{f'_{tiles.resident}_resident' if tiles.resident > 1 else ''}"
+        f"{'' if tiles.overlap else '_alone'}{_gathering_name(tiles)}"
         f"{'_epilogue' if tiles.finish else ''}"
     )
+
+
+def _gathering_name(tiles: WarpgroupTiles) -> str:
+    given = tiles.gathering
+    if given is None:
+        return ""
+    pairs = "".join("12"[each] for each in given.pairs)
+    return f"_gathers_{given.warpgroups}_{pairs}_{given.short_first}_{given.taken}"
 
 
 def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
     """Return the whole text: the entry with its parameters, the registers that the body uses, the body."""
     parameters = []
     for index, each in enumerate(PARAMETERS):
-        if index < _MAPS or (each == "C" and tiles.store == "map"):
+        if index < _MAPS and tiles.gathering:
+            parameters.append(f".param .u64 .ptr .global .align 2 {each}")
+        elif index < _MAPS or (each == "C" and tiles.store == "map"):
             parameters.append(f".param .align 64 .b8 {each}[128]")
         elif each == "C":
             alignment = OUTPUT_BYTES[tiles.output] * (2 if tiles.store == "pairs" else 1)
@@ -115,7 +129,10 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     yield f"shr.u32 %r_group, %r_thread, {WARPGROUP.bit_length() - 1};"
     yield "and.b32 %r_lane, %r_thread, 31;"
     for each in PARAMETERS[:_MAPS]:
-        yield from _map_address(each)
+        if tiles.gathering:
+            yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
+        else:
+            yield from _map_address(each)
     yield from _map_address("C") if tiles.store == "map" else ("ld.param.u64 %d_C, [C];",)
     for each in PARAMETERS[_MAPS + 1 : _MAPS + 1 + _INTEGERS]:
         yield f"ld.param.u32 %r_{each}, [{each}];"
@@ -123,7 +140,7 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     yield "setp.eq.u32 %p_first, %r_thread, 0;"
     arrivals = WARPGROUP // 32 * (1 if tiles.ping_pong else tiles.consumers) * tiles.blocks
     for stage in range(tiles.stages):
-        yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{8 * stage}], 1;"
+        yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{8 * stage}], {WARPGROUP if tiles.gathering else 1};"
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_empty+{8 * stage}], {arrivals};"
     for consumer in range(2 if tiles.ping_pong else 0):
         place = tiles.turn_place - tiles.full_place + 8 * consumer
@@ -131,11 +148,11 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     for buffer in range(tiles.consumers * tiles.store_buffers if tiles.mapped_operand is not None else 0):
         place = tiles.operand_place - tiles.full_place + 8 * buffer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], 1;"
-    for each in PARAMETERS[: _MAPS + (tiles.store == "map")]:
+    for each in PARAMETERS[_MAPS if tiles.gathering else 0 : _MAPS + (tiles.store == "map")]:
         yield f"@%p_first prefetch.tensormap [%d_{each}];"
     yield "fence.mbarrier_init.release.cluster;"
     if tiles.blocks > 1:
-        yield from _cluster_barrier(".aligned")
+        yield from _cluster_barrier()
     else:
         yield "bar.sync 0;"
     yield "griddepcontrol.wait;"
@@ -155,8 +172,8 @@ def _map_address(name: str) -> Lines:
 def _places(tiles: WarpgroupTiles) -> Lines:
     """Compute the number of jobs, the first job, the step between jobs, and the block's rank along m and n."""
     rows, columns = tiles.block_m * tiles.cluster[0], tiles.block_n * tiles.cluster[1]
-    yield from _ceiling_quotient("%r_down", "%r_M", rows)
-    yield from _ceiling_quotient("%r_across", "%r_N", columns)
+    yield from ceiling_quotient("%r_down", "%r_M", rows)
+    yield from ceiling_quotient("%r_across", "%r_N", columns)
     yield "mul.lo.u32 %r_tiles, %r_down, %r_across;"
     yield "mul.lo.u32 %r_jobs, %r_tiles, %r_slices;"
     if tiles.blocks > 1:
@@ -168,14 +185,6 @@ def _places(tiles: WarpgroupTiles) -> Lines:
     else:
         yield "mov.u32 %r_job, %ctaid.x;"
         yield "mov.u32 %r_clusters, %nctaid.x;"
-
-
-def _ceiling_quotient(target: str, value: str, divisor: int) -> Lines:
-    yield f"add.u32 {target}, {value}, {divisor - 1};"
-    if divisor & (divisor - 1):
-        yield f"div.u32 {target}, {target}, {divisor};"
-    else:
-        yield f"shr.u32 {target}, {target}, {divisor.bit_length() - 1};"
 
 
 def _decode(tiles: WarpgroupTiles) -> Lines:
@@ -208,21 +217,9 @@ def _stages_of_slice(tiles: WarpgroupTiles, target: str) -> Lines:
     yield "mul.lo.u32 %r_k, %r_slice, %r_slice_k;"
     yield f"sub.u32 {target}, %r_K, %r_k;"
     yield f"min.u32 {target}, {target}, %r_slice_k;"
-    yield from _ceiling_quotient(target, target, tiles.block_k)
-
-
-def _wait(label: str, barrier: str, parity: str, scope: str) -> Lines:
-    """Wait for a phase of the barrier of the current stage."""
-    yield f"shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, {barrier};"
-    yield f"{label}: mbarrier.try_wait.parity{scope}.shared::cta.b64 %p_ready, [%r_at], {parity};"
-    yield f"@!%p_ready bra {label};"
-
-
-def _next_stage(tiles: WarpgroupTiles) -> Lines:
-    yield "add.u32 %r_stage, %r_stage, 1;"
-    yield f"setp.eq.u32 %p_wraps, %r_stage, {tiles.stages};"
-    yield "@%p_wraps mov.u32 %r_stage, 0;"
-    yield "@%p_wraps xor.b32 %r_parity, %r_parity, 1;"
+    if tiles.gathering:
+        yield f"mov.u32 %r_length, {target};"
+    yield from ceiling_quotient(target, target, tiles.gathering.taken * 4 if tiles.gathering else tiles.block_k)
 
 
 def _producer(tiles: WarpgroupTiles) -> Lines:
@@ -231,10 +228,10 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield f"setp.ne.u32 %p_idle, %r_thread, {tiles.consumers * WARPGROUP};"
     yield "@%p_idle bra END;"
     yield "PRODUCER_JOB: setp.ge.u32 %p_done, %r_job, %r_jobs;"
-    yield "@%p_done bra END;"
+    yield f"@%p_done bra {'PRODUCER_END' if tiles.blocks > 1 else 'END'};"
     yield from _decode(tiles)
     yield "PRODUCER_STAGE: xor.b32 %r_empty_parity, %r_parity, 1;"
-    yield from _wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", ".relaxed.cluster" if tiles.blocks > 1 else "")
+    yield from wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", ".relaxed.cluster" if tiles.blocks > 1 else "")
     if tiles.blocks > 1:
         yield "fence.acquire.sync_restrict::shared::cluster.cluster;"
     yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;"
@@ -244,25 +241,44 @@ def _producer(tiles: WarpgroupTiles) -> Lines:
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.b.bytes}, %r_shared;"
     yield f"add.u32 %r_target, %r_target, {tiles.b_place};"
     yield from _copies(tiles, tiles.b, "B", "%r_column")
-    yield from _next_stage(tiles)
+    yield from next_stage(tiles.stages)
     yield f"add.u32 %r_k, %r_k, {tiles.block_k};"
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
     yield "@%p_more bra PRODUCER_STAGE;"
     yield "add.u32 %r_job, %r_job, %r_clusters;"
     yield "bra PRODUCER_JOB;"
+    if tiles.blocks > 1:
+        yield from _wait_for_arrivals(tiles)
+
+
+def _wait_for_arrivals(tiles: WarpgroupTiles) -> Lines:
+    """Wait until all stages are empty, so that no block ends while another one can access its shared memory.
+
+    Then all blocks that share operands have what this one copied to them, and all of their arrivals at its barriers
+    have landed.  A barrier of the cluster would not wait for arrivals that are under way.
+    """
+    yield f"PRODUCER_END: mov.u32 %r_remaining, {tiles.stages};"
+    yield "PRODUCER_REST: xor.b32 %r_empty_parity, %r_parity, 1;"
+    yield from wait("WAIT_REST", "%r_empty", "%r_empty_parity", ".relaxed.cluster")
+    yield "fence.acquire.sync_restrict::shared::cluster.cluster;"
+    yield from next_stage(tiles.stages)
+    yield "sub.u32 %r_remaining, %r_remaining, 1;"
+    yield "setp.ne.u32 %p_more, %r_remaining, 0;"
+    yield "@%p_more bra PRODUCER_REST;"
+    yield "bra END;"
 
 
 def _copies(tiles: WarpgroupTiles, tile: OperandTile, name: str, place: str) -> Lines:
     """Copy a tile to the stage at %r_target; `place` is the register of its first row or column of the output.
 
-    The blocks of a cluster that share the tile copy a part of it each, to all of them.
+    The blocks of a cluster that share the tile copy a part of it each, to all of them, or the stages in turn.
     """
     lines = tile.box[0]
     first = "%r_first_line"
     yield f"mov.u32 {first}, {place if tile.k_major else '%r_k'};"
     form = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-    mask = ""
+    guard = mask = ""
     if tile.sharers > 1:
         along_m = tiles.cluster[0]
         part, masks, shift = (
@@ -272,8 +288,13 @@ def _copies(tiles: WarpgroupTiles, tile: OperandTile, name: str, place: str) -> 
         )
         if name == "B":
             yield f"mul.lo.u32 {shift}, %r_rank_n, {along_m};"
-        yield f"mad.lo.u32 {first}, {part}, {lines}, {first};"
-        yield f"mad.lo.u32 %r_target, {part}, {lines * tile.swizzle}, %r_target;"
+        if tile.parts > 1:
+            yield f"mad.lo.u32 {first}, {part}, {lines}, {first};"
+            yield f"mad.lo.u32 %r_target, {part}, {lines * tile.swizzle}, %r_target;"
+        else:
+            yield f"and.b32 %r_copier, %r_stage, {tile.sharers - 1};"
+            yield f"setp.eq.u32 %p_copies, %r_copier, {part};"
+            guard = "@%p_copies "
         yield f"mov.b16 %h_all, {masks};\nshl.b16 %h_all, %h_all, {shift};"
         form, mask = f"{form}.multicast::cluster", ", %h_all"
     for chunk in range(tile.chunks):
@@ -282,12 +303,14 @@ def _copies(tiles: WarpgroupTiles, tile: OperandTile, name: str, place: str) -> 
         if chunk:
             inner = f"%r_chunk_{chunk}"
             yield f"add.u32 {inner}, {place}, {chunk * tile.width};"
-        yield f"{form} [%r_target{offset}], [%d_{name}, {{{inner}, {first}}}], [%r_at]{mask};"
+        yield f"{guard}{form} [%r_target{offset}], [%d_{name}, {{{inner}, {first}}}], [%r_at]{mask};"
 
 
 def _consumer(tiles: WarpgroupTiles) -> Lines:
     """Multiply the stages of each job, and store its tile."""
-    yield f"CONSUMER: setmaxnreg.inc.sync.aligned.u32 {tiles.registers[1]};"
+    yield "CONSUMER:"
+    if not tiles.gathering:
+        yield f"setmaxnreg.inc.sync.aligned.u32 {tiles.registers[1]};"
     yield "mov.pred %p_adds, -1;"
     yield "mov.pred %p_starts, 0;"
     yield from _consumer_places(tiles)
@@ -377,12 +400,12 @@ def _stages(tiles: WarpgroupTiles) -> Lines:
     """Multiply all stages of a job in one accumulator; a stage is released while the next one is multiplied."""
     if tiles.ping_pong:
         yield from _wait_for_turn()
-    yield from _wait("WAIT_FIRST", "%r_full", "%r_parity", "")
+    yield from wait("WAIT_FIRST", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=True)
     yield from _advance(tiles)
     yield "@!%p_more bra LAST_STAGE;"
     yield "STAGE:"
-    yield from _wait("WAIT_FULL", "%r_full", "%r_parity", "")
+    yield from wait("WAIT_FULL", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=False)
     yield "wgmma.wait_group.sync.aligned 1;"
     yield from _release(tiles)
@@ -418,7 +441,7 @@ def _promoted_stages(tiles: WarpgroupTiles) -> Lines:
     if tiles.ping_pong:
         yield from _wait_for_turn()
     yield "STAGE:"
-    yield from _wait("WAIT_FULL", "%r_full", "%r_parity", "")
+    yield from wait("WAIT_FULL", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=True)
     yield from _advance(tiles)
     yield "wgmma.wait_group.sync.aligned 0;"
@@ -436,7 +459,7 @@ def _advance(tiles: WarpgroupTiles) -> Lines:
     The barrier is computed here, since the stage before is still being read.
     """
     yield "mov.u32 %r_used, %r_next_used;"
-    yield from _next_stage(tiles)
+    yield from next_stage(tiles.stages)
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
 
@@ -627,12 +650,17 @@ def _write_part(tiles: WarpgroupTiles, part: int, first: int, buffer: int) -> Li
         for offset in range(2):
             for half in range(2):
                 target = f"%r_pair_{2 * offset + half}"
-                yield from _packed(tiles, part, first + block + offset, half, target)
+                yield from _packed(tiles, part, first + block + offset, half, target, offset)
         yield f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r_store_at+{buffer}], {{{pairs}}};"
 
 
-def _pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Generator[str, None, tuple[str, str]]:
-    """Return the registers of two neighbours of a row as they are stored: those of 16 bits are %h_, others 32 bits."""
+def _pair(
+    tiles: WarpgroupTiles, part: int, block: int, half: int, mapped: int = 0
+) -> Generator[str, None, tuple[str, str]]:
+    """Return the registers of two neighbours of a row as they are stored: those of 16 bits are %h_, others 32 bits.
+
+    `mapped` is the place of the block of 8 columns, 0 or 1, among those whose mapped operands were read at once.
+    """
     low, high = _results(tiles, part, block)[2 * half : 2 * half + 2]
     if tiles.finish is None:
         return low, high
@@ -640,7 +668,7 @@ def _pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Generator[
     for index, each in _layouts(tiles):
         if each.size == 2 and each.columns in ("pairs", "map"):
             pair = (
-                f"%r_mapped_{2 * (block % 2) + half}"
+                f"%r_mapped_{2 * mapped + half}"
                 if each.columns == "map"
                 else _operand(index, each, part, half, block, 0)
             )
@@ -657,9 +685,9 @@ def _pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Generator[
     return found[0], found[1]
 
 
-def _packed(tiles: WarpgroupTiles, part: int, block: int, half: int, target: str) -> Lines:
+def _packed(tiles: WarpgroupTiles, part: int, block: int, half: int, target: str, mapped: int = 0) -> Lines:
     """Write two neighbours of a row, of 16 or 8 bits each, to the lower bits of a register."""
-    low, high = yield from _pair(tiles, part, block, half)
+    low, high = yield from _pair(tiles, part, block, half, mapped)
     if tiles.finish is None:
         yield f"cvt.rn.{_ELEMENTS[tiles.output]}x2.f32 {target}, {high}, {low};"
     elif OUTPUT_BYTES[tiles.output] == 2:
@@ -829,16 +857,8 @@ def _element_address() -> Lines:
     yield "mad.lo.u64 %d_element, %d_column, %d_stride_cn, %d_line;"
 
 
-def _end(tiles: WarpgroupTiles) -> Lines:
-    """No block ends while another one of its cluster can copy to it or arrive at its barriers."""
-    yield "END:"
-    if tiles.blocks > 1:
-        yield from _cluster_barrier("")
-    yield "ret;"
-
-
-def _cluster_barrier(aligned: str) -> Lines:
+def _cluster_barrier() -> Lines:
     """Wait for all threads of the cluster; publish the accesses to the shared memory of the own block."""
     yield "fence.release.sync_restrict::shared::cta.cluster;"
-    yield f"barrier.cluster.arrive.relaxed{aligned};"
-    yield f"barrier.cluster.wait.acquire{aligned};"
+    yield "barrier.cluster.arrive.relaxed.aligned;"
+    yield "barrier.cluster.wait.acquire.aligned;"

@@ -1,7 +1,8 @@
 """Configurations of the matrix-product kernels of warpgroups: tiles, stages, roles and layouts, and what they imply.
 
-A kernel has one producer, which copies the operands of each stage by TMA, and consumers, which multiply them.  No field
-affects the bits: each output element has its own accumulator, which takes k in ascending order.
+A kernel has one producer, which copies the operands of each stage by TMA, or warpgroups that gather them without tensor
+maps, and consumers, which multiply them.  No field affects the bits, except those of a gathering: each output element
+has its own accumulator, which takes k in the order of the stages.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "e4m3": 1, "e5m2": 1}
 _LARGEST_CLUSTER = 8
 """Blocks."""
 _BARRIER_BYTES = 8
+_REGISTERS = 65536
+"""The registers of a multiprocessor."""
+_OTHER_REGISTERS = 56
+"""The registers of a thread for anything but sums, where all threads have equally many."""
 STORE_BYTES = ROWS * STAGE_BYTES
 """A buffer for a part of the output that is being stored, in whole periods of the widest swizzle."""
 STORE_BUFFERS = 2
@@ -41,7 +46,7 @@ class OperandTile:
 
     With `k_major`, the values of a row are contiguous: the tile is one chunk of rows of 128 bytes.  Otherwise the rows
     of one k are contiguous: the tile is chunks of `width` rows, each with one line for each k.  Each of `sharers`
-    blocks copies an equal part of each chunk to all of them.
+    blocks copies an equal part of each chunk to all of them; where there are no equal parts, they copy stages in turn.
     """
 
     rows: int
@@ -71,14 +76,40 @@ class OperandTile:
         return 1 if self.k_major else self.rows // self.width
 
     @property
+    def parts(self) -> int:
+        """The number of parts of a chunk, which are copied by one block each: whole periods of the widest swizzle."""
+        return 1 if self.lines % (8 * self.sharers) else self.sharers
+
+    @property
     def box(self) -> tuple[int, int]:
         """The lines and the elements of a line of one copy."""
-        return self.lines // self.sharers, self.width
+        return self.lines // self.parts, self.width
 
     @property
     def bytes(self) -> int:
         """The bytes of the tile."""
         return self.rows * self.k * self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How `warpgroups` of threads load operands without tensor maps, in the order of packed operands.
+
+    An instruction takes 8 values of k with `instruction_k8`, otherwise 16, and zeros for the rest.  The remainder of a
+    slice modulo `short_first` is its first iteration (0: the short iteration is the last one).  `pairs` says for A and
+    B whether two neighbours in memory are loaded at once: none of their pairs is partly outside of the matrix or of a
+    slice, and their addresses are multiples of two elements.
+    """
+
+    warpgroups: int
+    short_first: int
+    instruction_k8: bool
+    pairs: tuple[bool, bool]
+
+    @property
+    def taken(self) -> int:
+        """The values of k of an instruction."""
+        return 8 if self.instruction_k8 else 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +123,7 @@ class WarpgroupTiles:
     tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
     accumulator, which is added to the total in fp32.  `finish` is the epilogue of each sum; `output` is its type.
     `resident` blocks fit on a multiprocessor at once.  `overlap`: the next kernel may start before this one ends.
+    With a `gathering`, no operand is copied by TMA.
     """
 
     block_m: int
@@ -110,6 +142,7 @@ class WarpgroupTiles:
     finish: Finish | None = None
     resident: int = 1
     overlap: bool = True
+    gathering: Gathering | None = None
 
     @property
     def block_k(self) -> int:
@@ -140,14 +173,16 @@ class WarpgroupTiles:
 
     @property
     def threads(self) -> int:
-        """The threads of a block: the consumers, then the warpgroup of the producer."""
-        return (self.consumers + 1) * WARPGROUP
+        """The threads of a block: the consumers, then the warpgroup of the producer, or those that gather operands."""
+        return (self.consumers + (self.gathering.warpgroups if self.gathering else 1)) * WARPGROUP
 
     @property
     def store_columns(self) -> int:
         """The columns of the output that are stored at once: 128 bytes if the tile has as many."""
         size = OUTPUT_BYTES[self.output]
-        return STAGE_BYTES // size if self.block_n * size >= STAGE_BYTES else widest_line(self.block_n, size)
+        if self.block_n * size % 32 == 0 and self.block_n * size < STAGE_BYTES:
+            return widest_line(self.block_n, size)
+        return next(width for width in (STAGE_BYTES, 64, 32) if self.block_n * size >= width) // size
 
     @property
     def store_offsets(self) -> tuple[int, ...]:
@@ -206,7 +241,9 @@ class WarpgroupTiles:
 
     @property
     def operands_are_early(self) -> bool:
-        """Whether the operands of the epilogue are loaded before the product is computed."""
+        """Whether the operands of the epilogue are loaded before the product is computed; not with a gathering."""
+        if self.gathering is not None:
+            return False
         layouts = () if self.finish is None else self.finish.layouts
         sums = self.consumer_rows * self.block_n // WARPGROUP
         return self.mapped_operand is None and are_early(sums, self.consumers, len(layouts))
@@ -219,7 +256,10 @@ class WarpgroupTiles:
 
     @property
     def registers(self) -> tuple[int, int]:
-        """The registers of a thread of the producer and of a consumer, which together fit in the register file."""
+        """The registers of a thread of the producer and of a consumer, which together fit in the register file.
+
+        With a gathering, all threads have equally many.
+        """
         if self.resident == 2:
             return 24, 232
         return {1: (40, 232), 2: (40, 232), 3: (32, 160)}[self.consumers]
@@ -228,14 +268,18 @@ class WarpgroupTiles:
         """Raise TileError unless a kernel has this configuration."""
         _require(1 <= self.consumers <= 3, f"{self.consumers} consumers: there are 1 to 3")
         _require(not self.ping_pong or self.consumers == 2, "ping_pong needs 2 consumers")
-        _require(self.resident == 1 or (self.resident, self.consumers) == (2, 1), "resident: 1, or 2 with 1 consumer")
+        _require(
+            self.resident == 1 or (self.resident, self.consumers) == (2, 1) or self.gathering is not None,
+            "resident: 1, or 2 with 1 consumer",
+        )
+        self._check_gathering()
         _require(
             self.block_m > 0 and self.consumer_rows % ROWS == 0 and self.consumer_rows * self._shares() == self.block_m,
             f"block_m {self.block_m}: each consumer needs a multiple of {ROWS} rows",
         )
         _require(
-            16 <= self.block_n <= 256 and self.block_n % 16 == 0,
-            f"block_n {self.block_n}: a multiple of 16 from 16 to 256",
+            8 <= self.block_n <= 256 and self.block_n % (8 if self.b_k_major else 16) == 0,
+            f"block_n {self.block_n}: a multiple of {8 if self.b_k_major else 16} up to 256",
         )
         _require(self.block_m <= 256, f"block_m {self.block_m}: at most 256")
         _require(
@@ -243,13 +287,13 @@ class WarpgroupTiles:
             f"cluster {self.cluster}: 1, 2 or 4 blocks along m and n, at most {_LARGEST_CLUSTER}",
         )
         _require(
-            not self.a.lines % (8 * self.a.sharers) and not self.b.lines % (8 * self.b.sharers),
+            not self.a.lines % (8 * self.a.parts) and not self.b.lines % (8 * self.b.parts),
             f"cluster {self.cluster}: the parts of a tile are multiples of 8 lines",
         )
         _require(self.group >= 1, f"group {self.group}: at least 1")
         _require(self.stages >= 2, f"{self.stages} stages: at least 2")
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
-        most = most_accumulators(self.consumers, self.resident)
+        most = most_accumulators(self.consumers, self.resident, self.gathering.warpgroups if self.gathering else 0)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
         needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
@@ -274,12 +318,31 @@ class WarpgroupTiles:
         _require(len(sizes) == 1, f"operands {self.operands}: one width")
         _require(2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both")
 
+    def _check_gathering(self) -> None:
+        if self.gathering is None:
+            return
+        _require(1 <= self.gathering.warpgroups <= 2, f"{self.gathering.warpgroups} warpgroups that gather: 1 or 2")
+        _require(self.cluster == (1, 1), f"cluster {self.cluster}: a gathering has none")
+        _require(1 <= self.resident <= 4, f"resident {self.resident}: 1 to 4 with a gathering")
+        _require(not self.starts_accumulators, "a gathering of operands of 8 bits")
+        for name, tile in (("m", self.a), ("n", self.b)):
+            _require(
+                tile.k_major or tile.width == ROWS,
+                f"block_{name} {tile.rows}: a multiple of {ROWS}, to gather an operand whose k is not contiguous",
+            )
+
     def _shares(self) -> int:
         return 1 if self.ping_pong else self.consumers
 
 
-def most_accumulators(consumers: int, resident: int = 1) -> int:
-    """Return the accumulator registers of a thread that leave enough registers for addresses."""
+def most_accumulators(consumers: int, resident: int = 1, gathering: int = 0) -> int:
+    """Return the accumulator registers of a thread that leave enough registers for addresses, or for what is gathered.
+
+    `gathering` is the number of warpgroups that gather operands, 0 for one producer.
+    """
+    if gathering:
+        threads = (consumers + gathering) * WARPGROUP * resident
+        return max(0, min(255, _REGISTERS // threads // 8 * 8) - _OTHER_REGISTERS)
     return 64 if resident > 1 else 128 if consumers < 3 else 96
 
 
@@ -289,8 +352,8 @@ def shared_bytes_of_block(resident: int) -> int:
 
 
 def fills_lines(block_n: int, size: int) -> bool:
-    """Return whether parts of a tile of `block_n` columns fill lines that a tensor map stores."""
-    return block_n * size % 32 == 0 or block_n * size >= STAGE_BYTES
+    """Return whether parts of a tile of `block_n` columns fill lines that a tensor map stores; they may overlap."""
+    return block_n * size % 32 == 0 or block_n * size >= (STAGE_BYTES if size == 1 else 32)
 
 
 def widest_line(elements: int, size: int) -> int:

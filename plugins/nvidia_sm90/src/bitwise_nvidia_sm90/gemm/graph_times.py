@@ -1,0 +1,66 @@
+"""Times of launches on a GPU: consecutive launches in CUDA graphs, in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MILLISECONDS = 2.0
+"""The time of the launches of a graph, unless their number is bounded."""
+_FEWEST = 2
+_REPLAYS = 3
+"""The replays of which a time in turn is the median."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchGraph:
+    """A CUDA graph of `count` consecutive launches."""
+
+    graph: Any
+    count: int
+
+    def microseconds(self, replays: int = _REPLAYS) -> float:
+        """Return the time of one launch: the median over replays, after one more to warm up."""
+        import torch
+
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(replays)]
+        self.graph.replay()
+        for start, end in events:
+            start.record()
+            self.graph.replay()
+            end.record()
+        torch.cuda.synchronize()
+        return float(sorted(start.elapsed_time(end) for start, end in events)[replays // 2] * 1000 / self.count)
+
+
+def launch_graph(launch: Callable[[], Any], most: int = 20) -> LaunchGraph:
+    """Return a CUDA graph of about two milliseconds, with at least two launches and at most `most`.
+
+    It launches twice before, so that nothing is compiled while the graph is captured.
+    """
+    import torch
+
+    launch()
+    torch.cuda.synchronize()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    launch()
+    end.record()
+    torch.cuda.synchronize()
+    count = max(_FEWEST, min(most, int(_MILLISECONDS / max(start.elapsed_time(end), 1e-3))))
+    found = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(found):
+        for _ in range(count):
+            launch()
+    return LaunchGraph(found, count)
+
+
+def in_turn(launches: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Return the microseconds of launches timed in turn, so that thermal conditions are equal: medians over rounds."""
+    graphs = {name: launch_graph(each) for name, each in launches.items()}
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(rounds):
+        for name, graph in graphs.items():
+            times[name].append(graph.microseconds())
+    return {name: sorted(each)[rounds // 2] for name, each in times.items()}

@@ -1,0 +1,287 @@
+"""Products whose operands are gathered without tensor maps: bytes of the descriptor, classes, races of mutants."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.partition import partition
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
+from bitwise_core.plugins.installed import evaluate
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import Gathering, TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
+from gemm_products import MMA, MMA_K8, WGMMA, Matrix, matrix, random_patterns, run, source
+
+
+def gathers(block_m: int, block_n: int, stages: int, number: int = 1, **fields: Any) -> Schedule:
+    """Return a schedule whose operands are gathered, for `number` consumers."""
+    given = {"gathering": 1, "programs": 132, **fields}
+    return Schedule(
+        block_m, block_n, 64, stages=stages, warps=4 * (number + given["gathering"]), consumers=number, **given
+    )
+
+
+def strides_of(rows: int, k: int, contiguous_k: bool, gap: int) -> tuple[int, int]:
+    """Return the strides of an operand along its rows and k, with a gap between its lines."""
+    return (k + gap, 1) if contiguous_k else (1, rows + gap)
+
+
+def calls(
+    desc: GEMMDesc, m: int, n: int, chosen: Schedule, layouts: str, gaps: tuple[int, int], address: int = 0
+) -> tuple[list[KernelCall], dict[str, tuple[int, int]]]:
+    """Return the launches of a product, and the strides of A and B.
+
+    `layouts`: "t" or "n" for A and B, as BLAS names them; `gaps` are those between lines, and `address` that of A.
+    """
+    k = desc.k
+    of_a = strides_of(m, k, layouts[0] == "t", gaps[0])
+    of_b = strides_of(n, k, layouts[1] == "n", gaps[1])[::-1]
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
+
+    left = Matrix("A", (m, k), of_a, desc.left_dtype, address)
+    right, out = Matrix("B", (k, n), of_b, desc.right_dtype), Matrix("C", (m, n), (n, 1), desc.output_dtype)
+    return kernel_calls(plan(desc), chosen, left, right, out, workspace), {"A": of_a, "B": of_b}
+
+
+def laid_out(values: Bits, strides: tuple[int, int]) -> Bits:
+    """Return the memory of a matrix with these strides; NaNs fill what is between its values."""
+    rows, columns = values.shape
+    memory = np.full((rows - 1) * strides[0] + (columns - 1) * strides[1] + 1, 0xFFFF, values.dtype)
+    memory[np.arange(rows)[:, None] * strides[0] + np.arange(columns)[None] * strides[1]] = values
+    return memory
+
+
+def product(
+    desc: GEMMDesc, m: int, n: int, chosen: Schedule, layouts: str = "tn", gaps: tuple[int, int] = (1, 3),
+    address: int = 0,
+) -> tuple[Bits, Bits]:  # fmt: skip
+    """Return the simulated bit patterns of a product of random operands, and those of the descriptor."""
+    random = np.random.default_rng(desc.k)
+    a, b = random_patterns((m, desc.k), desc.left_dtype, random), random_patterns((desc.k, n), desc.right_dtype, random)
+    a.flat[0], b.flat[-1] = 0x8000, 0x7C00  # -0, and an infinity or a large number
+    (first, *rest), strides = calls(desc, m, n, chosen, layouts, gaps, address)
+    bits = FLOAT_FORMATS[desc.output_dtype].bits
+    state = {
+        "A": laid_out(a, strides["A"]).view(np.uint8), "B": laid_out(b, strides["B"]).view(np.uint8),
+        "C": np.full(m * n * bits // 8, 0xA5, dtype=np.uint8),
+    }  # fmt: skip
+    target = first.arguments["C"]
+    if isinstance(target, Matrix) and target.name == "W":
+        state["W"] = np.full(int(np.prod(target.shape)) * FLOAT_FORMATS[target.dtype].bits // 8, 0x5A, dtype=np.uint8)
+    assert isinstance(first.kernel, TextKernel)
+    for each in (first, *rest):
+        run(source(each), state)
+    return state["C"].view(storage(bits)).reshape(m, n), evaluate(desc, a, b)
+
+
+FIRST = "k_loop_step={} short_iteration=first"
+K8 = matrix(107, MMA_K8, FIRST.format(32), out="fp32")
+SLICED = matrix(300, MMA_K8, f"{FIRST.format(32)} k_cuts=[cut(span=104 start=zero partial_dtype=bf16)]", "bf16")
+PRODUCTS: dict[str, tuple[Any, ...]] = {
+    "plain": (matrix(75, WGMMA), 20, 36, gathers(64, 40, 3)),
+    "k 8": (matrix(83, MMA_K8, dtype="bf16", out="fp32"), 68, 20, gathers(64, 24, 2, programs=1)),
+    "short first": (matrix(169, MMA, FIRST.format(64), "bf16", "fp32"), 20, 52, gathers(64, 56, 2)),
+    "short first, k 8": (K8, 20, 36, gathers(64, 24, 3, programs=1)),
+    "less than an instruction": (matrix(5, MMA_K8, FIRST.format(32)), 3, 9, gathers(64, 16, 2)),
+    "no short iteration": (matrix(128, MMA, FIRST.format(64)), 9, 17, gathers(64, 24, 2)),
+    "slices": (SLICED, 17, 9, gathers(64, 16, 3, programs=1)),
+    "slices of whole iterations": (
+        matrix(200, MMA, f"{FIRST.format(64)} k_cuts=[cut(span=64)]"), 9, 9, gathers(64, 16, 3, programs=2)
+    ),
+    "transposed": (K8, 9, 66, gathers(64, 16, 2, transposed=True, programs=1)),
+    "transposed slices, rows of the weight": (SLICED, 9, 66, gathers(64, 16, 2, transposed=True, programs=1), "tt"),
+    "contiguous rows": (K8, 66, 70, gathers(64, 64, 2, programs=1), "nt"),
+    "contiguous rows of two chunks": (K8, 130, 66, gathers(128, 128, 2, 2, programs=1), "nt"),
+    "two consumers": (K8, 130, 30, gathers(128, 32, 3, 2)),
+    "two gatherers": (K8, 66, 30, gathers(64, 32, 3, gathering=2, programs=1)),
+    "two gatherers of slices": (SLICED, 17, 30, gathers(64, 64, 3, gathering=2, programs=2), "nt", (0, 0)),
+    "ping-pong": (K8, 130, 30, gathers(64, 32, 3, 2, ping_pong=True, programs=1)),
+    "three resident blocks": (K8, 20, 36, gathers(64, 24, 3, resident=3)),
+    "pairs": (matrix(106, MMA_K8, FIRST.format(32)), 20, 36, gathers(64, 24, 3), "tn", (2, 4)),
+    "pairs of rows": (matrix(107, MMA_K8, FIRST.format(32)), 66, 36, gathers(64, 64, 3), "nt", (0, 2)),
+    "one operand by pairs": (matrix(106, MMA_K8, FIRST.format(32)), 20, 36, gathers(64, 24, 3), "tn", (2, 3)),
+    "an unaligned operand": (matrix(106, MMA_K8, FIRST.format(32)), 20, 36, gathers(64, 24, 3), "tn", (2, 2), 2),
+    "values of k that are dropped": (matrix(107, MMA_K8, f"{FIRST.format(32)} k_dropped=3"), 9, 20,
+                                     gathers(64, 24, 2)),
+    "one row": (matrix(43, MMA, f"{FIRST.format(32)} k_cuts=[cut(span=64 start=zero)]"), 1, 65,
+                gathers(64, 8, 2, transposed=True)),
+    "a launch alone": (K8, 20, 36, gathers(64, 40, 2, overlap=False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_bytes_are_those_of_the_descriptor(name: str) -> None:
+    if "slices" in name or "one row" in name:
+        pytest.importorskip("triton")
+    found, wanted = product(*PRODUCTS[name])
+    assert (found == wanted).all()
+
+
+def made(
+    desc: GEMMDesc, m: int, n: int, chosen: Schedule, edits: list[tuple[str, str]] | None = None, layouts: str = "tn"
+) -> Source:
+    """Return the only kernel of a schedule, with a changed text."""
+    (call,), _ = calls(desc, m, n, chosen, layouts, (1, 3))
+    if not isinstance(call.kernel, TextKernel):
+        return replace(source(call), name=str(chosen))
+    text = call.kernel.text
+    for old, new in edits or ():
+        assert old in text, old
+        text = text.replace(old, new)
+    return replace(source(call, text), name=str((chosen, edits)))
+
+
+def classes(*sources: Source) -> tuple[list[int], int]:
+    """Return the sizes of the classes of kernels, and how many are Unknown."""
+    found = partition(list(sources), "sm_90", Options(audit_contraction=False))
+    return [len(each) for each in found.classes], len(found.unknown)
+
+
+@pytest.mark.parametrize("desc", [K8, matrix(169, MMA, FIRST.format(64)), matrix(75, WGMMA)], ids=str)
+def test_kernels_of_one_descriptor_are_one_class(desc: GEMMDesc) -> None:
+    """Triton's kernel, which loads by pointers and multiplies the short iteration first, is in it."""
+    pytest.importorskip("triton")
+    schedules = (
+        gathers(64, 48, 3), gathers(128, 24, 2, 2, gathering=2), gathers(64, 32, 3, 2, ping_pong=True, programs=1),
+        gathers(64, 48, 2, resident=3, programs=2), Schedule(64, 32, 32, 8, 4, 2),
+    )  # fmt: skip
+    assert classes(*(made(desc, 70, 48, each) for each in schedules)) == ([len(schedules)], 0)
+
+
+ONE = gathers(64, 64, 2, programs=1)
+TWO = gathers(64, 64, 3, gathering=2, programs=1)
+RELEASE = "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
+ARRIVE = "fence.proxy.async.shared::cta;\nshl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;\n"
+WAIT_EMPTY = "WAIT_EMPTY: mbarrier.try_wait.parity.shared::cta.b64 %p_ready, [%r_at], %r_empty_parity;"
+RACES: dict[str, tuple[Schedule, list[tuple[str, str]]]] = {
+    "the gatherer does not wait": (ONE, [(WAIT_EMPTY, ""), ("@!%p_ready bra WAIT_EMPTY;", "")]),
+    "no proxy fence after the stores": (ONE, [(ARRIVE, ARRIVE.split("\n", 1)[1])]),
+    "a stage is full before it is written": (
+        ONE, [("[%r_full+0], 128", "[%r_full+0], 64"), ("[%r_full+8], 128", "[%r_full+8], 64")]
+    ),
+    "a stage is released before it is read": (ONE, [("wgmma.wait_group.sync.aligned 1;\n", "")]),
+    "both gatherers write every stage": (TWO, [("@%p_skips bra GATHERED;", "")]),
+    "arrivals at the wrong time": (
+        ONE, [("mbarrier.arrive.shared::cta.b64 _, [%r_at];", ""),
+              ("\nmad.lo.u32 %r_target, %r_stage, 8192, %r_shared;\nadd.u32 %r_to_A_even",
+               "\nadd.u32 %r_at, %r_at, %r_full;\nsub.u32 %r_at, %r_at, %r_empty;\n"
+               "mbarrier.arrive.shared::cta.b64 _, [%r_at];\n"
+               "mad.lo.u32 %r_target, %r_stage, 8192, %r_shared;\nadd.u32 %r_to_A_even")]
+    ),
+}  # fmt: skip
+"""Schedules, and changes to their kernels that take away an order which the result needs."""
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_missing_order_has_no_result(name: str) -> None:
+    chosen, edits = RACES[name]
+    desc = matrix(203, MMA_K8, FIRST.format(32))
+    assert classes(made(desc, 70, 48, chosen)) == ([1], 0)
+    assert classes(made(desc, 70, 48, chosen, edits))[1] == 1
+
+
+MUTANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "the short iteration last": ("tn", [("and.b32 %r_short, %r_length, 31;", "mov.u32 %r_short, 0;")]),
+    "another first iteration": ("tn", [("and.b32 %r_short, %r_length, 31;", "and.b32 %r_short, %r_length, 7;")]),
+    "the second iteration at the end of the group": (
+        "tn",
+        [("sub.u32 %r_moved, %r_short, %r_moved;", "mov.u32 %r_moved, 0;")],
+    ),
+    "values after the last k": (
+        "tn",
+        [("setp.gt.s32 %p_high_k, %r_count_lane, 1;", "setp.gt.s32 %p_high_k, %r_count_lane, 0;")],
+    ),
+    "another line of a warp": ("nt", [("setp.gt.s32 %p_k, %r_count_warp, 3;", "setp.gt.s32 %p_k, %r_count_warp, 99;")]),
+    "the unswizzled place": ("tn", [("xor.b32 %r_swizzled, %r_unit, %r_gatherer;", "mov.b32 %r_swizzled, %r_unit;")]),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_another_order_or_place_is_not_equal(name: str) -> None:
+    layouts, edits = MUTANTS[name]
+    whole, other = (made(K8, 70, 64, ONE, each, layouts) for each in ([], edits))
+    assert classes(whole, whole) == ([2], 0)
+    assert 2 not in classes(whole, other)[0]
+
+
+def _tiles(block_m: int, block_n: int, resident: int, warpgroups: int, **fields: Any) -> WarpgroupTiles:
+    gathering = Gathering(warpgroups, 32, True, (False, False))
+    given = {"consumers": 1, "store": "elements", **fields}
+    return WarpgroupTiles(
+        block_m, block_n, 2, ping_pong=False, cluster=(1, 1), group=8, operands=("bf16", "bf16"), output="bf16",
+        resident=resident, gathering=gathering, **given,
+    )  # fmt: skip
+
+
+TEXTS = (
+    _tiles(64, 16, 4, 1, a_k_major=False), _tiles(64, 32, 3, 1), _tiles(64, 128, 2, 1), _tiles(64, 32, 2, 2),
+    _tiles(128, 64, 1, 2, a_k_major=False), _tiles(128, 128, 1, 2, consumers=2, store="map"),
+    _tiles(128, 128, 1, 1, consumers=2, a_k_major=False, b_k_major=False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("tiles", TEXTS, ids=lambda each: warpgroup_kernel(each).name)
+def test_the_assembler_keeps_the_loads_in_registers(tiles: WarpgroupTiles, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    from triton import knobs
+
+    text = warpgroup_kernel(tiles).text
+    (tmp_path / "kernel.ptx").write_text(text)
+    command = [knobs.nvidia.ptxas.path, "-arch=sm_90a", "-v", "kernel.ptx", "-o", "kernel.cubin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    messages = done.stdout + done.stderr
+    assert not done.returncode, messages
+    assert "0 bytes spill stores, 0 bytes spill loads" in messages
+    assert not re.search(r"warning|\(C\d+\)", messages), messages
+    assert text.index("griddepcontrol.wait") < re.search(r"\b(ld|st)\.global", text).start()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"cluster": (2, 1)}, "a gathering has none"), ({"resident": 5}, "1 to 4"),
+        ({"gathering": Gathering(3, 0, False, (False, False))}, "3 warpgroups"),
+        ({"block_n": 32, "b_k_major": False}, "block_n 32: a multiple of 64"),
+        ({"block_n": 128, "resident": 3}, "64 accumulators"),
+        ({"starts_accumulators": True}, "8 bits"),
+    ],
+)  # fmt: skip
+def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(TileError, match=re.escape(why)):
+        warpgroup_kernel(replace(TEXTS[1], **changed))
+
+
+@pytest.mark.parametrize(
+    ("desc", "chosen", "why"),
+    [
+        (K8, replace(ONE, tma=True), "either tma or a gathering"), (K8, replace(ONE, packed=True), "packed needs tma"),
+        (K8, replace(ONE, warps=4), "4 more"), (K8, replace(ONE, consumers=0), "gathering need consumers"),
+        (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=128)]", "e4m3", "bf16"), replace(ONE, block_k=128),
+         "operands of 16 bits"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_schedules_that_do_not_fit_raise(desc: GEMMDesc, chosen: Schedule, why: str) -> None:
+    with pytest.raises(UnsupportedGEMM, match=why):
+        check(plan(desc), chosen)
+
+
+def test_an_operand_without_contiguous_lines_is_not_gathered() -> None:
+    left, right = Matrix("A", (64, 107), (230, 2), "fp16"), Matrix("B", (107, 64), (65, 1), "fp16")
+    out = Matrix("C", (64, 64), (64, 1), "fp32")
+    with pytest.raises(UnsupportedGEMM, match="contiguous rows or columns"):
+        kernel_calls(plan(K8), ONE, left, right, out, lambda *_: None)
