@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_core.plugins.profiles import Explanation, Profile
 from bitwise_cublas_profiles import profile
@@ -44,7 +44,7 @@ class CublasProfile:
     def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
-    ) -> GEMMDesc | BiasedGEMM:  # fmt: skip
+    ) -> GEMMDesc | BiasedGEMM | FinishedGEMM:  # fmt: skip
         """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
         return PYTORCH_LIBRARY.describe_problem(problem, alignment, library, device)
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
+from bitwise_cublas_profiles.finishes import (
+    finished_product_of,
+    plain_problem,
+    row_scaled_product_of,
+    scaled_product_of,
+    scaled_query,
+)
 from bitwise_cublas_profiles.profile import profile
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
-from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
+from bitwise_cublas_profiles.query import (
+    BIAS_WORKSPACE,
+    CublasError,
+    GemmQuery,
+    HeuristicResult,
+    query_of_problem,
+)
 
 CACHE_SIZE = 65536
 """Maximum number of cached descriptors in one process."""
@@ -60,12 +74,14 @@ class PyTorchLibrary:
 
     def describe_problem(
         self, problem: GEMMProblem, alignment: tuple[int, int, int], path: str | None, device: Any = None
-    ) -> GEMMDesc | BiasedGEMM:
+    ) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
         """See `LockableProfile`. One library is loaded for each path. Raises NotCovered."""
         try:
             if device is not None and device.type != "cuda":
                 raise CublasError(f"{problem.words} is not described: it is on {device}, and cuBLAS runs on a GPU")
             index = _current() if device is None else device.index
+            if problem.finish is not None:
+                return self._finished(problem, problem.finish, alignment, path, _device(index))
             query = query_of_problem(problem, alignment)
             if path is None:
                 query = current_settings().applied(query)
@@ -77,6 +93,39 @@ class PyTorchLibrary:
             return descriptor_of(query, found.configuration, known, workspace=found.workspace)
         except CublasError as error:
             raise NotCovered(str(error)) from None
+
+    def _finished(
+        self, problem: GEMMProblem, finish: Finish, alignment: tuple[int, int, int], path: str | None, device: Any
+    ) -> FinishedGEMM:
+        """What the library, or a kernel of PyTorch, computes for a problem with a finish. Raises CublasError."""
+        import torch
+
+        library, capability = self._library(device, path)
+        known = profile(library.version, capability)
+        settings = current_settings() if path is None else PyTorchSettings()
+        if finish.scales == "row":
+            return row_scaled_product_of(problem, known, torch.__version__)
+        if finish.scales == "tensor":
+            queries = [
+                replace(scaled_query(problem, finish, workspace), alignment=alignment)
+                for workspace in (
+                    BIAS_WORKSPACE,
+                    settings.applied(GemmQuery(1, 1, 1, "e4m3", "e4m3", "bf16")).workspace,
+                )
+            ]
+            answers = [self._query_heuristic(library, each, device) for each in queries]
+            if answers[0].configuration != answers[1].configuration:
+                raise CublasError(
+                    f"{problem.words} is not described: its configuration depends on the workspace, which is not "
+                    "measured for scaled products"
+                )
+            found = answers[0]
+            return scaled_product_of(problem, queries[0], found.configuration, known, found.workspace)
+        query = settings.applied(query_of_problem(plain_problem(problem, finish), alignment))
+        if finish.activation == "relu":
+            query = replace(query, epilogue="relu_bias")
+        found = self._query_heuristic(library, query, device)
+        return finished_product_of(replace(query, epilogue="none"), found.configuration, known, finish, found.workspace)
 
     def provenance(self, path: str | None) -> dict[str, str]:
         """See `LockableProfile`. Raises NotCovered."""
