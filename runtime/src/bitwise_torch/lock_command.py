@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.dispatch_mode import lockable_profile, locked_products, recorded_products
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
@@ -211,7 +211,7 @@ def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) 
             desc = profile.describe_problem(problem, library=path)
         except NotCovered as error:
             return str(error)
-        if isinstance(desc, GEMMDesc | BiasedGEMM):
+        if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
             return desc
         return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 

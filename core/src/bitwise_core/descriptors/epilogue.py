@@ -51,7 +51,8 @@ class Step(TextRecord, word="step"):
     functions.  `convert`: x in `dtype`, which the steps after it have, to nearest even.  An overflow of a format of 8
     bits is its largest number with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.
 
-    An operand has the type `operand_dtype`, by default that of the step, and is widened to fp32.  Numbers are rounded to fp32.  Raises DescriptorError.
+    An operand has the type `operand_dtype`, by default that of the step, and is widened to fp32.  Numbers are rounded
+    to fp32.  Raises DescriptorError.
     """
 
     name: StepName

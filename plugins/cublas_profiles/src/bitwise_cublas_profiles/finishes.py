@@ -106,6 +106,26 @@ def row_scaled_product_of(problem: GEMMProblem, known: Profile, torch_version: s
     )
 
 
+def group_of(problem: GEMMProblem, known: Profile, torch_version: str) -> FinishedGEMM:
+    """What PyTorch's own kernels compute for one group: bf16 operands, or e4m3 with a scale for each row and column.
+
+    They make one pass over k, whatever the shapes. Raises CublasError.
+    """
+    finish = problem.finish or Finish()
+    if finish.scales == "none" and (problem.a, problem.b, problem.out) == ("bf16", "bf16", "bf16"):
+        check_pytorch_kernel(known, "grouped", torch_version, problem.words)
+        product = single_pass(problem.k, "bf16", "bf16", known)
+        return FinishedGEMM(product=product, steps=Epilogue.of(_converted("bf16")))
+    if finish.scales == "row" and (problem.a, problem.b, problem.out) == ("e4m3", "e4m3", "bf16"):
+        check_pytorch_kernel(known, "scaled grouped", torch_version, problem.words)
+        product = single_pass(problem.k, "e4m3", "e4m3", known, finish.fast_accumulation)
+        return FinishedGEMM(product=product, steps=_scaled_steps(problem, ("multiply", "multiply")))
+    raise RowNotCovered(
+        f"{problem.words} in a group is not described: groups of bf16, and of e4m3 with scales of rows and columns, "
+        "with outputs of bf16, are measured; others are products of their own, by torch.mm or torch._scaled_mm"
+    )
+
+
 def check_pytorch_kernel(known: Profile, kernel: str, torch_version: str, words: str) -> None:
     """Raise RowNotCovered unless a kernel that PyTorch contains was measured with this version of PyTorch."""
     release = ".".join(torch_version.split(".")[:2])

@@ -48,6 +48,10 @@ class CublasProfile:
         """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
         return PYTORCH_LIBRARY.describe_problem(problem, alignment, library, device)
 
+    def describe_group(self, problem: GEMMProblem, *, device: Any = None) -> FinishedGEMM:
+        """The descriptor of what PyTorch's own kernels compute for a group of matrices; see `GroupedProfile`."""
+        return PYTORCH_LIBRARY.describe_group(problem, device)
+
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
         """The cuBLASLt version, the GPU and its driver; see `LockableProfile`."""
         return PYTORCH_LIBRARY.provenance(library)

@@ -12,6 +12,7 @@ from bitwise_core.plugins.profiles import NotCovered
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.finishes import (
     finished_product_of,
+    group_of,
     plain_problem,
     row_scaled_product_of,
     scaled_product_of,
@@ -126,6 +127,18 @@ class PyTorchLibrary:
             query = replace(query, epilogue="relu_bias")
         found = self._query_heuristic(library, query, device)
         return finished_product_of(replace(query, epilogue="none"), found.configuration, known, finish, found.workspace)
+
+    def describe_group(self, problem: GEMMProblem, device: Any) -> FinishedGEMM:
+        """See `GroupedProfile`. Raises NotCovered."""
+        import torch
+
+        try:
+            if device is None or device.type != "cuda":
+                raise CublasError(f"{problem.words} in a group is not described: PyTorch's kernels run on a GPU")
+            library, capability = self._library(device)
+            return group_of(problem, profile(library.version, capability), torch.__version__)
+        except CublasError as error:
+            raise NotCovered(str(error)) from None
 
     def provenance(self, path: str | None) -> dict[str, str]:
         """See `LockableProfile`. Raises NotCovered."""

@@ -18,7 +18,7 @@ def evaluate_finished(
     desc: FinishedGEMM, a: npt.ArrayLike, b: npt.ArrayLike, operands: Sequence[npt.ArrayLike] = (), *,
     formulas: Formulas = NO_FORMULAS, hardware: Hardware = IEEE,
 ) -> Bits:  # fmt: skip
-    """Return the patterns of the result (m, n) for patterns of A (m, k) and B (k, n), of the types of the library's call.
+    """Return the patterns of the result (m, n) for patterns of A (m, k) and B (k, n), of the types of the call.
 
     `operands` are those of `desc.steps`.  Raises DescriptorError.
     """

@@ -45,8 +45,9 @@ class MatrixPlan:
     """A loop over k of matrix instructions.
 
     `short_first` is the length of an iteration where the remainder of a slice modulo it runs first (0: the short
-    iteration runs last); `instruction_k8` asks for instructions of k 8; `accumulator_k` is the number of k of an iteration
-    of fp8 (0: other types), which starts a new accumulator unless all iterations of a slice have one, `one_accumulator`.
+    iteration runs last); `instruction_k8` asks for instructions of k 8; `accumulator_k` is the number of k of an
+    iteration of fp8 (0: other types).  Each iteration of fp8 starts a new accumulator, or with `one_accumulator` all
+    iterations of a slice have one.
     """
 
     k: int
@@ -212,7 +213,7 @@ def _matrix_plan(desc: GEMMDesc) -> MatrixPlan:
         )
     cuts = list(desc.k_cuts)
     accumulator_k, one_accumulator = 0, False
-    if cuts and _starts_accumulators(cuts[-1]) and fp8:
+    if fp8 and cuts and _starts_accumulators(cuts[-1]) and (len(cuts) > 1 or cuts[-1].span == _FP8_ITERATION):
         accumulator_k = cuts.pop().span or 0
         if accumulator_k != _FP8_ITERATION:
             raise UnsupportedGEMM(

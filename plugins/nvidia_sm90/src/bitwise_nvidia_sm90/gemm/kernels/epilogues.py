@@ -21,7 +21,9 @@ def load_operand(operand, stride_row, stride_column, rows, columns, rows_inside,
             place = operand.to(tl.pointer_type(tl.int32))
         else:
             place = operand.to(tl.pointer_type(tl.int16))
-        if stride_row is None:
+        if stride_row is None and stride_column is None:
+            return tl.load(place + columns.to(tl.int64) * 0, mask=columns_inside, other=0)
+        elif stride_row is None:
             return tl.load(place + columns.to(tl.int64) * stride_column, mask=columns_inside, other=0)
         elif stride_column is None:
             return tl.load(place + rows.to(tl.int64) * stride_row, mask=rows_inside, other=0)
