@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors import Epilogue, GEMMDesc, Record, Step
 from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import GroupedProfile, LockableProfile, NotCovered
@@ -116,8 +116,6 @@ def _check_gradients(tensor: Any) -> None:
 
 def _biased(desc: BiasedGEMM) -> FinishedGEMM:
     """Return a product with a bias as steps on its sums."""
-    from bitwise_core.descriptors import Epilogue, Step
-
     output = desc.product.output_dtype
     converted = Step(name="convert", dtype=output)
     steps = (converted, "add") if desc.rounded_first else (Step(name="add", operand_dtype=output), converted)
@@ -134,7 +132,7 @@ def _locked(lock: Lock, problem: GEMMProblem) -> GEMMDesc | BiasedGEMM | Finishe
     return entry.desc
 
 
-_known: dict[Any, GEMMDesc | BiasedGEMM | FinishedGEMM] = {}
+_known: dict[Any, GEMMDesc | FinishedGEMM] = {}
 
 
 def _described(like: str, form: Form, first: Any) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
@@ -147,17 +145,14 @@ def _described(like: str, form: Form, first: Any) -> GEMMDesc | BiasedGEMM | Fin
     alignment = _alignment(form.a), _alignment(form.b), 256
     token = getattr(profile, "cache_token", lambda: None)()
     key = (id(profile), token, form.problem, alignment, form.a.device)
-    found = _known.get(key)
-    if found is None:
-        found = profile.describe_problem(form.problem, alignment=alignment, device=form.a.device)
+    if key not in _known:
+        found: Record = profile.describe_problem(form.problem, alignment=alignment, device=form.a.device)
         if not isinstance(found, GEMMDesc | BiasedGEMM | FinishedGEMM):
             raise NotCovered(f"{like} computes this product as a {type(found).__name__}")
-        if isinstance(found, BiasedGEMM):
-            found = _biased(found)
         if len(_known) >= CAPACITY:
             _known.clear()
-        _known[key] = found
-    return found
+        _known[key] = _biased(found) if isinstance(found, BiasedGEMM) else found
+    return _known[key]
 
 
 def _alignment(matrix: torch.Tensor) -> int:

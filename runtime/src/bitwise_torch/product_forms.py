@@ -91,7 +91,7 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
             f"the addend of shape {tuple(addend.shape)} is broadcast to {shape}: a matrix of the output's shape is "
             "described, addend.expand(...).contiguous()"
         )
-    if shape[0] == 1 and len(shape) == 3 and shape[1:] == (1, 1):
+    if name == "baddbmm" and shape[1:] == (1, 1):
         raise NotLockable("baddbmm with outputs of one element is not described; the nearest described call is bmm")
     operands = () if finish is None or finish.addend == "none" else (addend.expand(shape),)
     return _form(a, b, a.dtype, finish, operands)
@@ -188,14 +188,17 @@ def _finished_matrix(
     sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
     product_into(a, b, sums, desc.product)
     launcher.apply_epilogue(desc.steps, sums, operands, out)
-    if launch is None and not torch.cuda.is_current_stream_capturing():
+    if (launch is None or not launch[2]) and not torch.cuda.is_current_stream_capturing():
         if len(_fused) >= CAPACITY:
             _fused.clear()
-        _fused[key] = (desc, _fused_launch(launcher, desc, a, b, operands, out))
+        # A kernel is compiled for a call that is repeated.
+        fused = _fused_launch(launcher, desc, a, b, operands, out) if launch is not None else None
+        _fused[key] = (desc, fused, launch is not None)
 
 
-_fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None]] = {}
-"""By call: its description, which stays alive so that its id stays unique, and its fused launch or None."""
+_fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}
+"""By call: its description, which stays alive so that its id stays unique; its fused launch or None; whether one was
+looked for."""
 
 
 def _key(desc: FinishedGEMM, *tensors: Any) -> Hashable:

@@ -35,7 +35,8 @@ def load_operand(operand, stride_row, stride_column, rows, columns, rows_inside,
 @triton.jit
 def quotient(element, N, count):
     """Return element // N and element % N, in 32 bits where `count`, the number of elements, has as many."""
-    if count.dtype == tl.int32:
+    # Triton compiles an argument of 1 as a constant, which has no type.
+    if (count + tl.program_id(0) * 0).dtype == tl.int32:
         element = element.to(tl.int32)
     return element // N, element % N
 
