@@ -177,7 +177,7 @@ def test_groups_are_products_of_their_parts() -> None:
     a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
     found = grouped_mm(a, b, ends, scale_a=scale_a, scale_b=scale_b, like="toy")
     given = GEMMProblem(m=5, n=5, k=6, a="e4m3", b="e4m3", out="bf16")
-    operands = scale_b[2][None].expand(5, 5), scale_a[2:7, None].expand(5, 5)
+    operands = scale_a[2:7, None].expand(5, 5), scale_b[2][None].expand(5, 5)
     assert (patterns(found[2:7]) == wanted(given, Finish(scales="row"), a[2:7], b[2], *operands)).all()
 
 
@@ -204,7 +204,7 @@ def test_a_program_is_recorded_and_replayed() -> None:
     assert torch.equal(found[1], addmm(C[0], A, B, like="toy"))
     assert torch.equal(found[2], addmm(C[0], A, B, alpha=2, like="toy"))
     assert torch.equal(found[4], baddbmm(C[None], A[None], B[None], lock=lock))
-    with locked_products(lock), pytest.raises(LockError, match="with 0.25 times a matrix added is not in the lock"):
+    with locked_products(lock), pytest.raises(LockError, match=r"with 0\.25 times a matrix added is not in the lock"):
         torch.addmm(C, A, B, beta=0.25)
 
 
@@ -234,7 +234,8 @@ def test_locks_whose_steps_differ_are_different() -> None:
         (NotCovered, r"the addend of shape \(4, 1\) is broadcast", lambda: addmm(C[:, :1], A, B, like="toy")),
         (NotCovered, "the addend is of torch.float32", lambda: addmm(C.float(), A, B, like="toy")),
         (NotCovered, "followed by the activation", lambda: addmm_activation(C, A, B, like="toy")),
-        (NotCovered, "outputs of one element", lambda: baddbmm(C[None, :1, :1], A[None, :1], B[None, :, :1], like="toy")),
+        (NotCovered, "outputs of one element",
+         lambda: baddbmm(C[None, :1, :1], A[None, :1], B[None, :, :1], like="toy")),
         (NotCovered, "one scale for each operand, or one for each row",
          lambda: scaled_mm(eighths(4, 7), eighths(7, 5), torch.rand(2, 1), torch.rand(1, 5), like="toy")),
         (NotCovered, "scales of torch.float16", lambda: scaled_mm(

@@ -258,7 +258,8 @@ def test_operands_of_tf32_are_rounded_to_nearest_even() -> None:
         ("distribute tiles of k to slices", tf32(64, "wgmma", "k_cuts=[cut(layout=strided count=2 merge=halves)]")),
         ("these kernels take 16, 32 and 64 on tf32", tf32(64, "mma.sync", "k_loop_step=8 short_iteration=first")),
         ("add their accumulator", tf32(64, "wgmma", "use_fast_accum=false")),
-        ("fp8 in one accumulator", matrix(64, "family=wgmma k=32", dtype="e4m3", out="bf16")),
+        ("accumulators of 64 k", matrix(
+            512, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=64)]", dtype="e4m3", out="bf16")),
         ("a scale", matrix(64, WGMMA, "alpha=2.0")),
         ("output_satfinite", matrix(64, WGMMA, "output_satfinite=true")),
         (

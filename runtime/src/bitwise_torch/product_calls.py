@@ -208,7 +208,7 @@ def grouped_mm(
                 _scales_of(each, index, place, len(ends), group_axes)
                 for each, place, group_axes in ((scale_a, where[0], axes[0]), (scale_b, where[1], axes[1]))
             )
-            operands = (columns[None, :].expand(target.shape), rows[:, None].expand(target.shape))
+            operands = (rows[:, None].expand(target.shape), columns[None, :].expand(target.shape))
         target.copy_(finished_product(desc, Form(left, right, operands, plain)))
     return out
 

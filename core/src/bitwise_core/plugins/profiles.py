@@ -87,7 +87,8 @@ class GroupedProfile(ProductProfile, Protocol):
     def describe_group(self, problem: GEMMProblem, *, device: Any = None) -> FinishedGEMM:
         """Return what the library computes for the product of one group on a `torch.device`.
 
-        It depends on k, the types and the finish of the problem only.  Raises NotCovered.
+        It depends on k, the types and the finish of the problem only.  Of scales, those of the rows are the first
+        operand of the steps, and those of the columns the second.  Raises NotCovered.
         """
 
 

@@ -109,7 +109,8 @@ def row_scaled_product_of(problem: GEMMProblem, known: Profile, torch_version: s
 def group_of(problem: GEMMProblem, known: Profile, torch_version: str) -> FinishedGEMM:
     """What PyTorch's own kernels compute for one group: bf16 operands, or e4m3 with a scale for each row and column.
 
-    They make one pass over k, whatever the shapes. Raises CublasError.
+    They make one pass over k, whatever the shapes, and multiply by the scales of the rows first: (acc s_a) s_b. Raises
+    CublasError.
     """
     finish = problem.finish or Finish()
     if finish.scales == "none" and (problem.a, problem.b, problem.out) == ("bf16", "bf16", "bf16"):
