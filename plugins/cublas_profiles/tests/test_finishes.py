@@ -17,7 +17,7 @@ from bitwise_cublas_profiles.finishes import (
     scaled_query,
 )
 from bitwise_cublas_profiles.profile import RowNotCovered, profile
-from bitwise_cublas_profiles.query import Configuration, CublasError, gemm_query
+from bitwise_cublas_profiles.query import WORKSPACE, Configuration, CublasError, gemm_query, query_of_problem
 
 H100 = profile("13.1.0", "9.0")
 NVJET = Configuration(66, 10, 35, 1, 0, 0, 1, 0, 4)
@@ -157,6 +157,24 @@ def test_groups_are_one_pass_over_k() -> None:
     halves = GEMMProblem(m=3, n=8, k=48, a="fp16", b="fp16", out="fp16", finish=Finish())
     with pytest.raises(RowNotCovered, match=r"groups of bf16.* are measured; others are products of their own"):
         group_of(halves, H100, "2.11.0")
+
+
+def test_a_finish_has_no_query_of_its_own() -> None:
+    given = GEMMProblem(m=4, n=64, k=32, a="fp16", b="fp16", out="fp16", finish=matrix())
+    with pytest.raises(CublasError, match="with a matrix added is not described without a GPU"):
+        query_of_problem(given)
+    query = query_of_problem(plain_problem(given, matrix()))
+    assert (query.epilogue, query.workspace) == ("none", WORKSPACE)
+
+
+def test_kernels_whose_order_is_not_known_are_declined_with_other_factors() -> None:
+    for algorithm in (16, 56):
+        with pytest.raises(RowNotCovered, match="is not measured with this configuration on fp16"):
+            steps(matrix(0.5), "fp16", algorithm=algorithm, stages=0, custom=0)
+    vector: dict[str, Any] = {"m": 1, "n": 500, "k": 4000, "algorithm": 13, "custom": 75, "stages": 0}
+    assert "fused=operand" in str(finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector).steps)
+    with pytest.raises(RowNotCovered, match="a vector added is not measured"):
+        finished("fp32", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector)
 
 
 def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> None:

@@ -161,6 +161,17 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
         ),
         (matrix(300, MMA, "k_loop_step=64 short_iteration=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
         (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"), 5, 32, None),
+        (matrix(432, "family=wgmma k=32", "", "e4m3", "bf16"), 5, 32, None),
+        (
+            matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256)]", "e4m3", "fp32"),
+            5, 32, Schedule(64, 32, 128, 8, 4, 3, 2, True),
+        ),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)]"), 1, 1, None),
+        (
+            matrix(300, MMA, "k_loop_step=64 short_iteration=first "
+                             "k_cuts=[cut(span=104 partial_dtype=fp16 start=zero)]", out="fp32"),
+            17, 9, None,
+        ),
         (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
         (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
         (scalar(600, "cut(layout=strided count=16) cut(span=16)"), 1, 5, None),

@@ -270,7 +270,8 @@ def _decline_reasons(content: Lock) -> Counter[str]:
 def _entry_text(entry: Entry | None) -> str:
     if entry is None or entry.descriptor is None:
         return f"no descriptor: {entry.declined if entry else 'there is no entry'}"
-    return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}"
+    steps = f", then {entry.steps}" if entry.steps is not None else ""
+    return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}{steps}"
 
 
 @contextmanager
