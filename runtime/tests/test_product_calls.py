@@ -234,7 +234,7 @@ def test_locks_whose_steps_differ_are_different() -> None:
         (NotCovered, r"the addend of shape \(4, 1\) is broadcast", lambda: addmm(C[:, :1], A, B, like="toy")),
         (NotCovered, "the addend is of torch.float32", lambda: addmm(C.float(), A, B, like="toy")),
         (NotCovered, "followed by the activation", lambda: addmm_activation(C, A, B, like="toy")),
-        (NotCovered, "outputs of one element",
+        (NotCovered, "an addend of one element",
          lambda: baddbmm(C[None, :1, :1], A[None, :1], B[None, :, :1], like="toy")),
         (NotCovered, "one scale for each operand, or one for each row",
          lambda: scaled_mm(eighths(4, 7), eighths(7, 5), torch.rand(2, 1), torch.rand(1, 5), like="toy")),

@@ -91,8 +91,10 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
             f"the addend of shape {tuple(addend.shape)} is broadcast to {shape}: a matrix of the output's shape is "
             "described, addend.expand(...).contiguous()"
         )
-    if name == "baddbmm" and shape[1:] == (1, 1):
-        raise NotLockable("baddbmm with outputs of one element is not described; the nearest described call is bmm")
+    if finish is not None and finish.addend == "matrix" and shape[-2:] == (1, 1):
+        raise NotLockable(
+            "an addend of one element is not described; the nearest described call is the product, followed by the sum"
+        )
     operands = () if finish is None or finish.addend == "none" else (addend.expand(shape),)
     return _form(a, b, a.dtype, finish, operands)
 

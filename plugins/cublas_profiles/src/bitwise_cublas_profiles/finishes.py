@@ -21,13 +21,15 @@ from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, CublasError, GemmQuery
 
 _SCALED_OUTPUTS = ("bf16", "fp16", "fp32")
+_OTHER_BETA = 0.5
+"""A number that is not 1: rows that were measured with a beta of 1 only do not apply."""
 _INSTRUCTION_K = 32
 """The k of an instruction of fp8."""
 _BLOCK = 128
 """The k after which fp8 kernels start an accumulator without fast accumulation."""
 
 
-def plain_problem(problem: GEMMProblem, finish: Finish) -> GEMMProblem:
+def plain_problem(problem: GEMMProblem, finish: Finish, known: Profile, torch_version: str) -> GEMMProblem:
     """The problem whose query PyTorch makes for a finish without scales: with a bias, or of the product alone.
 
     PyTorch sends a fused bias, and one row with a matrix that is only added, through the interface that has another
@@ -41,6 +43,7 @@ def plain_problem(problem: GEMMProblem, finish: Finish) -> GEMMProblem:
     ):
         if problem.k == 1:
             raise CublasError(f"{problem.words} is not described: one row and one value of k are not measured")
+        check_pytorch(known, "one row added", torch_version, problem.words)
         fields["epilogue"] = "bias"
     return GEMMProblem(**fields)
 
@@ -99,7 +102,7 @@ def row_scaled_product_of(problem: GEMMProblem, known: Profile, torch_version: s
     """
     check_scaled(problem)
     finish = problem.finish or Finish()
-    check_pytorch_kernel(known, "row", torch_version, problem.words)
+    check_pytorch(known, "rows and columns", torch_version, problem.words)
     return FinishedGEMM(
         product=single_pass(problem.k, problem.a, problem.b, known, finish.fast_accumulation),
         steps=_scaled_steps(problem, ("multiply", "multiply")),
@@ -114,11 +117,11 @@ def group_of(problem: GEMMProblem, known: Profile, torch_version: str) -> Finish
     """
     finish = problem.finish or Finish()
     if finish.scales == "none" and (problem.a, problem.b, problem.out) == ("bf16", "bf16", "bf16"):
-        check_pytorch_kernel(known, "grouped", torch_version, problem.words)
+        check_pytorch(known, "groups", torch_version, problem.words)
         product = single_pass(problem.k, "bf16", "bf16", known)
         return FinishedGEMM(product=product, steps=Epilogue.of(_converted("bf16")))
     if finish.scales == "row" and (problem.a, problem.b, problem.out) == ("e4m3", "e4m3", "bf16"):
-        check_pytorch_kernel(known, "scaled grouped", torch_version, problem.words)
+        check_pytorch(known, "scaled groups", torch_version, problem.words)
         product = single_pass(problem.k, "e4m3", "e4m3", known, finish.fast_accumulation)
         return FinishedGEMM(product=product, steps=_scaled_steps(problem, ("multiply", "multiply")))
     raise RowNotCovered(
@@ -127,17 +130,18 @@ def group_of(problem: GEMMProblem, known: Profile, torch_version: str) -> Finish
     )
 
 
-def check_pytorch_kernel(known: Profile, kernel: str, torch_version: str, words: str) -> None:
-    """Raise RowNotCovered unless a kernel that PyTorch contains was measured with this version of PyTorch."""
+def check_pytorch(known: Profile, call: str, torch_version: str, words: str) -> None:
+    """Raise RowNotCovered unless a call whose kernel PyTorch decides was measured with this version of PyTorch."""
     release = ".".join(torch_version.split(".")[:2])
-    for row in known.tables["pytorch_kernels"]:
-        if row["kernel"] == kernel and release in row["torch"]:
-            known.record_use("pytorch_kernels", row)
+    rows = [row for row in known.tables["pytorch"] if row["call"] == call]
+    for row in rows:
+        if release in row["torch"]:
+            known.record_use("pytorch", row)
             return
-    measured = sorted({each for row in known.tables["pytorch_kernels"] for each in row["torch"]})
+    measured = sorted({each for row in rows for each in row["torch"]})
     raise RowNotCovered(
-        f"{words} on compute capability {known.key[1]} is not described: PyTorch {release} computes it with a kernel "
-        f"of its own, which is measured with PyTorch {', '.join(measured) or 'of no version'} only"
+        f"{words} on compute capability {known.key[1]} is not described: PyTorch decides which kernel computes it, and "
+        f"that is measured with PyTorch {', '.join(measured) or 'of no version'}, not {release}"
     )
 
 
@@ -214,24 +218,31 @@ def _steps(output: str, order: str, finish: Finish, alpha: float) -> tuple[Step 
 
 
 def _order(known: Profile, query: GemmQuery, configuration: Configuration, finish: Finish) -> str:
-    """The order of a kernel; any one where it decides nothing: for no addend, and for a bias that is only added."""
-    if finish.addend == "none" or (finish.addend == "vector" and finish.alpha == finish.beta == 1.0):
-        row = known.row("finishes", algorithm=configuration.algorithm, order="operand_scaled", addend="matrix")
-        applies = row is not None and _applies(row, query, configuration, "matrix", finish)
-        return "operand_scaled" if applies else "product_fused"
+    """The order of a kernel. Raises RowNotCovered.
+
+    Without an addend it is where the kernel multiplies by alpha, which it does for any addend. A vector that is only
+    added has one result in every order that does not round first.
+    """
+    if finish.addend == "vector" and finish.alpha == finish.beta == 1.0:
+        return "product_fused"
+    if finish.addend == "none":
+        added = Finish(alpha=finish.alpha, beta=_OTHER_BETA, addend="matrix")
+        return str(_row(known, query, configuration, "matrix", added, finish.words)["order"])
     return str(_row(known, query, configuration, finish.addend, finish)["order"])
 
 
-def _row(known: Profile, query: GemmQuery, configuration: Configuration, addend: str, finish: Finish) -> Row:
-    """The row of a configuration and a finish. Raises RowNotCovered."""
+def _row(
+    known: Profile, query: GemmQuery, configuration: Configuration, addend: str, finish: Finish, words: str = ""
+) -> Row:
+    """The row of a configuration and a finish, which the message of RowNotCovered calls `words`."""
     for row in known.tables["finishes"]:
         if row["algorithm"] == configuration.algorithm and _applies(row, query, configuration, addend, finish):
             known.record_use("finishes", row)
             return row
     fields = ", ".join(f"{name} {value}" for name, value in configuration.record().items())
-    scales = "one scale for each operand" if addend == "tensor" else finish.words
+    what = words or ("one scale for each operand" if addend == "tensor" else finish.words)
     raise RowNotCovered(
-        f"{query.description} by {known.description} is not described: {scales} is not measured with this "
+        f"{query.description} by {known.description} is not described: {what} is not measured with this "
         f"configuration on {query.multiplied} ({fields}); the nearest described call is the product alone"
     )
 

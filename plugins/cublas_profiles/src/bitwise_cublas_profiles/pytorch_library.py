@@ -122,7 +122,7 @@ class PyTorchLibrary:
                 )
             found = answers[0]
             return scaled_product_of(problem, queries[0], found.configuration, known, found.workspace)
-        query = settings.applied(query_of_problem(plain_problem(problem, finish), alignment))
+        query = settings.applied(query_of_problem(plain_problem(problem, finish, known, torch.__version__), alignment))
         if finish.activation == "relu":
             query = replace(query, epilogue="relu_bias")
         found = self._query_heuristic(library, query, device)
