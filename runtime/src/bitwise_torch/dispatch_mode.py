@@ -314,7 +314,7 @@ class Replay:
         entry = self.lock.entry(product.problem)
         if entry.descriptor is None:
             raise LockError(f"{product.problem.words} is locked without a descriptor: {entry.declined}")
-        if key is not None and name not in FORMS:
+        if key is not None and product.problem.finish is None:
             self._entries[key] = entry
         return product, entry
 
