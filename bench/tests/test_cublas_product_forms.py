@@ -57,7 +57,8 @@ def test_every_order_of_the_profile_is_counted_in_the_record() -> None:
 def sample(**fields: object) -> Sample:
     given = {
         "compared": "outputs", "call": "matrix", "dtype": "fp16", "m": 8, "n": 9, "k": 7, "batch": 1,
-        "transposes": "NN", "alpha": 2.0, "beta": 0.5, "configuration": (66, 1, 35, 1, 0, 0, 1, 0, 4), "orders": ("product_fused",),
+        "transposes": "NN", "alpha": 2.0, "beta": 0.5, "configuration": (66, 1, 35, 1, 0, 0, 1, 0, 4),
+        "orders": ("product_fused",),
     }  # fmt: skip
     return Sample(**{**given, **fields})  # type: ignore[arg-type]
 
