@@ -76,7 +76,12 @@ class Sample:
 def samples(path: Path = RECORD) -> list[Sample]:
     """The rows of the record."""
     record = json.loads(lzma.decompress(path.read_bytes()))
-    return [Sample(*each[:-2], tuple(each[-2]), tuple(each[-1])) for each in record["rows"]]
+    found = []
+    for each in record["rows"]:
+        fields = dict(zip(record["columns"], each, strict=True))
+        lists = {name: tuple(fields.pop(name)) for name in ("configuration", "orders")}
+        found.append(Sample(**fields, **lists))
+    return found
 
 
 def _applies(row: Row, sample: Sample) -> bool:
