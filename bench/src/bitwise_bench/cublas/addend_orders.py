@@ -78,9 +78,9 @@ def samples(path: Path = RECORD) -> list[Sample]:
     record = json.loads(lzma.decompress(path.read_bytes()))
     found = []
     for each in record["rows"]:
-        fields = dict(zip(record["columns"], each, strict=True))
-        lists = {name: tuple(fields.pop(name)) for name in ("configuration", "orders")}
-        found.append(Sample(**fields, **lists))
+        fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
+        fields |= {name: tuple(fields[name]) for name in ("configuration", "orders")}
+        found.append(Sample(**fields))
     return found
 
 
