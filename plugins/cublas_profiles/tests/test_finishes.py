@@ -192,5 +192,7 @@ def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> N
     with pytest.raises(CublasError, match=r"with PyTorch 2\.11, not 2\.10"):
         plain_problem(GEMMProblem(m=1, n=64, k=8, a="fp16", b="fp16", out="fp16"), matrix(), H100, "2.10.0")
     one = GEMMProblem(m=1, n=64, k=1, a="fp16", b="fp16", out="fp16", finish=matrix())
-    with pytest.raises(CublasError, match="one row and one value of k are not measured"):
+    with pytest.raises(CublasError, match="one value of k is measured with another beta only"):
         plain_problem(one, matrix(), H100, "2.11.0")
+    with pytest.raises(CublasError, match="one value of k is measured with another beta only"):
+        plain_problem(one, Finish(alpha=2, beta=1, addend="vector"), H100, "2.11.0")

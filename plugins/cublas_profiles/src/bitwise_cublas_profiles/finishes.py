@@ -36,14 +36,12 @@ def plain_problem(problem: GEMMProblem, finish: Finish, known: Profile, torch_ve
     workspace. Raises CublasError.
     """
     fields = {name: getattr(problem, name) for name in type(problem).model_fields} | {"finish": None}
-    if finish.addend == "vector":
-        fields["epilogue"] = "bias"
-    elif (
-        finish.addend == "matrix" and finish.beta == 1.0 and problem.m == 1 and problem.batch is None and problem.n > 1
-    ):
+    alone = finish.beta == 1.0 and problem.m == 1 and problem.batch is None and problem.n > 1
+    if finish.addend == "vector" or (finish.addend == "matrix" and alone):
         if problem.k == 1:
-            raise CublasError(f"{problem.words} is not described: one row and one value of k are not measured")
-        check_pytorch(known, "one row added", torch_version, problem.words)
+            raise CublasError(f"{problem.words} is not described: one value of k is measured with another beta only")
+        if finish.addend == "matrix":
+            check_pytorch(known, "one row added", torch_version, problem.words)
         fields["epilogue"] = "bias"
     return GEMMProblem(**fields)
 
