@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bitwise_bench.cublas.addend_orders import feature_counts, samples
 from bitwise_bench.cublas.row_evidence import count_evidence, lines
 from bitwise_bench.cublas.sweep_records import COLUMNS
 from bitwise_bench.cublas.unprofiled_features import feature_rows, fp32_feature_rows
@@ -45,4 +46,11 @@ def test_feature_rows_match_the_records() -> None:
     if not (folder / names[0]).exists():
         pytest.skip("records are not part of an installed distribution")
     first, *others = (json.loads(lzma.decompress((folder / each).read_bytes())) for each in names)
-    assert list(H100.tables["features"]) == [*feature_rows(first["runs"]), *fp32_feature_rows(others)]
+    stated = [*feature_rows(first["runs"]), *fp32_feature_rows(others)]
+    assert list(H100.tables["features"][: len(stated)]) == stated
+    # The other rows are counted in the record of addends.
+    found = samples(folder / "cublas-addends-sm90-h100-13.1.json.xz")
+    for row in H100.tables["features"][len(stated) :]:
+        counts, misses = feature_counts(row, found)
+        assert (counts, misses) == ({name: row[name] for name in ("shapes", "sampled") if name in row}, [])
+        assert sum(counts.values()) >= 5

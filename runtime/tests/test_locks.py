@@ -19,7 +19,9 @@ from bitwise_torch.tensor_problems import problem_of
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-NOT_INTERCEPTED = "no lock holds this operation; locks hold mm, addmm, bmm, mv, dot"
+NOT_INTERCEPTED = (
+    "no lock holds this operation; locks hold mm, addmm, bmm, mv, dot, baddbmm, _addmm_activation, _scaled_mm"
+)
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:
@@ -174,9 +176,13 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         (r"torch.dot: libraries have a kernel of their own for dot products of torch\.float32",
          lambda: torch.dot(a[0].float(), a[1].float())),
         (f"torch.addmv: {NOT_INTERCEPTED}", lambda: torch.addmv(normal(4), a, a[0])),
-        (f"torch.baddbmm: {NOT_INTERCEPTED}", lambda: torch.baddbmm(normal(1), a[None], b[None])),
-        ("torch.addmm: beta = 2 and alpha = 1 are not both 1", lambda: torch.addmm(normal(5), a, b, beta=2)),
-        (r"torch.addmm: the added tensor of shape \(4, 5\) and torch.float16 is not a dense vector",
+        (f"torch.addbmm: {NOT_INTERCEPTED}", lambda: torch.addbmm(normal(4, 5), a[None], b[None])),
+        (f"torch.addmm_: {NOT_INTERCEPTED}", lambda: normal(4, 5).addmm_(a, b)),
+        (r"torch.baddbmm: the addend of shape \(1,\) is broadcast to \(1, 4, 5\)",
+         lambda: torch.baddbmm(normal(1), a[None], b[None])),
+        ("torch.addmm: 4x5x20 fp16 NN to fp16 with 2.0 times a matrix added is not in the lock",
+         lambda: torch.addmm(normal(5), a, b, beta=2)),
+        ("torch.addmm: 4x5x20 fp16 NN to fp16 with a matrix added is not in the lock",
          lambda: torch.addmm(normal(4, 5), a, b)),
         (r"torch.mm: the output is not contiguous, its strides are \(1, 4\)",
          lambda: torch.mm(a, b, out=normal(5, 4).t())),
@@ -205,7 +211,7 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         assert torch.equal(a @ b, (a @ b))
     assert replay.not_replayed.total() == len(refused) + 2
     assert replay.report()[:2] == [
-        "0 products of 0 problems ran from the lock, 13 ran in this machine's library",
+        "0 products of 0 problems ran from the lock, 15 ran in this machine's library",
         "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): "
         'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)',
     ]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
-from bitwise_core.plugins.profiles import LockableProfile, NotCovered
+from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
+from bitwise_core.plugins.profiles import GroupedProfile, LockableProfile, NotCovered
 from bitwise_cublas_profiles import driver, library, plugin, pytorch_library, pytorch_settings, tensors
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings, stated_settings
 from bitwise_cublas_profiles.query import (
@@ -243,7 +243,8 @@ def test_problems_are_queried_from_the_library_at_a_path(
 
         def heuristic(self, question_: GemmQuery) -> tuple[HeuristicResult, ...]:
             query.append((self.path, question_))
-            return (HeuristicResult(Configuration(66, 1, 35, 1, 0, 0, 0, 0, 0), 0, 1.0, b""),)
+            stages = 36 if question_.a == "e4m3" else 35
+            return (HeuristicResult(Configuration(66, 1, stages, 1, 0, 0, 0, 0, 0), 0, 1.0, b""),)
 
     properties = SimpleNamespace(name="a GPU", multi_processor_count=132)
     torch = sys.modules["torch"]
@@ -273,7 +274,29 @@ def test_problems_are_queried_from_the_library_at_a_path(
     biased = problem.model_copy(update={"epilogue": "bias"})
     assert query_of_problem(biased).workspace == 1 << 20
     assert profile.describe_problem(biased) == BiasedGEMM(product=profile.describe_problem(problem))
+    query.clear()
+    added = finish(problem, addend="matrix", beta=0.5)
+    assert isinstance(profile.describe_problem(added), FinishedGEMM)
+    profile.describe_problem(finish(problem, addend="vector", beta=1, activation="relu"))
+    profile.describe_problem(finish(problem.model_copy(update={"m": 1, "transpose_b": False}), addend="matrix", beta=1))
+    assert [(each.epilogue, each.workspace) for _, each in query] == [
+        ("none", 32 << 20), ("relu_bias", 1 << 20), ("bias", 1 << 20),
+    ]  # fmt: skip
+    query.clear()
+    eighths = problem.model_copy(update={"a": "e4m3", "b": "e4m3", "out": "bf16"})
+    scaled = profile.describe_problem(finish(eighths, scales="tensor", fast_accumulation=True))
+    assert isinstance(scaled, FinishedGEMM)
+    assert [(each.fast_accumulation, each.workspace) for _, each in query] == [(True, 1 << 20), (True, 32 << 20)]
+    assert isinstance(profile.describe_problem(finish(eighths, scales="row")), FinishedGEMM)
+    assert len(query) == 2  # a kernel of PyTorch has no query
+    assert isinstance(profile, GroupedProfile)
+    group = finish(problem.model_copy(update={"a": "bf16", "b": "bf16", "out": "bf16"}))
+    assert isinstance(profile.describe_group(group, device=torch.device("cuda", 0)), FinishedGEMM)
+    with pytest.raises(NotCovered, match="PyTorch's kernels run on a GPU"):
+        profile.describe_group(group)
     declined = [
+        (finish(problem, addend="vector", beta=1, activation="gelu"), {}, "the nearest described call is"),
+        (finish(eighths, scales="tensor").model_copy(update={"b": "fp16"}), {}, "operand types are not multiplied"),
         (biased.model_copy(update={"n": 1}), {}, "PyTorch adds a bias on one column with kernels of its own"),
         (problem, {"device": SimpleNamespace(type="cpu")}, "and cuBLAS runs on a GPU"),
         (problem, {"alignment": (64, 8, 64)}, "pointers without 16-byte alignment are not measured"),
@@ -285,6 +308,11 @@ def test_problems_are_queried_from_the_library_at_a_path(
     settings.is_available = lambda: False
     with pytest.raises(NotCovered, match="there is no GPU: the kernel that cuBLAS selects depends on the GPU model"):
         profile.describe_problem(problem)
+
+
+def finish(problem: GEMMProblem, **fields: Any) -> GEMMProblem:
+    """Return a problem with a finish."""
+    return problem.model_copy(update={"finish": Finish(**fields)})
 
 
 def test_a_missing_driver_is_unknown() -> None:

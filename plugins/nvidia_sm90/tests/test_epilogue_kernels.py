@@ -68,6 +68,7 @@ def run_fused(
     kind = epilogue.output_dtype(dtype)
     size = FLOAT_FORMATS[kind].bits // 8
     laid = out or (n, 1)
+    columns_of_b = columns_of_b or desc.left_dtype == "e4m3"  # tensor maps of 8 bits need neighbours in k
     state = {
         "A": np.ascontiguousarray(a).view(np.uint8).ravel(),
         "B": np.ascontiguousarray(b.T if columns_of_b else b).view(np.uint8).ravel(),
@@ -82,6 +83,8 @@ def run_fused(
             else random_patterns((m, n), each, random)
         )
         given = (strides or {}).get(index, (n, 1)[2 - len(shape) :])
+        # A stride of 0 repeats the first row or column.
+        found = np.broadcast_to(found[tuple(slice(0, None if step else 1) for step in given)], found.shape)
         operands.append(Sized(f"O{index}", shape, given, each, address))
         values.append(found)
         state[f"O{index}"] = stored(found, given)
@@ -107,7 +110,40 @@ def run_fused(
 GATHERED = Schedule(64, 64, 64, stages=2, warps=8, consumers=1, gathering=1, resident=2)
 CONVERT = Step(name="convert", dtype="e4m3")
 BF16 = {"dtype": "bf16"}
+
+
+def axpby(fused: Any, dtype: str) -> tuple[Step, Step]:
+    step = Step(name="axpby", value=1.3, operand_value=-0.7, fused=fused, operand_dtype=dtype)
+    return step, Step(name="convert", dtype=dtype)
+
+
+SCALES = Epilogue.of("multiply", "multiply", Step(name="add", operand_dtype="bf16"), Step(name="convert", dtype="bf16"))
+ROWS_AND_COLUMNS = {0: (0, 1), 1: (1, 0), 2: (0, 1)}
+FP8 = matrix(256, "family=wgmma k=32", "", "e4m3", "fp32")
 PRODUCTS: dict[str, tuple[Any, ...]] = {
+    "an addend of another type": (
+        matrix(72, WGMMA, out="fp32", **BF16), 72, 40, consumers(64, 32), Epilogue.of(*axpby("x", "bf16"))
+    ),
+    "an addend whose product is rounded last": (
+        matrix(72, WGMMA, "", "fp16", "fp32"), 24, 24, Schedule(16, 32, 64), Epilogue.of(*axpby("operand", "fp16"))
+    ),
+    "an addend of slices": (
+        matrix(272, WGMMA, SLICED, "fp16", "fp32"), 24, 24, Schedule(16, 32, 64), Epilogue.of(*axpby("x", "fp16"))
+    ),
+    "scales of rows and columns": (
+        FP8, 72, 48, consumers(64, 32, block_k=128), SCALES, None, ROWS_AND_COLUMNS
+    ),
+    "scales of rows and columns, by pointers": (
+        FP8, 20, 24, Schedule(64, 32, 128), SCALES, None, ROWS_AND_COLUMNS
+    ),
+    "one scale": (
+        FP8, 20, 24, Schedule(64, 32, 128),
+        Epilogue.of("multiply", Step(name="convert", dtype="fp16")), None, {0: (0, 0)},
+    ),
+    "nothing but a conversion to the type of the sums": (
+        matrix(72, WGMMA, "", "fp16", "fp32"), 24, 24, Schedule(16, 32, 64),
+        Epilogue.of(Step(name="convert", dtype="fp32")),
+    ),
     "bias and residual": (matrix(136, WGMMA, **BF16), 72, 72, consumers(64, 48), Epilogue.of("bias", "add")),
     "rows of C that no map has": (
         matrix(72, WGMMA), 66, 40, consumers(64, 32), Epilogue.of("bias", "multiply", "relu"), (41, 1)

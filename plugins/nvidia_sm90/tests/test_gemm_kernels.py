@@ -161,6 +161,17 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
         ),
         (matrix(300, MMA, "k_loop_step=64 short_iteration=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
         (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"), 5, 32, None),
+        (matrix(432, "family=wgmma k=32", "", "e4m3", "bf16"), 5, 32, None),
+        (
+            matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256)]", "e4m3", "fp32"),
+            5, 32, Schedule(64, 32, 128, 8, 4, 3, 2, True),
+        ),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)]"), 1, 1, None),
+        (
+            matrix(300, MMA, "k_loop_step=64 short_iteration=first "
+                             "k_cuts=[cut(span=104 partial_dtype=fp16 start=zero)]", out="fp32"),
+            17, 9, None,
+        ),
         (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
         (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
         (scalar(600, "cut(layout=strided count=16) cut(span=16)"), 1, 5, None),
@@ -258,7 +269,8 @@ def test_operands_of_tf32_are_rounded_to_nearest_even() -> None:
         ("distribute tiles of k to slices", tf32(64, "wgmma", "k_cuts=[cut(layout=strided count=2 merge=halves)]")),
         ("these kernels take 16, 32 and 64 on tf32", tf32(64, "mma.sync", "k_loop_step=8 short_iteration=first")),
         ("add their accumulator", tf32(64, "wgmma", "use_fast_accum=false")),
-        ("fp8 in one accumulator", matrix(64, "family=wgmma k=32", dtype="e4m3", out="bf16")),
+        ("accumulators of 64 k", matrix(
+            512, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=64)]", dtype="e4m3", out="bf16")),
         ("a scale", matrix(64, WGMMA, "alpha=2.0")),
         ("output_satfinite", matrix(64, WGMMA, "output_satfinite=true")),
         (

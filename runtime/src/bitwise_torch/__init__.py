@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bitwise_torch.epilogues import FusionWarning
+    from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
     from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
     from bitwise_torch.program_products import locked_products, recorded_products
     from bitwise_torch.tuning import tune
@@ -18,15 +19,21 @@ __all__ = [
     "FusionWarning",
     "NotCovered",
     "ProductError",
+    "addmm",
+    "addmm_activation",
+    "baddbmm",
     "describe",
+    "grouped_mm",
     "locked_products",
     "matmul",
     "recorded_products",
+    "scaled_mm",
     "tune",
 ]
 
 _MODULES = {
     "epilogues": ("FusionWarning",),
+    "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),
     "products": ("DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"),
     "program_products": ("locked_products", "recorded_products"),
     "tuning": ("tune",),

@@ -71,9 +71,11 @@ def eager(epilogue: Epilogue, product: torch.Tensor, operands: Sequence[torch.Te
     return found
 
 
-def overflow_problem(epilogue: Epilogue) -> str | None:
-    """Return a sentence where PyTorch's conversion has another overflow than a step states, else None."""
+def sequence_problem(epilogue: Epilogue) -> str | None:
+    """Return a sentence where PyTorch has no operator of a step, or one with another overflow, else None."""
     for step in epilogue.steps:
+        if step.name == "axpby" or step.operand_dtype is not None:
+            return f"the step {step.name} of a library's call has no operator of PyTorch: give the steps of operators"
         if step.dtype == "e4m3" and not step.saturate and _saturates():
             return "this version of PyTorch saturates conversions to float8_e4m3fn: give the step saturate=true"
     return None

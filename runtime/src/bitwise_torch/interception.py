@@ -32,21 +32,21 @@ __all__ = [
     "is_intercepted", "without_gradients", "without_interception",
 ]  # fmt: skip
 
-PRODUCTS = ("mm", "addmm", "bmm", "mv", "dot")
+PRODUCTS = ("mm", "addmm", "bmm", "mv", "dot", "baddbmm", "_addmm_activation", "_scaled_mm")
 """Operators that compute one product of matrices, or one for each matrix of a batch, in the namespace `aten`."""
 
 ATTENTION_PREFIX = "_scaled_dot_product_"
 """The prefix of the attention operators."""
 
 WATCHED = (
-    "_addmm_activation", "_cdist_forward", "_cslt_sparse_mm", "_cudnn_attention_backward", "_cudnn_attention_forward",
+    "_cdist_forward", "_cslt_sparse_mm", "_cudnn_attention_backward", "_cudnn_attention_forward",
     "_cudnn_rnn", "_cudnn_rnn_backward", "_efficient_attention_backward", "_efficient_attention_forward",
     "_flash_attention_backward", "_flash_attention_forward", "_grouped_mm", "_int_mm", "_mixed_dtypes_linear",
-    "_native_multi_head_attention", "_scaled_grouped_mm", "_scaled_grouped_mm_v2", "_scaled_mm", "_scaled_mm_v2",
+    "_native_multi_head_attention", "_scaled_grouped_mm", "_scaled_grouped_mm_v2", "_scaled_mm_v2",
     "_sparse_semi_structured_addmm", "_sparse_semi_structured_linear", "_sparse_semi_structured_mm",
     "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "_transformer_encoder_layer_fwd", "_trilinear",
     "_triton_multi_head_attention", "_triton_scaled_dot_attention", "_weight_int4pack_mm", "_weight_int8pack_mm",
-    "addbmm", "addbmm_", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "convolution",
+    "addbmm", "addbmm_", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm_", "convolution",
     "convolution_backward", "vdot",
 )  # fmt: skip
 """Other operators that multiply matrices, convolutions and recurrent layers included; attention is named by a prefix.

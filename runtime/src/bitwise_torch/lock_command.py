@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.errors import InputError
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
@@ -256,7 +256,7 @@ def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) 
             desc = profile.describe_problem(problem, library=path)
         except NotCovered as error:
             return str(error)
-        if isinstance(desc, GEMMDesc | BiasedGEMM):
+        if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
             return desc
         return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 
@@ -320,7 +320,8 @@ def _decline_reasons(content: Lock) -> Counter[str]:
 def _entry_text(entry: Entry | None) -> str:
     if entry is None or entry.descriptor is None:
         return f"no descriptor: {entry.declined if entry else 'there is no entry'}"
-    return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}"
+    steps = f", then {entry.steps}" if entry.steps is not None else ""
+    return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}{steps}"
 
 
 @contextmanager

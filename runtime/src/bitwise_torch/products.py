@@ -413,9 +413,9 @@ def _product_with_epilogue(
     steps = epilogues.parse_epilogue(epilogue) if isinstance(epilogue, str) else epilogue
     if not isinstance(steps, Epilogue):
         raise ProductError(f"epilogue is a {type(epilogue).__name__}; give an Epilogue or the text of one")
-    overflow = epilogues.overflow_problem(steps)
-    if overflow is not None:
-        raise ProductError(overflow)
+    unsuited = epilogues.sequence_problem(steps)
+    if unsuited is not None:
+        raise ProductError(unsuited)
     for position, each in enumerate(operands):
         _check_tensor(f"operand {position} of the epilogue", each)
     recorded = dispatch_cache.gradients_enabled() and any(each.requires_grad for each in (a, b, *operands))

@@ -7,8 +7,9 @@ recording.lock().write("products.json")
 with locked_products(read_lock("products.json")) as replay:
     model(x)
 
-Both intercept torch.mm, addmm, bmm, mv and dot in PyTorch's dispatcher, below autograd.  torch.matmul, linear layers,
-einsum and the products of a backward pass arrive there as one of them.  See `interception` for what is not intercepted.
+Both intercept torch.mm, addmm, bmm, baddbmm, mv, dot, _addmm_activation and _scaled_mm in PyTorch's dispatcher, below
+autograd.  torch.matmul, linear layers, einsum and the products of a backward pass arrive there as one of them.  See
+`interception` for what is not intercepted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, GEMMProblem, ProblemError
+from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
@@ -36,6 +37,7 @@ from bitwise_torch.operator_samples import (
     list_call_text,
     machine_of,
 )
+from bitwise_torch.product_forms import FORMS, Form, NotLockable, finished_product, form_of
 from bitwise_torch.products import ProductError, matmul, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
@@ -51,38 +53,39 @@ _NO_LIBRARIES: set[str] = set()
 _NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
 
 
-class NotLockable(Exception):
-    """A product that no lock can hold; the text is the reason."""
-
-
 @dataclass(frozen=True)
 class InterceptedProduct:
-    """An intercepted operation: its operands in the layout that a library receives, and its problem."""
+    """An intercepted operation: its operands in the layout that a library receives, and its problem.
+
+    `operands` are those of the steps of a problem with a finish.
+    """
 
     a: torch.Tensor
     b: torch.Tensor
     bias: torch.Tensor | None
     problem: GEMMProblem
+    operands: tuple[torch.Tensor, ...] = ()
 
 
 def intercepted_product(
     name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> InterceptedProduct:
     """Return the product that an operation computes.  Raises NotLockable."""
+    if name in FORMS:
+        _check_memory(*(each for each in (*arguments, *options.values()) if hasattr(each, "data_ptr")))
+        form = form_of(name, overload, arguments, options)
+        if form is not None:
+            _check_output(overload, options)
+            return InterceptedProduct(form.a, form.b, None, form.problem, form.operands)
     _check_vectors(name, arguments)
     a, b, bias = _operands(name, arguments)
     out_dtype = arguments[2 + (bias is not None)] if "dtype" in overload else (bias if bias is not None else a).dtype
     _check_memory(*(each for each in (a, b, bias, options.get("out")) if each is not None))
-    if overload in ("out", "dtype_out"):
-        out = options["out"]
-        if not out.is_contiguous():
-            raise NotLockable(f"the output is not contiguous, its strides are {tuple(out.stride())}")
+    _check_output(overload, options)
     epilogue: Epilogue = "none"
     if bias is not None:
         if "dtype" in overload:
             raise NotLockable("the bias is not of the output's type")
-        if options.get("beta", 1) != 1 or options.get("alpha", 1) != 1:
-            raise NotLockable(f"beta = {options.get('beta', 1)} and alpha = {options.get('alpha', 1)} are not both 1")
         if bias.dim() != 1 or bias.shape[0] != b.shape[1] or not bias.is_contiguous() or bias.dtype != a.dtype:
             raise NotLockable(
                 f"the added tensor of shape {tuple(bias.shape)} and {bias.dtype} is not a dense vector of the "
@@ -96,6 +99,12 @@ def intercepted_product(
         return InterceptedProduct(a, b, bias, problem_of(a, b, out_dtype, epilogue))
     except ProblemError as error:
         raise NotLockable(str(error)) from None
+
+
+def _check_output(overload: str, options: dict[str, Any]) -> None:
+    """Raise NotLockable for an output that is not contiguous."""
+    if overload in ("out", "dtype_out") and not options["out"].is_contiguous():
+        raise NotLockable(f"the output is not contiguous, its strides are {tuple(options['out'].stride())}")
 
 
 def _operands(name: str, arguments: tuple[Any, ...]) -> tuple[Any, Any, Any]:
@@ -211,7 +220,7 @@ class Recording:
             )
         except NotCovered as error:
             return str(error)
-        if isinstance(desc, GEMMDesc | BiasedGEMM):
+        if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
             return desc
         return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 
@@ -301,7 +310,11 @@ class Replay:
                 result = matmul(product.a, product.b, lock=self.lock, out=out)
                 self._problems[key] = product.problem
             else:
-                result = locked_product(product, entry.desc, entry.rounded_first)
+                if entry.finished is not None:
+                    form = Form(product.a, product.b, product.operands, product.problem)
+                    result = finished_product(entry.finished, form)
+                else:
+                    result = locked_product(product, entry.desc, entry.rounded_first)
                 if name in ("mv", "dot"):
                     result = result[:, 0] if name == "mv" else result[0, 0]
                 if out is not None:
@@ -359,7 +372,7 @@ class Replay:
         entry = self.lock.entry(product.problem)
         if entry.descriptor is None:
             raise LockError(f"{product.problem.words} is locked without a descriptor: {entry.declined}")
-        if key is not None:
+        if key is not None and product.problem.finish is None:
             self._entries[key] = entry
         return product, entry
 
@@ -388,7 +401,7 @@ def _key_of(argument: Any) -> Any:
 def locked_products(
     lock: Lock, missing: Literal["error", "pass"] = "error", other_threads: OtherThreads = "error"
 ) -> Iterator[Replay]:
-    """Replace torch.mm, addmm, bmm, mv and dot inside with products of a lock, independent of this device's library.
+    """Replace the intercepted operations inside with products of a lock, independent of this device's library.
 
     A product for which the lock has no descriptor raises LockError.  With `missing="pass"` the library computes it, and
     it is counted in `Replay.not_replayed`.  Empty products are not replaced, nor is `torch._int_mm`, whose integers are

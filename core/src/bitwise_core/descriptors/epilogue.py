@@ -10,12 +10,13 @@ from pydantic import AfterValidator, model_validator
 from bitwise_core.descriptors.cuts import FloatName
 from bitwise_core.descriptors.record import single
 from bitwise_core.descriptors.text import Descriptor, TextRecord
+from bitwise_core.numerics import FLOAT_FORMATS
 
 StepName: TypeAlias = Literal[
-    "bias", "add", "multiply", "swiglu", "scale", "clamp", "relu", "gelu", "gelu_tanh", "silu", "convert"
+    "bias", "add", "axpby", "multiply", "swiglu", "scale", "clamp", "relu", "gelu", "gelu_tanh", "silu", "convert"
 ]
 
-OPERANDS = {"bias": 1, "add": 2, "multiply": 2, "swiglu": 2}
+OPERANDS = {"bias": 1, "add": 2, "axpby": 2, "multiply": 2, "swiglu": 2}
 """The axes of the operand of a step that has one: a bias has one element a column, the others one an element."""
 SATURATED = {"e4m3": 448.0, "e5m2": 57344.0}
 """The largest number of each type to which a conversion can saturate."""
@@ -33,23 +34,32 @@ def _rounded(value: float) -> float:
 
 
 Number: TypeAlias = Annotated[float, AfterValidator(_rounded)]
-_NUMBERS = {"scale": ("value",), "clamp": ("low", "high")}
+_FIELDS = {
+    "scale": ("value",), "clamp": ("low", "high"), "convert": ("dtype",), "axpby": ("value", "operand_value", "fused"),
+}  # fmt: skip
+"""By the name of a step: the fields that it needs and that no other step has."""
 
 
 class Step(TextRecord, word="step"):
     """One operation on each element x, in fp32, rounded to nearest even in the type of the step.
 
-    `bias`: x + the operand of x's column.  `add`, `multiply`: x + and x * the operand's element.  `swiglu`: silu(g) of
+    `bias`: x + the operand of x's column.  `add`, `multiply`: x + and x * the operand's element.  `axpby`: `value` x +
+    `operand_value` y for the operand's element y, by one fused multiply-add: of x where `fused` is `x`, which adds the
+    rounded product of y, otherwise of y, which adds the rounded product of x.  `swiglu`: silu(g) of
     the operand's element g, rounded to the type, times x.  `scale`: x * `value`.  `clamp`: at least `low`, then at most
     `high`; a NaN stays.  `relu`: the greater of x and +0; a NaN stays.  `gelu`, `gelu_tanh`, `silu`: activation
     functions.  `convert`: x in `dtype`, which the steps after it have, to nearest even.  An overflow of a format of 8
     bits is its largest number with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.
 
-    Numbers are rounded to fp32.  Raises DescriptorError.
+    An operand has the type `operand_dtype`, by default that of the step, and is widened to fp32.  Numbers are rounded
+    to fp32.  Raises DescriptorError.
     """
 
     name: StepName
     value: Number | None = None
+    operand_value: Number | None = None
+    fused: Literal["x", "operand"] | None = None
+    operand_dtype: FloatName | None = None
     low: Number | None = None
     high: Number | None = None
     dtype: FloatName | None = None
@@ -57,10 +67,14 @@ class Step(TextRecord, word="step"):
 
     @model_validator(mode="after")
     def _consistent(self) -> Step:
-        wanted = (*_NUMBERS.get(self.name, ()), *(("dtype",) if self.name == "convert" else ()))
-        for field in ("value", "low", "high", "dtype"):
+        wanted = _FIELDS.get(self.name, ())
+        for field in ("value", "operand_value", "fused", "low", "high", "dtype"):
             if (getattr(self, field) is not None) != (field in wanted):
                 raise ValueError(f"{self.name} {'needs' if field in wanted else 'has no'} {field}")
+        if self.operand_dtype is not None and self.name not in OPERANDS:
+            raise ValueError(f"{self.name} has no operand: leave operand_dtype out")
+        if self.operand_dtype is not None and not FLOAT_FORMATS["fp32"].holds(FLOAT_FORMATS[self.operand_dtype]):
+            raise ValueError(f"an operand is widened to fp32, which does not hold every {self.operand_dtype}")
         if self.saturate and self.dtype not in SATURATED:
             raise ValueError(f"saturate applies to a conversion to {' or '.join(SATURATED)}")
         if self.low is not None and self.high is not None and not self.low <= self.high:
@@ -72,8 +86,7 @@ class Epilogue(Descriptor, word="epilogue"):
     """The steps that follow a product, in order.  The first step has the type of the product's output.
 
     Equal epilogues of equal products determine equal bits: each step rounds as an element-wise operation of its own
-    that stores its result.  The operands of `bias`, `add`, `multiply` and `swiglu` have the type of their step.  Raises
-    DescriptorError.
+    that stores its result.  Raises DescriptorError.
     """
 
     steps: tuple[Step, ...]
@@ -104,7 +117,8 @@ class Epilogue(Descriptor, word="epilogue"):
 
     def operand_types(self, dtype: str) -> tuple[str, ...]:
         """Return the type of each operand, for a product of type `dtype`."""
-        return tuple(kind for kind, each in zip(self.types(dtype), self.steps, strict=True) if each.name in OPERANDS)
+        pairs = zip(self.types(dtype), self.steps, strict=True)
+        return tuple(each.operand_dtype or kind for kind, each in pairs if each.name in OPERANDS)
 
     def output_dtype(self, dtype: str) -> str:
         """Return the type of the output, for a product of type `dtype`."""

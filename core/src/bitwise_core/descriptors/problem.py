@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import StrictBool, model_validator
 
+from bitwise_core.descriptors import Epilogue as Steps
 from bitwise_core.descriptors import GEMMDesc, Record
 from bitwise_core.descriptors.cuts import FloatName, Positive
+from bitwise_core.descriptors.epilogue import Number
 from bitwise_core.errors import BitwiseError
 
 DTYPES = {
@@ -18,10 +20,52 @@ NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
 """The names of types in descriptors, by the `str` of PyTorch's dtypes."""
 
 Epilogue = Literal["none", "bias"]
+Scaled: TypeAlias = Literal["none", "a", "b"]
+"""The operand that a kernel multiplies by a number before the product."""
 
 
 class ProblemError(BitwiseError, ValueError):
     """Operands that do not form a product of a library: the message says which, and what to do."""
+
+
+class Finish(Record):
+    """What a call of a library asks for beyond the product P of its operands.
+
+    The result is activation(`alpha` s P + `beta` C).  C is the addend, a vector with an element for each column or a
+    matrix; without one `beta` is 0.  s is 1, the product of one scale of each operand (`scales` is `tensor`), or of one
+    for each row of A and one for each column of B (`row`).  `fast_accumulation` lets fp8 kernels keep one accumulator.
+    Where each part rounds is the library's choice: see FinishedGEMM.
+    """
+
+    alpha: Number = 1.0
+    beta: Number = 0.0
+    addend: Literal["none", "vector", "matrix"] = "none"
+    activation: Literal["none", "relu", "gelu"] = "none"
+    scales: Literal["none", "tensor", "row"] = "none"
+    fast_accumulation: StrictBool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Finish:
+        if (self.addend == "none") != (self.beta == 0.0):
+            raise ValueError(
+                f"beta = {self.beta} with addend = {self.addend}: beta is 0 exactly where nothing is added"
+            )
+        if self.scales != "none" and self.alpha != 1.0:
+            raise ValueError(f"alpha = {self.alpha} with scales: leave alpha out")
+        return self
+
+    @property
+    def words(self) -> str:
+        """The finish as the end of a problem's description."""
+        parts = [f"alpha {self.alpha!r}"] if self.alpha != 1.0 else []
+        if self.addend != "none":
+            times = "" if self.beta == 1.0 else f"{self.beta!r} times "
+            parts.append(f"{times}a {self.addend} added")
+        if self.scales != "none":
+            parts.append(f"a scale for each {'operand' if self.scales == 'tensor' else 'row and column'}")
+        parts += [self.activation] if self.activation != "none" else []
+        parts += ["fast accumulation"] if self.fast_accumulation else []
+        return ", ".join(parts)
 
 
 class GEMMProblem(Record):
@@ -30,7 +74,8 @@ class GEMMProblem(Record):
     `a`, `b` and `out` name types.  A transposed operand is stored as [k, m] or [n, k]; a vector is never transposed.
     Leading dimensions are in elements, None where rows are contiguous.  `batch` is None for a product without a batch;
     the matrices of a batch are contiguous, or `stride_a` and `stride_b` elements apart.  With the epilogue `bias`, a
-    bias of n elements is added to the sums.  The device, the library and the addresses are not part of the problem.
+    bias of n elements is added to the sums.  `finish` is what else the call asks for; it then states the bias, too.
+    The device, the library and the addresses are not part of the problem.
     """
 
     m: Positive
@@ -47,6 +92,7 @@ class GEMMProblem(Record):
     stride_a: int | None = None
     stride_b: int | None = None
     epilogue: Epilogue = "none"
+    finish: Finish | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -62,6 +108,8 @@ class GEMMProblem(Record):
 
     @model_validator(mode="after")
     def _consistent(self) -> GEMMProblem:
+        if self.finish is not None and self.epilogue != "none":
+            raise ValueError("a problem with finish states its bias there: leave epilogue out")
         for name in ("a", "b"):
             rows, columns = self.stored(name)
             leading = getattr(self, f"ld_{name}")
@@ -93,6 +141,8 @@ class GEMMProblem(Record):
             ("ld_a", self.ld_a), ("ld_b", self.ld_b), ("stride_a", self.stride_a), ("stride_b", self.stride_b),
         ) if value is not None)  # fmt: skip
         added = " with bias" if self.epilogue == "bias" else ""
+        if self.finish is not None:
+            added = f" with {self.finish.words}" if self.finish.words else ""
         return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.out}{gaps}{added}"
 
 
@@ -105,3 +155,41 @@ class BiasedGEMM(Record):
 
     product: GEMMDesc
     rounded_first: StrictBool = False
+
+
+class FinishedGEMM(Record):
+    """What a library computes for a problem with a finish: the sums in fp32, and the steps on each of them.
+
+    The operands of `steps` are, in order, the scale of the operands' product (`tensor`), or the scales of the columns
+    and then those of the rows (`row`), all of fp32, and the addend.  Where a step is a function of a column or of a row
+    its operand is that of the whole matrix, with equal rows or columns.
+
+    A kernel may multiply an operand by `scale` in fp32 before the product, the operand `scaled`.  Both operands are
+    then widened from `widened_from` to fp32, the type of the operands of `product`.
+    """
+
+    product: GEMMDesc
+    steps: Steps
+    scaled: Scaled = "none"
+    scale: Number = 1.0
+    widened_from: FloatName | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> FinishedGEMM:
+        if self.product.output_dtype != "fp32":
+            raise ValueError(f"the steps take sums of fp32, and the product's output is {self.product.output_dtype}")
+        if (self.scaled == "none") != (self.widened_from is None) or (self.scaled == "none" and self.scale != 1.0):
+            raise ValueError("scaled, scale and widened_from belong together: give all of them or none")
+        if self.scaled != "none" and {self.product.left_dtype, self.product.right_dtype} != {"fp32"}:
+            raise ValueError("a scaled operand is a number of fp32: the product's operands are fp32, too")
+        return self
+
+    @property
+    def operand_dtypes(self) -> tuple[str, str]:
+        """The types of the operands that the library receives."""
+        return self.widened_from or self.product.left_dtype, self.widened_from or self.product.right_dtype
+
+    @property
+    def output_dtype(self) -> str:
+        """The type of the result."""
+        return self.steps.output_dtype("fp32")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import Descriptor
-from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.descriptors.problem import FinishedGEMM, GEMMProblem
 
 
 class Profile(Protocol):
@@ -69,7 +69,8 @@ class LockableProfile(ProductProfile, Protocol):
         """Return the descriptor of what the library runs for a problem on a `torch.device`, by default the current one.
 
         `alignment` is the alignment of the addresses of a, b and out in bytes.  `library` is the path of the library
-        to query, by default the loaded one.  With the epilogue `bias` the result is a BiasedGEMM.  Raises NotCovered.
+        to query, by default the loaded one.  With the epilogue `bias` the result is a BiasedGEMM, with a finish a
+        FinishedGEMM.  Raises NotCovered.
         """
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
@@ -91,6 +92,18 @@ class SupportedProfile(LockableProfile, Protocol):
         """Return the support of the descriptor that `describe_problem` returns with these arguments.
 
         Raises NotCovered.
+        """
+
+
+@runtime_checkable
+class GroupedProfile(ProductProfile, Protocol):
+    """A profile that describes products of groups of matrices."""
+
+    def describe_group(self, problem: GEMMProblem, *, device: Any = None) -> FinishedGEMM:
+        """Return what the library computes for the product of one group on a `torch.device`.
+
+        It depends on k, the types and the finish of the problem only.  Of scales, those of the rows are the first
+        operand of the steps, and those of the columns the second.  Raises NotCovered.
         """
 
 

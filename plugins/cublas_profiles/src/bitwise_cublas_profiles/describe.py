@@ -134,7 +134,9 @@ class _Description:
         row = next(
             (
                 row for row in self.known.tables["features"]
-                if dtype in row["dtypes"] and all(row.get(name) == value for name, value in wanted.items())
+                if dtype in row["dtypes"]
+                and self.configuration.reduction in row.get("reductions", (self.configuration.reduction,))
+                and all(row.get(name) == value for name, value in wanted.items())
             ), None,
         )  # fmt: skip
         if row is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_core.plugins.profiles import Explanation, Profile, Support
 from bitwise_cublas_profiles import profile
@@ -44,13 +44,17 @@ class CublasProfile:
     def describe_problem(
         self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
-    ) -> GEMMDesc | BiasedGEMM:  # fmt: skip
+    ) -> GEMMDesc | BiasedGEMM | FinishedGEMM:  # fmt: skip
         """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
         return PYTORCH_LIBRARY.describe_problem(problem, alignment, library, device)
 
     def support(self, problem: GEMMProblem, *, library: str | None = None, device: Any = None) -> Support:
         """Whether the rows of a problem's descriptor were all measured; see `SupportedProfile`."""
         return PYTORCH_LIBRARY.support(problem, library, device)
+
+    def describe_group(self, problem: GEMMProblem, *, device: Any = None) -> FinishedGEMM:
+        """The descriptor of what PyTorch's own kernels compute for a group of matrices; see `GroupedProfile`."""
+        return PYTORCH_LIBRARY.describe_group(problem, device)
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
         """The cuBLASLt version, the GPU and its driver; see `LockableProfile`."""

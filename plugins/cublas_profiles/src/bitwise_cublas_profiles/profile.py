@@ -22,9 +22,10 @@ A published row with a field `doubtful`, a reason, may be wrong. `shapes` counts
 compared in full, `sampled` those that were compared in some elements at least, and `fp32` those of fp32 operands in a
 row of other operands."""
 
-OPTIONAL = ("features", "fma")
+OPTIONAL = ("features", "fma", "finishes", "pytorch")
 """Tables that a profile may lack. `features` lists batches, biases and padded rows by algorithm, with and without split
-K, and `fma` the kernels of fp32 operands that accumulate each slice in one chain.
+K, and `fma` the kernels of fp32 operands that accumulate each slice in one chain. `finishes` has the orders of alpha,
+beta and addends by algorithm, `pytorch` the calls whose kernel or query PyTorch decides, and its versions measured.
 """
 
 

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import NotCovered, Support
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
+from bitwise_cublas_profiles.finishes import (
+    finished_product_of,
+    group_of,
+    plain_problem,
+    row_scaled_product_of,
+    scaled_product_of,
+    scaled_query,
+)
 from bitwise_cublas_profiles.profile import Profile, UnmeasuredRows, profile
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
-from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
+from bitwise_cublas_profiles.query import (
+    BIAS_WORKSPACE,
+    CublasError,
+    GemmQuery,
+    HeuristicResult,
+    query_of_problem,
+)
 
 CACHE_SIZE = 65536
 """Maximum number of cached descriptors in one process."""
@@ -60,37 +76,88 @@ class PyTorchLibrary:
 
     def describe_problem(
         self, problem: GEMMProblem, alignment: tuple[int, int, int], path: str | None, device: Any = None
-    ) -> GEMMDesc | BiasedGEMM:
+    ) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
         """See `LockableProfile`. One library is loaded for each path. Raises NotCovered."""
         try:
-            query, found, known = self._answered(problem, alignment, path, device)
-            return _described_answer(query, found, known)
+            return self._described_problem(problem, alignment, path, device, lambda known: known)
         except CublasError as error:
             raise NotCovered(str(error)) from None
 
     def support(self, problem: GEMMProblem, path: str | None, device: Any = None) -> Support:
         """See `SupportedProfile`. Raises NotCovered."""
+        recordings: list[UnmeasuredRows] = []
+
+        def recording(known: Profile) -> Profile:
+            recordings.append(UnmeasuredRows.of(known))
+            return recordings[-1]
+
         try:
-            query, found, known = self._answered(problem, (256, 256, 256), path, device)
-            recording = UnmeasuredRows.of(known)
-            _described_answer(query, found, recording)
+            self._described_problem(problem, (256, 256, 256), path, device, recording)
         except CublasError as error:
             raise NotCovered(str(error)) from None
-        return "published" if recording.names else "measured"
+        return "published" if any(each.names for each in recordings) else "measured"
 
-    def _answered(
-        self, problem: GEMMProblem, alignment: tuple[int, int, int], path: str | None, device: Any
-    ) -> tuple[GemmQuery, HeuristicResult, Profile]:
-        """The query of a problem, the library's answer and its profile. Raises CublasError."""
+    def _described_problem(
+        self, problem: GEMMProblem, alignment: tuple[int, int, int], path: str | None, device: Any,
+        prepared: Callable[[Profile], Profile],
+    ) -> GEMMDesc | BiasedGEMM | FinishedGEMM:  # fmt: skip
+        """What the library computes for a problem, by the rows of a prepared profile. Raises CublasError."""
         if device is not None and device.type != "cuda":
             raise CublasError(f"{problem.words} is not described: it is on {device}, and cuBLAS runs on a GPU")
         index = _current() if device is None else device.index
+        library, capability = self._library(_device(index), path)
+        if problem.finish is not None:
+            known = prepared(profile(library.version, capability))
+            return self._finished(problem, problem.finish, alignment, path, _device(index), library, known)
         query = query_of_problem(problem, alignment)
         if path is None:
             query = current_settings().applied(query)
-        library, capability = self._library(_device(index), path)
         found = self._query_heuristic(library, query, _device(index))
-        return query, found, profile(library.version, capability)
+        return _described_answer(query, found, prepared(profile(library.version, capability)))
+
+    def _finished(
+        self, problem: GEMMProblem, finish: Finish, alignment: tuple[int, int, int], path: str | None, device: Any,
+        library: Any, known: Profile,
+    ) -> FinishedGEMM:  # fmt: skip
+        """What the library, or a kernel of PyTorch, computes for a problem with a finish. Raises CublasError."""
+        import torch
+
+        settings = current_settings() if path is None else PyTorchSettings()
+        if finish.scales == "row":
+            return row_scaled_product_of(problem, known, torch.__version__)
+        if finish.scales == "tensor":
+            queries = [
+                replace(scaled_query(problem, finish, workspace), alignment=alignment)
+                for workspace in (
+                    BIAS_WORKSPACE,
+                    settings.applied(GemmQuery(1, 1, 1, "e4m3", "e4m3", "bf16")).workspace,
+                )
+            ]
+            answers = [self._query_heuristic(library, each, device) for each in queries]
+            if answers[0].configuration != answers[1].configuration:
+                raise CublasError(
+                    f"{problem.words} is not described: its configuration depends on the workspace, which is not "
+                    "measured for scaled products"
+                )
+            found = answers[0]
+            return scaled_product_of(problem, queries[0], found.configuration, known, found.workspace)
+        query = settings.applied(query_of_problem(plain_problem(problem, finish, known, torch.__version__), alignment))
+        if finish.activation == "relu":
+            query = replace(query, epilogue="relu_bias")
+        found = self._query_heuristic(library, query, device)
+        return finished_product_of(replace(query, epilogue="none"), found.configuration, known, finish, found.workspace)
+
+    def describe_group(self, problem: GEMMProblem, device: Any) -> FinishedGEMM:
+        """See `GroupedProfile`. Raises NotCovered."""
+        import torch
+
+        try:
+            if device is None or device.type != "cuda":
+                raise CublasError(f"{problem.words} in a group is not described: PyTorch's kernels run on a GPU")
+            library, capability = self._library(device)
+            return group_of(problem, profile(library.version, capability), torch.__version__)
+        except CublasError as error:
+            raise NotCovered(str(error)) from None
 
     def provenance(self, path: str | None) -> dict[str, str]:
         """See `LockableProfile`. Raises NotCovered."""

@@ -182,6 +182,11 @@ def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (25
     Operands and outputs of tf32 are fp32 operands that tensor cores multiply, and an fp32 output. Raises CublasError,
     also for a bias on a single column: PyTorch adds it with kernels of its own.
     """
+    if problem.finish is not None:
+        raise CublasError(
+            f"{problem.words} is not described without a GPU: the nearest product that a configuration explains has no "
+            "factors, added matrix, activation or scales"
+        )
     if problem.epilogue == "bias" and problem.n == 1:
         raise CublasError(
             f"{problem.words} is not described: PyTorch adds a bias on one column with kernels of its own"

@@ -115,6 +115,11 @@ def call_of_problem(problem: GEMMProblem, workspace: int) -> Call:
 
     Raises RocblasError, also for a vector: whether a framework passes it as transposed is not known.
     """
+    if problem.finish is not None:
+        raise RocblasError(
+            f"{problem.words} is not described: factors, added matrices, activations and scales are not; the nearest "
+            "described call is the product alone, or with a bias"
+        )
     for name in ("a", "b"):
         if 1 in problem.stored(name) and getattr(problem, f"ld_{name}") is None:
             raise RocblasError(

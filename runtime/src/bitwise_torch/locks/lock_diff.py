@@ -42,7 +42,7 @@ def _change(a: Entry | None, b: Entry | None) -> Change:
         return "only in b" if a is None else "only in a"
     if a.descriptor is None or b.descriptor is None:
         return "unknown"
-    if a.rounded_first != b.rounded_first:
+    if any(getattr(a, name) != getattr(b, name) for name in ("rounded_first", "steps", "scaled", "scale")):
         return "moved"
     if a.descriptor == b.descriptor:
         return "same"

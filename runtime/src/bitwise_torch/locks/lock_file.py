@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from bitwise_core.descriptors import DescriptorError, GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem, Scaled
 from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
@@ -34,7 +34,8 @@ class LockError(BitwiseError, ValueError):
 class Entry(BaseModel):
     """A problem with either the text of its descriptor or, in `declined`, the reason why it has none.
 
-    `rounded_first` is that of BiasedGEMM; only a problem with a bias may set it.
+    `rounded_first` is that of BiasedGEMM; only a problem with a bias may set it.  A problem with a finish has the other
+    fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale` and `widened_from`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +43,10 @@ class Entry(BaseModel):
     problem: GEMMProblem
     descriptor: str | None = None
     rounded_first: bool = False
+    steps: str | None = None
+    scaled: Scaled = "none"
+    scale: float = 1.0
+    widened_from: str | None = None
     declined: str | None = None
 
     @model_validator(mode="after")
@@ -50,14 +55,37 @@ class Entry(BaseModel):
             raise ValueError("an entry has exactly one of `descriptor` and `declined`, the reason why there is none")
         if self.rounded_first and (self.descriptor is None or self.problem.epilogue != "bias"):
             raise ValueError("rounded_first needs a descriptor and a problem with a bias: remove it")
+        if (self.steps is not None) != (self.descriptor is not None and self.problem.finish is not None):
+            raise ValueError("steps belong to a problem with a finish and a descriptor: give them there only")
         if self.descriptor is None:
             return self
         problem, desc = self.problem, parse_descriptor(self.descriptor)
+        if self.steps is not None:
+            finished = self._parsed()
+            if (desc.k, *finished.operand_dtypes, finished.output_dtype) != (
+                problem.k, problem.a, problem.b, problem.out,
+            ):  # fmt: skip
+                raise ValueError(f"the descriptor does not fit the problem {problem.words}: its k or its types differ")
+            return self
         if (desc.k, desc.left_dtype, desc.right_dtype, desc.output_dtype) != (
             problem.k, problem.a, problem.b, problem.out,
         ):  # fmt: skip
             raise ValueError(f"the descriptor does not fit the problem {problem.words}: its k or its types differ")
         return self
+
+    @cached_property
+    def finished(self) -> FinishedGEMM | None:
+        """The descriptor of a problem with a finish, None for another problem and for one without a descriptor."""
+        return None if self.steps is None else self._parsed()
+
+    def _parsed(self) -> FinishedGEMM:
+        try:
+            return FinishedGEMM(
+                product=parse_descriptor(self.descriptor or ""), steps=Epilogue.from_text(self.steps or ""),
+                scaled=self.scaled, scale=self.scale, widened_from=self.widened_from,
+            )  # fmt: skip
+        except DescriptorError as error:
+            raise LockError(f"{self.problem.words} has steps that do not fit: {error}") from None
 
     @property
     def desc(self) -> GEMMDesc:
@@ -195,8 +223,8 @@ def parse_descriptor(text: str) -> GEMMDesc:
         raise LockError(f"{text!r} is not a descriptor of a matrix product: {error}") from None
 
 
-Finding = GEMMDesc | BiasedGEMM | str
-"""The result for a problem: a descriptor, a descriptor with a bias, or the reason why there is none."""
+Finding = GEMMDesc | BiasedGEMM | FinishedGEMM | str
+"""The result for a problem: a descriptor, one with a bias or with steps, or the reason why there is none."""
 
 
 def lock_of(
@@ -218,7 +246,12 @@ def _entries(findings: Iterable[tuple[GEMMProblem, Finding]]) -> Iterator[Entry]
         by_problem[problem] = finding
     for problem, finding in by_problem.items():
         fields: dict[str, Any]
-        if isinstance(finding, BiasedGEMM):
+        if isinstance(finding, FinishedGEMM):
+            fields = {
+                "descriptor": finding.product.to_text(), "steps": finding.steps.to_text(), "scaled": finding.scaled,
+                "scale": finding.scale, "widened_from": finding.widened_from,
+            }  # fmt: skip
+        elif isinstance(finding, BiasedGEMM):
             fields = {"descriptor": finding.product.to_text(), "rounded_first": finding.rounded_first}
         else:
             fields = {"declined": finding} if isinstance(finding, str) else {"descriptor": finding.to_text()}

@@ -100,7 +100,7 @@ _PRODUCTS = {each.name: each for each in (
     ),
     _product(
         ORDER, "proved",
-        "The bits of an output element are a function of a row of A, a column of B and an element of the bias, if any.",
+        "The bits of an output element are a function of a row of A, a column of B and its elements of other operands.",
         "a product computed as its descriptor says",
         "the descriptor states every rounding and the order of every addition, and none depends on time or on threads",
         "bitwise receipt verify RECEIPT: the descriptor is parsed again",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM
 from bitwise_core.plugins.profiles import NotCovered, SupportedProfile
 from bitwise_torch.locks import Entry, Finding, Lock, differences, lock_of
 from bitwise_torch.receipts.claims import claims_of
@@ -46,7 +46,8 @@ def supported(entry: Entry, profile: SupportedProfile | None) -> Supported:
 
 def gemm_of(found: object) -> Finding:
     """Return what a lock holds for a library's descriptor."""
-    return found if isinstance(found, GEMMDesc | BiasedGEMM) else f"the library computes it as a {type(found).__name__}"
+    known = isinstance(found, GEMMDesc | BiasedGEMM | FinishedGEMM)
+    return found if known else f"the library computes it as a {type(found).__name__}"
 
 
 def lock_digest(lock: Lock) -> str:

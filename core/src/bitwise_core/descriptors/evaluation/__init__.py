@@ -10,6 +10,7 @@ from bitwise_core.descriptors import AttentionDesc, DescriptorError, GEMMDesc, R
 from bitwise_core.descriptors.evaluation.attention import attention_tree, evaluate_attention
 from bitwise_core.descriptors.evaluation.epilogues import Formulas, epilogue_tree, evaluate_epilogue
 from bitwise_core.descriptors.evaluation.expressions import gemm_tree, reduction_tree
+from bitwise_core.descriptors.evaluation.finishes import evaluate_finished
 from bitwise_core.descriptors.evaluation.gemm import evaluate_gemm
 from bitwise_core.descriptors.evaluation.matrix_units import unit_of
 from bitwise_core.descriptors.evaluation.reductions import evaluate_reduction
@@ -25,6 +26,7 @@ __all__ = [
     "evaluate",
     "evaluate_attention",
     "evaluate_epilogue",
+    "evaluate_finished",
     "evaluate_gemm",
     "evaluate_reduction",
     "gemm_tree",

@@ -45,7 +45,8 @@ def epilogue_tree(epilogue: Epilogue, dtype: str, product: Node, formulas: Formu
     for step, target in zip(epilogue.steps, epilogue.types(dtype), strict=True):
         x = _widened(found, dtype)
         if step.name in OPERANDS:
-            other = _widened(operand(index, target), target)
+            kind = step.operand_dtype or target
+            other = _widened(operand(index, kind), kind)
             index += 1
             found = _with_operand(step, x, other, target, formulas)
         else:
@@ -67,6 +68,12 @@ def _function(name: str, dtype: str, formulas: Formulas, x: Node) -> Node:
 def _with_operand(step: Step, x: Node, other: Node, dtype: str, formulas: Formulas) -> Node:
     if step.name == "multiply":
         return Operation("mul.rn.fp32", (x, other))
+    if step.name == "axpby":
+        assert step.value is not None
+        assert step.operand_value is not None
+        own, others = (number(step.value), x), (number(step.operand_value), other)
+        fused, rounded = (own, others) if step.fused == "x" else (others, own)
+        return Operation("fma.rn.fp32", (*fused, Operation("mul.rn.fp32", rounded)))
     if step.name == "swiglu":
         gate = _widened(_rounded(_function("silu", dtype, formulas, other), dtype), dtype)
         return Operation("mul.rn.fp32", (gate, x))

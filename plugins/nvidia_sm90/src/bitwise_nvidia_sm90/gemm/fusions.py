@@ -14,6 +14,8 @@ from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 
 MAP_ALIGNMENT = 16
 """The bytes of which the address and the strides of a tensor map are multiples."""
+_MAPPED_BYTES = 2
+"""The bytes of an element of an operand in a tensor map, whose tiles are those of the output."""
 _PAIR_ALIGNMENT = 2
 """Elements."""
 _CONSTRAINTS = {16: "h", 32: "r"}
@@ -79,7 +81,13 @@ class Fusion:
                 columns = "same"
             elif column == 1 and row % _PAIR_ALIGNMENT == 0 and given["N"] % _PAIR_ALIGNMENT == 0 and aligned:
                 columns = "pairs"
-                if mapped and row * size % MAP_ALIGNMENT == 0 and row and each.data_ptr() % MAP_ALIGNMENT == 0:
+                if (
+                    mapped
+                    and size == _MAPPED_BYTES
+                    and row * size % MAP_ALIGNMENT == 0
+                    and row
+                    and each.data_ptr() % MAP_ALIGNMENT == 0
+                ):
                     columns, mapped = "map", False
             layouts.append(OperandLayout(size, columns, row != 0))
         return Finish(self.epilogue, self.dtype, tuple(layouts))

@@ -203,7 +203,7 @@ def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fus
         {
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
             "SHORT_FIRST": plan.short_first, "INSTRUCTION_K8": plan.instruction_k8,
-            "NEW_ACCUMULATOR": bool(plan.accumulator_k), "WHOLE_ITERATIONS": whole, **_constants(fusion),
+            "NEW_ACCUMULATOR": plan.starts_accumulators, "WHOLE_ITERATIONS": whole, **_constants(fusion),
         },
         _options(chosen),
     )  # fmt: skip
@@ -263,7 +263,7 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: 
         },
         {
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": block_k, "GROUP": chosen.group,
-            "NEW_ACCUMULATOR": bool(plan.accumulator_k), "A_TRANSPOSED": a_transposed, "B_TRANSPOSED": b_transposed,
+            "NEW_ACCUMULATOR": plan.starts_accumulators, "A_TRANSPOSED": a_transposed, "B_TRANSPOSED": b_transposed,
             "C_TMA": c_tma, "C_TRANSPOSED": c_transposed, "STORE_PARTS": chosen.store_parts,
             "ONE_ITERATION": plan.slices.span <= block_k, "PROGRAMS": chosen.programs if chosen.programs < jobs else 0,
             "OVERLAP": chosen.overlap,

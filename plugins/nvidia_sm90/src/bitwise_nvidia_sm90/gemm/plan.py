@@ -14,6 +14,8 @@ _CHAIN_LANES = 32
 _UNITS = frozenset({"wgmma", "mma.sync"})
 _FP8 = frozenset({"e4m3", "e5m2"})
 _TYPES = frozenset({"fp16", "bf16", "fp32", *_FP8})
+_FP8_ITERATION = 128
+"""The values of k of an iteration of fp8."""
 _FROM_ZERO = Cut(count=1, start="zero")
 """The outermost cut of a sum whose total is added to +0."""
 _OUTPUTS = frozenset({"fp16", "bf16", "fp32"})
@@ -43,8 +45,9 @@ class MatrixPlan:
     """A loop over k of matrix instructions.
 
     `short_first` is the length of an iteration where the remainder of a slice modulo it runs first (0: the short
-    iteration runs last); `instruction_k8` asks for instructions of k 8; `accumulator_k` is the number of k after which
-    a new accumulator starts (0: one accumulator per slice).
+    iteration runs last); `instruction_k8` asks for instructions of k 8; `accumulator_k` is the number of k of an
+    iteration of fp8 (0: other types).  Each iteration of fp8 starts a new accumulator, or with `one_accumulator` all
+    iterations of a slice have one.
     """
 
     k: int
@@ -52,6 +55,12 @@ class MatrixPlan:
     short_first: int
     instruction_k8: bool
     accumulator_k: int
+    one_accumulator: bool = False
+
+    @property
+    def starts_accumulators(self) -> bool:
+        """Whether each iteration starts a new accumulator, which is added to the total."""
+        return self.accumulator_k > 0 and not self.one_accumulator
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +212,16 @@ def _matrix_plan(desc: GEMMDesc) -> MatrixPlan:
             f"instruction_k {desc.instruction_k}: these kernels run instructions of k {native}, or k 8 on 16-bit types"
         )
     cuts = list(desc.k_cuts)
-    accumulator_k = 0
-    if cuts and _starts_accumulators(cuts[-1]) and fp8:
+    accumulator_k, one_accumulator = 0, False
+    if fp8 and cuts and _starts_accumulators(cuts[-1]) and (len(cuts) > 1 or cuts[-1].span == _FP8_ITERATION):
         accumulator_k = cuts.pop().span or 0
-        if accumulator_k != 128:
-            raise UnsupportedGEMM(f"accumulators of {accumulator_k} k: these kernels start a new one every 128 k")
+        if accumulator_k != _FP8_ITERATION:
+            raise UnsupportedGEMM(
+                f"accumulators of {accumulator_k} k: these kernels start a new one every {_FP8_ITERATION} k, or have "
+                "one accumulator"
+            )
     elif fp8:
-        raise UnsupportedGEMM("fp8 in one accumulator: these kernels start a new one every 128 k")
+        accumulator_k, one_accumulator = _FP8_ITERATION, True
     slices = Slices(1, k)
     if cuts:
         slices = _slices(cuts.pop(0), desc, k)
@@ -230,7 +242,7 @@ def _matrix_plan(desc: GEMMDesc) -> MatrixPlan:
         )
     if short_first and k % short_first == 0 and (slices.number == 1 or slices.span % short_first == 0):
         short_first = 0  # no iteration is short
-    return MatrixPlan(k, slices, short_first, instruction_k8, accumulator_k)
+    return MatrixPlan(k, slices, short_first, instruction_k8, accumulator_k, one_accumulator)
 
 
 def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
@@ -302,9 +314,10 @@ def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
         raise UnsupportedGEMM(
             f"slices by {cut}: these kernels take contiguous ones, the last one short, added {orders}"
         )
-    if cut.partial_dtype not in ("fp32", desc.output_dtype) or cut.merge_dtype not in ("fp32", desc.output_dtype):
+    if cut.partial_dtype not in _OUTPUTS or cut.merge_dtype not in ("fp32", desc.output_dtype):
         raise UnsupportedGEMM(
-            f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: these kernels take fp32 and the output's type"
+            f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: these kernels take slices of "
+            f"{_listed(_OUTPUTS)}, and sums of fp32 and the output's type"
         )
     lengths = cut.lengths(k)
     if cut.start == "zero":  # the running sum is never -0, and an empty slice adds +0

@@ -220,7 +220,7 @@ def _warpgroup_schedules(
             if rows >= 2 * max(down, 64):
                 continue
             own = rows if ping_pong else rows // consumers
-            accumulators = most_accumulators(consumers) // (2 if plan.accumulator_k else 1)
+            accumulators = most_accumulators(consumers) // (2 if plan.starts_accumulators else 1)
             widest = min(256, accumulators * WARPGROUP // own)
             for columns in range(16, widest + 1, step):
                 narrow = consumers > 2 and columns < _FEWEST_COLUMNS_OF_THREE

@@ -29,7 +29,7 @@ def warpgroup_tiles(
     cluster = (chosen.cluster_m, chosen.cluster_n)
     found = WarpgroupTiles(
         chosen.block_m, chosen.block_n, chosen.stages, chosen.consumers, chosen.ping_pong, cluster, chosen.group,
-        (operands[0], operands[1]), output, *k_major, store, bool(plan.accumulator_k), finish, chosen.resident,
+        (operands[0], operands[1]), output, *k_major, store, plan.starts_accumulators, finish, chosen.resident,
         chosen.overlap, gathering,
     )  # fmt: skip
     try:

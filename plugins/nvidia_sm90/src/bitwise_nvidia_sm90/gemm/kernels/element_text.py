@@ -37,6 +37,9 @@ def element_text(tree: Node, leaves: Mapping[str, str], prefix: str) -> ElementT
             kind = "p" if node.bits == 1 else "h" if node.bits == 16 else "r"
             names[node] = f"%{kind}_{prefix}{len(names)}"
             lines.extend(_instructions(node, names))
+    if isinstance(tree, Load):  # a result is a register of its own
+        names[tree] = f"%{'h' if tree.bits == 16 else 'r'}_{prefix}0"
+        lines.append(f"mov.b{16 if tree.bits == 16 else 32} {names[tree]}, {leaves[tree.buffer]};")
     return ElementText(tuple(lines), names[tree])
 
 

@@ -21,7 +21,9 @@ def load_operand(operand, stride_row, stride_column, rows, columns, rows_inside,
             place = operand.to(tl.pointer_type(tl.int32))
         else:
             place = operand.to(tl.pointer_type(tl.int16))
-        if stride_row is None:
+        if stride_row is None and stride_column is None:
+            return tl.load(place + columns.to(tl.int64) * 0, mask=columns_inside, other=0)
+        elif stride_row is None:
             return tl.load(place + columns.to(tl.int64) * stride_column, mask=columns_inside, other=0)
         elif stride_column is None:
             return tl.load(place + rows.to(tl.int64) * stride_row, mask=rows_inside, other=0)
@@ -33,7 +35,8 @@ def load_operand(operand, stride_row, stride_column, rows, columns, rows_inside,
 @triton.jit
 def quotient(element, N, count):
     """Return element // N and element % N, in 32 bits where `count`, the number of elements, has as many."""
-    if count.dtype == tl.int32:
+    # Triton compiles an argument of 1 as a constant, which has no type.
+    if (count + tl.program_id(0) * 0).dtype == tl.int32:
         element = element.to(tl.int32)
     return element // N, element % N
 

@@ -1,0 +1,146 @@
+"""The orders of addends that the data file of sm_90 states, counted in the record of the products that showed them.
+
+    python -m bitwise_bench.cublas.addend_orders
+
+A row of the record names a call of PyTorch, the configuration of its query, and every order whose bytes are the call's:
+those of the whole output, or of sampled elements. A row of the data file counts the rows that it applies to; one whose
+order is another is a miss, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bitwise_cublas_profiles.profile import Row, profile
+
+RECORD = Path(__file__).resolve().parents[4] / "records" / "cublas-addends-sm90-h100-13.1.json.xz"
+_COUNTS = {"outputs": "shapes", "elements": "sampled"}
+"""What is compared, and the field of a row of the data file that counts it."""
+_ADDENDS = {"matrix": "matrix", "one row": "matrix", "batch": "matrix", "vector": "vector", "tensor": "tensor"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A row of the record."""
+
+    compared: str
+    call: str
+    dtype: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    transposes: str
+    alpha: float
+    beta: float
+    configuration: tuple[int, ...]
+    orders: tuple[str, ...]
+
+    @property
+    def algorithm(self) -> int:
+        """The ALGO_ID."""
+        return self.configuration[0]
+
+    @property
+    def sliced(self) -> bool:
+        """Whether k is split."""
+        return self.configuration[3] > 1
+
+    def is_under(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of the data file has the sample's kernel and type."""
+        reduction, custom = self.configuration[4], self.configuration[6]
+        dtypes = {"e4m3", "e5m2"} if self.call == "tensor" else {self.dtype}
+        return bool(
+            row["algorithm"] == self.algorithm
+            and row["sliced"] == self.sliced
+            and dtypes <= set(row["dtypes"])
+            and reduction in row.get("reductions", (row.get("reduction", reduction),))
+            and custom in row.get("customs", (custom,))
+        )
+
+    def has_order(self, order: str) -> bool:
+        """Whether an order of the data file has the sample's bytes. An operand that was not scaled is no miss."""
+        if order == "operand_scaled":
+            operand = "operand_b" if self.algorithm == 13 and self.m > 1 else "operand_a"
+            return operand in self.orders or "untried" in self.orders
+        return order in self.orders
+
+
+def samples(path: Path = RECORD) -> list[Sample]:
+    """The rows of the record."""
+    record = json.loads(lzma.decompress(path.read_bytes()))
+    found = []
+    for each in record["rows"]:
+        fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
+        fields |= {name: tuple(fields[name]) for name in ("configuration", "orders")}
+        found.append(Sample(**fields))
+    return found
+
+
+def _applies(row: Row, sample: Sample) -> bool:
+    tile, plain = list(sample.configuration[1:3]), sample.alpha == sample.beta == 1
+    return bool(
+        row["addend"] == _ADDENDS.get(sample.call)
+        and sample.is_under(row)
+        and (plain or tile in row.get("tiles", (tile,)))
+        and (row.get("alpha") != "one" or sample.alpha == 1)
+        and (row.get("beta") != "one" or sample.beta == 1)
+    )
+
+
+def counted(rows: Iterable[Row], found: Sequence[Sample]) -> Iterator[tuple[Row, dict[str, int], list[Sample]]]:
+    """Each row of `finishes` with its counts and its misses; a sample belongs to the first row that applies to it."""
+    listed = list(rows)
+    taken = [each for each in found if each.beta or each.call == "tensor"]
+    owner = [next((row for row in listed if _applies(row, each)), None) for each in taken]
+    for row in listed:
+        mine = [each for each, of in zip(taken, owner, strict=True) if of is row]
+        misses = [each for each in mine if not each.has_order(row["order"])]
+        yield row, _counts(each for each in mine if each.has_order(row["order"])), misses
+
+
+def feature_counts(row: Row, found: Sequence[Sample]) -> tuple[dict[str, int], list[Sample]]:
+    """The counts and misses of a row of `features`: of batches, or of biases, added before or after rounding."""
+    if row["feature"] == "batches":
+        mine = [each for each in found if each.call == "batch" and each.is_under(row)]
+        return _counts(each for each in mine if each.orders), [each for each in mine if not each.orders]
+    orders = {"rounded"} if "rounding" in row["feature"] else {"product_fused", "addend_fused", "operand_a"}
+    mine = [each for each in found if each.call in ("vector", "relu") and each.is_under(row)]
+    return _counts(each for each in mine if orders & set(each.orders)), [
+        each for each in mine if not orders & set(each.orders)
+    ]
+
+
+def _counts(found: Iterable[Sample]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for each in found:
+        name = _COUNTS[each.compared]
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the counts of every order."""
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.addend_orders", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--record", type=Path, default=RECORD, help="the record (default: that of the H100)")
+    found = samples(parser.parse_args(arguments).record)
+    wrong = 0
+    for row, counts, misses in counted(profile("13.1", "9.0").tables["finishes"], found):
+        wrong += len(misses)
+        kernel = {name: row[name] for name in ("addend", "algorithm", "sliced", "dtypes", "order")}
+        print(f"{json.dumps(kernel)}: {json.dumps(counts)}, {len(misses)} misses")
+    print(f"{len(found)} products, {wrong} misses")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

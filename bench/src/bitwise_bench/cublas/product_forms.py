@@ -1,0 +1,275 @@
+"""Compare PyTorch's products with addends, activations, scales and groups with the functions of the runtime.
+
+    python -m bitwise_bench.cublas.product_forms --out forms.json --seconds 60
+
+Random shapes, layouts, types, alpha and beta. An addend is random, or cancels the product, so that the result consists
+of the roundings of both. The exit status is 1 if bytes differ, or if more than the share `--declined` of the calls of a
+kind and type is declined.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.cublas.random_queries import random_query
+from bitwise_bench.cublas.worker_processes import run_workers
+from bitwise_cublas_profiles.query import GemmQuery
+
+ALPHAS = (1.0, 1.0, 1.0, 0.5, -1.3, 0.1)
+BETAS = (1.0, 1.0, 1.0, 0.3, -2.0, 0.0)
+FUSED = 8
+"""One of so many calls is repeated."""
+KINDS = (("matrix", 34), ("vector", 12), ("batch", 14), ("relu", 8), ("tensor", 14), ("row", 10), ("grouped", 8))
+"""The calls and their shares: addends by shape, a batch of matrices, scales for each operand or row and column."""
+_TYPES = {"matrix", "vector", "batch", "relu"}
+_LARGEST = 1 << 22
+"""Elements of a matrix."""
+_FP8 = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+_NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", **_FP8}
+
+
+class Comparison:
+    """State of one process: a generator of operands, and the reasons of declined calls."""
+
+    def __init__(self, seed: int) -> None:
+        import torch
+
+        self.torch, self.seed = torch, seed
+        self.generator = torch.Generator(device="cuda")
+
+    def matrix(self, rows: int, columns: int, dtype: str, transposed: bool, source: random.Random) -> Any:
+        """A random matrix, stored by columns if `transposed`; half of them have magnitudes over six binades more."""
+        torch = self.torch
+        shape = (columns, rows) if transposed else (rows, columns)
+        found = torch.randn(shape, device="cuda", generator=self.generator)
+        if source.random() < 0.5:
+            found *= torch.randint(-4, 3, shape, device="cuda", generator=self.generator).float().exp2()
+        found = found.to(getattr(torch, _NAMES[dtype]))
+        return found.t() if transposed else found
+
+    def row(self, number: int, kinds: Sequence[tuple[str, int]]) -> list[Any] | None:
+        """The kind, types and outcome of a numbered call; None where its matrices are too large."""
+        source = random.Random(f"{self.seed}:{number}:forms")
+        self.generator.manual_seed(number)
+        kind = source.choices([name for name, _ in kinds], [share for _, share in kinds])[0]
+        tf32 = kind in _TYPES and source.random() < 0.1
+        shares = (("fp32", 1),) if tf32 else (("bf16", 4), ("fp16", 4), ("fp32", 3))
+        query = random_query(self.seed, number, shares=shares if kind in _TYPES else (("e4m3", 1),)).query
+        if (
+            query.m * query.n * query.k > 1 << 31
+            or max(query.m * query.k, query.k * query.n, query.m * query.n) > _LARGEST
+        ):
+            return None
+        self.torch.backends.cuda.matmul.allow_tf32 = tf32
+        call = {"tensor": self.scaled, "row": self.scaled, "grouped": self.grouped}.get(kind, self.added)
+        return call(number, kind, query, "tf32" if tf32 else query.a, source)
+
+    def added(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
+        """A call with an addend."""
+        import bitwise_torch as ours
+
+        torch = self.torch
+        query = replace(
+            query, transpose_a=query.m > 1 and source.random() < 0.3, transpose_b=query.n > 1 and source.random() < 0.5
+        )
+        alpha, beta = source.choice(ALPHAS), source.choice(BETAS)
+        batch = source.choice([2, 3, 8, 16]) if kind == "batch" else 1
+        if batch * max(query.m * query.k, query.k * query.n, query.m * query.n) > _LARGEST:
+            return None
+        lefts = [self.matrix(query.m, query.k, dtype, query.transpose_a, source) for _ in range(batch)]
+        rights = [self.matrix(query.k, query.n, dtype, query.transpose_b, source) for _ in range(batch)]
+        if kind == "batch":
+            a, b = self.stacked(lefts, query.transpose_a), self.stacked(rights, query.transpose_b)
+        else:
+            (a,), (b,) = lefts, rights
+        shape = (query.n,) if kind in ("vector", "relu") else (*a.shape[:-1], query.n)
+        addend = torch.randn(shape, device="cuda", generator=self.generator).to(a.dtype)
+        if source.random() < 0.6 and beta:
+            product = alpha / beta * (a.float() @ b.float())
+            addend = (-product if addend.dim() > 1 else -product[source.randrange(query.m)]).to(a.dtype)
+        about = [query.m, query.n, query.k, batch, query.transposes, alpha, beta]
+        if kind == "relu":
+            if query.n == 1:
+                return None
+            return self.compared(
+                number, kind, dtype, about, lambda: torch._addmm_activation(addend, a, b, alpha=alpha),
+                lambda: ours.addmm_activation(addend, a, b, alpha=alpha, like="cublas"),
+            )  # fmt: skip
+        theirs, mine = (torch.baddbmm, ours.baddbmm) if kind == "batch" else (torch.addmm, ours.addmm)
+        return self.compared(
+            number, kind, dtype, about, lambda: theirs(addend, a, b, alpha=alpha, beta=beta),
+            lambda: mine(addend, a, b, alpha=alpha, beta=beta, like="cublas"),
+        )  # fmt: skip
+
+    def stacked(self, matrices: Sequence[Any], transposed: bool) -> Any:
+        """The matrices as one batch, each stored as it is."""
+        found = self.torch.stack([each.t() if transposed else each for each in matrices])
+        return found.transpose(1, 2) if transposed else found
+
+    def scaled(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any]:
+        """A call with scales of fp8 operands."""
+        import bitwise_torch as ours
+
+        torch = self.torch
+        left, right = source.choice([("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")])
+        fast, output = source.random() < 0.5, source.choice(["bf16", "bf16", "fp16", "fp32"])
+        a = self.matrix(query.m, query.k, left, False, source)
+        b = self.matrix(query.k, query.n, right, True, source)
+        shapes = ((1, 1), (1, 1)) if kind == "tensor" else ((query.m, 1), (1, query.n))
+        scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in shapes)
+        target, bias = getattr(torch, _NAMES[output]), None
+        if source.random() < 0.4 and output != "fp32":
+            bias = torch.randn(query.n, device="cuda", generator=self.generator)
+            if source.random() < 0.6:
+                bias = -((a[source.randrange(query.m)].float() @ b.float()) * scale_a.mean() * scale_b.mean()).reshape(
+                    -1
+                )
+            bias = bias.to(target)
+        about = [query.m, query.n, query.k, 1, "NT", left, right, output, fast, bias is not None]
+        options = {"bias": bias, "out_dtype": target, "use_fast_accum": fast}
+        return self.compared(
+            number, kind, output, about, lambda: torch._scaled_mm(a, b, scale_a, scale_b, **options),
+            lambda: ours.scaled_mm(a, b, scale_a, scale_b, like="cublas", **options),
+        )  # fmt: skip
+
+    def grouped(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any]:
+        """A call on groups: of bf16, or of e4m3 with scales."""
+        import bitwise_torch as ours
+
+        torch = self.torch
+        form = source.choice(["2d3d", "3d3d", "2d2d", "3d2d", "scaled 2d3d", "scaled 2d3d", "scaled 2d2d"])
+        dtype = "e4m3" if "scaled" in form else "bf16"
+        groups, n, k = source.choice([1, 2, 4, 8]), 16 * source.randint(1, 64), 16 * source.randint(1, 96)
+        grain = 16 if form.endswith("2d2d") or form == "3d2d" else 1
+        ends = sorted(grain * source.randint(0, 400 // grain * (4 if grain > 1 else 1)) for _ in range(groups))
+        ends[-1] = max(ends[-1], 16)
+        total, m = ends[-1], 16 * source.randint(1, 30)
+        several = form.split()[-1]
+
+        def operand(shape: tuple[int, ...], transposed: bool) -> Any:
+            stored = (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
+            found = torch.randn(stored, device="cuda", generator=self.generator).to(getattr(torch, _NAMES[dtype]))
+            return found.transpose(-1, -2) if transposed else found
+
+        across = dtype == "e4m3" or source.random() < 0.5
+        shapes = {
+            "2d3d": ((total, k), (groups, k, n)), "3d3d": ((groups, m, k), (groups, k, n)),
+            "2d2d": ((m, total), (total, n)), "3d2d": ((groups, m, k), (k, total)),
+        }[several]  # fmt: skip
+        a, b = operand(shapes[0], False), operand(shapes[1], across)
+        offsets = None if several == "3d3d" else torch.tensor(ends, dtype=torch.int32, device="cuda")
+        about = [form, *map(list, shapes), ends, across]
+        if dtype == "bf16":
+            return self.compared(
+                number, kind, form, about, lambda: torch._grouped_mm(a, b, offs=offsets),
+                lambda: ours.grouped_mm(a, b, offsets, like="cublas"),
+            )  # fmt: skip
+        fast = source.random() < 0.5
+        rows, columns = (total, groups * n) if several == "2d3d" else (groups * m, groups * n)
+        scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in (rows, columns))
+        given_b = scale_b.view(groups, n) if several == "2d3d" else scale_b
+        options = {"offs": offsets, "out_dtype": torch.bfloat16, "use_fast_accum": fast}
+        return self.compared(
+            number, kind, f"{form}{' fast' if fast else ''}", about,
+            lambda: torch._scaled_grouped_mm(a, b, scale_a, given_b, **options),
+            lambda: ours.grouped_mm(
+                a, b, offsets, scale_a=scale_a, scale_b=given_b, use_fast_accum=fast, like="cublas"
+            ),
+        )  # fmt: skip
+
+    def compared(self, number: int, kind: str, dtype: str, about: list[Any], theirs: Any, ours: Any) -> list[Any]:
+        """The row of a call, with the library's result and ours compared."""
+        from bitwise_torch import NotCovered
+
+        torch = self.torch
+        head = [number, kind, dtype]
+        try:
+            wanted = theirs()
+        except (RuntimeError, ValueError) as error:
+            return [*head, "refused by PyTorch", about, str(error).splitlines()[0][:200]]
+        try:
+            # A repeated call runs fused kernels, which are compiled for it.
+            found = [ours() for _ in range(3 if number % FUSED == 0 else 1)]
+        except NotCovered as error:
+            return [*head, "declined", about, str(error).split(" is not described: ")[-1][:200]]
+        bits = torch.int32 if wanted.element_size() == 4 else torch.int16
+        equal = all(torch.equal(each.view(bits), wanted.view(bits)) for each in found)
+        return [*head, "equal" if equal else "different", about, None]
+
+
+def work(start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]]]) -> Iterable[list[Any]]:
+    """The rows of one process."""
+    seed, kinds = given
+    comparison, number = Comparison(seed), start
+    while time.time() < deadline:
+        number += step
+        try:
+            row = comparison.row(number, kinds)
+        except Exception as error:
+            row = [number, "error", "", "failed", [], f"{type(error).__name__}: {error}"[:300]]
+        if row is not None:
+            yield row
+
+
+def summary(rows: Iterable[list[Any]]) -> dict[str, dict[str, int]]:
+    """The outcomes by kind and type."""
+    counts: dict[str, Counter[str]] = {}
+    for _, kind, dtype, outcome, *_ in rows:
+        counts.setdefault(f"{kind} {dtype}".strip(), Counter())[outcome] += 1
+    return {name: dict(counts[name]) for name in sorted(counts)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare, write the record and print the outcomes."""
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.product_forms", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--out", type=Path, help="where to write the outcomes (JSON)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds (default 60)")
+    parser.add_argument("--seed", type=int, default=61, help="seed of the calls (default 61)")
+    parser.add_argument("--processes", type=int, default=8, help="processes on the GPU (default 8)")
+    parser.add_argument("--kinds", nargs="*", choices=[name for name, _ in KINDS], help="the calls (default all)")
+    parser.add_argument(
+        "--declined", type=float, default=0.0005, help="largest share of declined calls (default 0.0005)"
+    )
+    given = parser.parse_args(arguments)
+    kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
+    rows, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds))
+    counts = summary(rows)
+    unequal = [row for row in rows if row[3] in ("different", "failed")]
+    reasons = Counter(row[5] for row in rows if row[3] in ("declined", "refused by PyTorch"))
+    record = {"environment": _environment(given.seed), "outcomes": counts, "different": sorted(unequal)[:50],
+              "reasons": dict(reasons.most_common(40)), "died": died}  # fmt: skip
+    if given.out is not None:
+        given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    for name, each in counts.items():
+        print(f"{name}: {json.dumps(each)}")
+    for reason, count in reasons.most_common(12):
+        print(f"  {count}: {reason}")
+    most = max((each.get("declined", 0) / sum(each.values()) for each in counts.values()), default=1.0)
+    print(f"{len(rows)} calls, {len(unequal)} different, at most {most:.2%} of a kind declined; {died[:3]}")
+    return 1 if unequal or died or most > given.declined else 0
+
+
+def _environment(seed: int) -> dict[str, Any]:
+    import torch
+
+    from bitwise_cublas_profiles.driver import driver_version
+    from bitwise_cublas_profiles.library import Library
+
+    with Library() as library:
+        return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": library.version,
+                "driver": driver_version(), "seed": seed}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Calls of the campaign of product forms: their summary, their seeds, and the record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bitwise_bench.cublas.addend_orders import Sample, counted, feature_counts, samples
+from bitwise_bench.cublas.product_forms import KINDS, summary
+from bitwise_cublas_profiles.profile import profile
+
+RECORDS = Path(__file__).resolve().parents[2] / "records"
+RECORD = RECORDS / "cublas-product-forms-sm90-h100-13.1.json"
+
+
+def test_outcomes_are_counted_by_kind_and_type() -> None:
+    rows = [
+        [1, "matrix", "bf16", "equal", [], None], [2, "matrix", "bf16", "equal", [], None],
+        [3, "matrix", "bf16", "declined", [], "why"], [4, "row", "fp16", "different", [], None],
+        [5, "error", "", "failed", [], "ValueError"],
+    ]  # fmt: skip
+    assert summary(rows) == {
+        "error": {"failed": 1}, "matrix bf16": {"equal": 2, "declined": 1}, "row fp16": {"different": 1},
+    }  # fmt: skip
+
+
+def test_the_record_has_every_kind_and_names_what_differs() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    kinds = {name.split()[0] for run in record["runs"] for name in run["outcomes"]}
+    assert kinds == {name for name, _ in KINDS}
+    for run in record["runs"]:
+        different = sum(each.get("different", 0) for each in run["outcomes"].values())
+        assert len(run["different"]) == different
+        assert all(call[1] in ("grouped", "vector", "relu", "matrix", "batch") for call in run["different"])
+        # The differing groups have scales, and differing vectors are one row of fp32 with another alpha than 1.
+        for _, kind, dtype, _, about, _ in run["different"]:
+            if kind == "grouped":
+                assert dtype.startswith("scaled")
+            elif kind in ("vector", "relu"):
+                assert (about[0], dtype in ("fp32", "tf32"), about[5] != 1) == (1, True, True)
+    for form in record["scaled groups"].values():
+        assert all(each["groups"] == each["(acc s_a) s_b"] > each["(acc s_b) s_a"] for each in form.values())
+
+
+def test_every_order_of_the_profile_is_counted_in_the_record() -> None:
+    if not RECORDS.exists():
+        pytest.skip("records are not part of an installed distribution")
+    rows = profile("13.1", "9.0").tables["finishes"]
+    for row, counts, misses in counted(rows, samples()):
+        assert misses == []
+        assert counts == {name: row[name] for name in ("shapes", "sampled") if name in row}
+        assert counts
+
+
+def sample(**fields: object) -> Sample:
+    given = {
+        "compared": "outputs", "call": "matrix", "dtype": "fp16", "m": 8, "n": 9, "k": 7, "batch": 1,
+        "transposes": "NN", "alpha": 2.0, "beta": 0.5, "configuration": (66, 1, 35, 1, 0, 0, 1, 0, 4),
+        "orders": ("product_fused",),
+    }  # fmt: skip
+    return Sample(**{**given, **fields})  # type: ignore[arg-type]
+
+
+def test_a_sample_with_another_order_is_a_miss() -> None:
+    row = {"addend": "matrix", "algorithm": 66, "sliced": False, "dtypes": ["fp16"], "order": "product_fused"}
+    one, other, elements = sample(), sample(orders=("rounded",)), sample(compared="elements")
+    added = sample(beta=1.0)
+    listed = [{**row, "beta": "one", "order": "rounded"}, row]
+    found = [one, other, elements, added, sample(dtype="bf16"), sample(beta=0.0)]
+    (first, counts, misses), (second, others, wrong) = counted(listed, found)
+    assert (first["order"], counts, misses) == ("rounded", {}, [added])
+    assert (second["order"], others, wrong) == ("product_fused", {"shapes": 1, "sampled": 1}, [other])
+
+
+def test_features_count_calls_of_their_kind() -> None:
+    bias = {"feature": "biases", "algorithm": 66, "sliced": False, "dtypes": ["fp16"]}
+    rounded = {**bias, "feature": "biases added after rounding"}
+    found = [sample(call="vector"), sample(call="relu", orders=("rounded",)), sample(call="batch"), sample()]
+    assert feature_counts(bias, found) == ({"shapes": 1}, [found[1]])
+    assert feature_counts(rounded, found) == ({"shapes": 1}, [found[0]])
+    assert feature_counts({**bias, "feature": "batches"}, found) == ({"shapes": 1}, [])
+
+
+def test_an_operand_that_alpha_scales_is_the_vector() -> None:
+    gemv = (13, 0, 0, 1, 0, 0, 7, 0, 0)
+    assert sample(configuration=gemv, m=1, orders=("operand_a",)).has_order("operand_scaled")
+    assert not sample(configuration=gemv, m=8, n=1, orders=("operand_a",)).has_order("operand_scaled")
+    assert sample(configuration=gemv, m=8, n=1, orders=("untried",)).has_order("operand_scaled")

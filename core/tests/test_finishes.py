@@ -1,0 +1,160 @@
+"""Products with a finish: the records, and values against exact arithmetic in fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors.evaluation import evaluate_finished
+from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
+from bitwise_core.numerics import Bits
+
+ALPHA, BETA = 1.3, -0.7
+CONVERT = Step(name="convert", dtype="fp16")
+
+
+def product(k: int, dtype: str = "fp16") -> GEMMDesc:
+    return GEMMDesc(k=k, left_dtype=dtype, right_dtype=dtype, output_dtype="fp32", path="fma")
+
+
+def axpby(fused: str, **fields: Any) -> Step:
+    given = {"value": ALPHA, "operand_value": BETA, "operand_dtype": "fp16", **fields}
+    return Step(name="axpby", fused=fused, **given)
+
+
+def rounded(value: Fraction, dtype: type[np.floating[Any]]) -> Fraction:
+    """Return a number rounded to nearest even: of the two neighbours of a quotient, the one that is nearer."""
+    near = dtype(float(value))
+    choices = [near, np.nextafter(near, dtype(np.inf)), np.nextafter(near, dtype(-np.inf))]
+    bits = np.uint16 if dtype is np.float16 else np.uint32
+    best = min(choices, key=lambda each: (abs(Fraction(float(each)) - value), int(each.view(bits)) & 1))
+    return Fraction(float(best))
+
+
+def fp32(value: Fraction) -> Fraction:
+    return rounded(value, np.float32)
+
+
+def halves(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
+
+
+def cancelling(sums: list[list[Fraction]]) -> Any:
+    """Return an addend that cancels the product, so that the result consists of the roundings."""
+    return np.array([[float(-Fraction(ALPHA) / Fraction(BETA) * each) for each in row] for row in sums]).astype(
+        np.float16
+    )
+
+
+def exact_sums(a: Any, b: Any) -> list[list[Fraction]]:
+    """Return the sums of chains of fused multiply-adds in fp32."""
+    found = []
+    for row in a:
+        found.append([])
+        for column in b.T:
+            total = Fraction(0)
+            for x, y in zip(row, column, strict=True):
+                total = fp32(total + Fraction(float(x)) * Fraction(float(y)))
+            found[-1].append(total)
+    return found
+
+
+def expected(sums: list[list[Fraction]], c: Any, order: str) -> list[list[float]]:
+    alpha, beta = Fraction(float(np.float32(ALPHA))), Fraction(float(np.float32(BETA)))
+    found = []
+    for row, others in zip(sums, c, strict=True):
+        found.append([])
+        for x, y in zip(row, (Fraction(float(each)) for each in others), strict=True):
+            if order == "x":
+                total = fp32(alpha * x + fp32(beta * y))
+            elif order == "operand":
+                total = fp32(beta * y + fp32(alpha * x))
+            else:
+                total = fp32(rounded(fp32(alpha * x), np.float16) + y)
+            found[-1].append(float(rounded(total, np.float16)))
+    return found
+
+
+def values(bits: Bits) -> list[list[float]]:
+    return [[float(each) for each in row] for row in bits.view(np.float16)]
+
+
+@pytest.mark.parametrize("order", ["x", "operand", "rounded"])
+def test_an_addend_rounds_where_the_order_says(order: str) -> None:
+    a, b = halves(1, 6, 9), halves(2, 9, 7)
+    sums = exact_sums(a, b)
+    c = cancelling(sums) if order != "rounded" else (cancelling(sums) * np.float16(BETA)).astype(np.float16)
+    steps: tuple[Step | str, ...] = (Step(name="scale", value=ALPHA), CONVERT, "add")
+    if order != "rounded":
+        steps = (axpby(order), CONVERT)
+    desc = FinishedGEMM(product=product(9), steps=Epilogue.of(*steps))
+    found = values(evaluate_finished(desc, a, b, [c]))
+    assert found == expected(sums, c, order)
+    others = [expected(sums, c, each) for each in ("x", "operand", "rounded") if each != order]
+    assert all(found != each for each in others)
+
+
+def test_a_scaled_operand_is_rounded_before_the_product() -> None:
+    a, b = halves(3, 4, 5), halves(4, 5, 3)
+    scale = Fraction(float(np.float32(ALPHA)))
+    for side in ("a", "b"):
+        desc = FinishedGEMM(
+            product=product(5, "fp32"), steps=Epilogue.of(CONVERT), scaled=side, scale=ALPHA, widened_from="fp16"
+        )
+        left, right = (
+            np.array([[float(fp32(scale * Fraction(float(each)))) for each in row] for row in matrix])
+            if name == side else matrix.astype(np.float64)
+            for name, matrix in (("a", a), ("b", b))
+        )  # fmt: skip
+        wanted = [[float(rounded(each, np.float16)) for each in row] for row in exact_sums(left, right)]
+        assert values(evaluate_finished(desc, a, b)) == wanted
+
+
+def test_a_step_without_an_addend_takes_the_sums_alone() -> None:
+    a, b = halves(5, 3, 4), halves(6, 4, 2)
+    desc = FinishedGEMM(product=product(4), steps=Epilogue.of(Step(name="convert", dtype="fp32")))
+    found = evaluate_finished(desc, a, b)
+    assert [[Fraction(float(each)) for each in row] for row in found.view(np.float32)] == exact_sums(a, b)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "make"),
+    [
+        ("beta = 0.0 with addend = matrix", lambda: Finish(addend="matrix")),
+        ("beta = 2.0 with addend = none", lambda: Finish(beta=2)),
+        ("leave alpha out", lambda: Finish(alpha=2, scales="tensor")),
+        ("is not a finite number of fp32", lambda: Finish(alpha=1e39)),
+        ("leave epilogue out", lambda: GEMMProblem(m=1, n=2, k=3, a="fp16", b="fp16", out="fp16", epilogue="bias",
+                                                   finish=Finish(alpha=2))),
+        ("the steps take sums of fp32", lambda: FinishedGEMM(
+            product=product(3).model_copy(update={"output_dtype": "fp16"}), steps=Epilogue.of(CONVERT))),
+        ("belong together", lambda: FinishedGEMM(product=product(3), steps=Epilogue.of(CONVERT), scaled="a")),
+        ("operands are fp32, too", lambda: FinishedGEMM(
+            product=product(3), steps=Epilogue.of(CONVERT), scaled="a", scale=2, widened_from="fp16")),
+        ("axpby needs operand_value", lambda: Step(name="axpby", value=1.0, fused="x")),
+        ("relu has no fused", lambda: Step(name="relu", fused="x")),
+        ("relu has no operand", lambda: Step(name="relu", operand_dtype="fp16")),
+        ("does not hold every fp64", lambda: Step(name="add", operand_dtype="fp64")),
+    ],
+)  # fmt: skip
+def test_records_that_do_not_fit_are_refused(sentence: str, make: Any) -> None:
+    with pytest.raises(DescriptorError, match=sentence):
+        make()
+
+
+def test_the_words_of_a_problem_name_its_finish() -> None:
+    def words(**fields: Any) -> str:
+        return GEMMProblem(m=1, n=2, k=3, a="fp16", b="fp16", out="fp16", finish=Finish(**fields)).words
+
+    start = "1x2x3 fp16 NN to fp16"
+    assert words() == start
+    assert words(alpha=0.5, beta=2, addend="matrix") == f"{start} with alpha 0.5, 2.0 times a matrix added"
+    assert words(beta=1, addend="vector", activation="relu") == f"{start} with a vector added, relu"
+    assert words(scales="row", fast_accumulation=True) == (
+        f"{start} with a scale for each row and column, fast accumulation"
+    )
+    assert words(scales="tensor") == f"{start} with a scale for each operand"

@@ -1,0 +1,198 @@
+"""Products with a finish: the descriptors of configurations, and the sentences where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bitwise_core.descriptors.problem import Finish, GEMMProblem
+from bitwise_cublas_profiles.finishes import (
+    finished_product_of,
+    group_of,
+    plain_problem,
+    row_scaled_product_of,
+    scaled_product_of,
+    scaled_query,
+)
+from bitwise_cublas_profiles.profile import RowNotCovered, profile
+from bitwise_cublas_profiles.query import WORKSPACE, Configuration, CublasError, gemm_query, query_of_problem
+
+H100 = profile("13.1.0", "9.0")
+NVJET = Configuration(66, 10, 35, 1, 0, 0, 1, 0, 4)
+SPLIT = {"split_k": 2, "reduction": 2}
+
+
+def finished(dtype: str = "bf16", m: int = 64, n: int = 64, k: int = 1024, *, finish: Finish, **fields: int) -> Any:
+    return finished_product_of(gemm_query(m, n, k, dtype), replace(NVJET, **fields), H100, finish, 0)
+
+
+def steps(finish: Finish, dtype: str = "bf16", **fields: int) -> str:
+    return str(finished(dtype, finish=finish, **fields).steps).removeprefix("epilogue(steps=[").removesuffix("])")
+
+
+def matrix(alpha: float = 1.0, beta: float = 1.0) -> Finish:
+    return Finish(alpha=alpha, beta=beta, addend="matrix")
+
+
+def axpby(alpha: float, beta: float, fused: str, dtype: str) -> str:
+    return (
+        f"step(name=axpby value={alpha} operand_value={beta} fused={fused} operand_dtype={dtype}) "
+        f"step(name=convert dtype={dtype})"
+    )
+
+
+def test_the_order_of_an_addend_follows_the_kernel() -> None:
+    # The tensor-core kernels of sm_90 round the product first where the addend is only added.
+    assert steps(matrix(0.5)) == "step(name=scale value=0.5) step(name=convert dtype=bf16) step(name=add)"
+    assert steps(matrix()) == "step(name=convert dtype=bf16) step(name=add)"
+    assert steps(matrix(0.5, 2.0)) == axpby(0.5, 2.0, "x", "bf16")
+    assert steps(matrix(0.5), **SPLIT) == axpby(0.5, 1.0, "operand", "bf16")
+    for dtype, fused in (("bf16", "x"), ("fp16", "operand")):
+        assert steps(matrix(0.5, 2.0), dtype, algorithm=24, stages=13) == axpby(0.5, 2.0, fused, dtype)
+    assert steps(matrix(0.5, 2.0), "fp16", algorithm=23, stages=13) == axpby(0.5, 2.0, "x", "fp16")
+    assert steps(matrix(0.5, 2.0), "fp16", algorithm=23, stages=13, **SPLIT) == axpby(0.5, 2.0, "operand", "fp16")
+    assert steps(matrix(0.5, 2.0), "fp32", algorithm=55, stages=31, custom=0) == axpby(0.5, 2.0, "x", "fp32")
+    assert steps(matrix(0.5, 2.0), "fp32", algorithm=20, stages=28, custom=0) == axpby(0.5, 2.0, "operand", "fp32")
+
+
+def test_a_kernel_may_scale_an_operand_before_the_product() -> None:
+    found = finished("fp16", 5, 5, 900, finish=matrix(0.5, 2.0), algorithm=11, custom=1, stages=0)
+    assert (found.scaled, found.scale, found.widened_from) == ("a", 0.5, "fp16")
+    assert (found.product.left_dtype, found.product.right_dtype) == ("fp32", "fp32")
+    assert axpby(1.0, 2.0, "operand", "fp16") in str(found.steps)
+    assert finished("fp16", 5, 5, 900, finish=matrix(1.0, 2.0), algorithm=11, custom=1, stages=0).scaled == "none"
+    vector: dict[str, Any] = {"finish": Finish(alpha=0.5), "algorithm": 13, "custom": 7, "stages": 0}
+    assert finished("fp16", 1, 500, 20, **vector).scaled == "a"
+    assert finished("fp16", 500, 1, 20, **vector).scaled == "b"
+
+
+def test_no_addend_is_a_scale_and_a_conversion() -> None:
+    assert steps(Finish(alpha=0.5)) == "step(name=scale value=0.5) step(name=convert dtype=bf16)"
+    assert steps(Finish(alpha=0.5), "fp32", algorithm=55, stages=31, custom=0) == (
+        "step(name=scale value=0.5) step(name=convert dtype=fp32)"
+    )
+
+
+def test_alpha_alone_needs_a_measured_kernel() -> None:
+    with pytest.raises(RowNotCovered, match=r"described: alpha 0\.5 is not measured with this configuration"):
+        steps(Finish(alpha=0.5), "fp32", algorithm=10, stages=0, custom=0)
+    with pytest.raises(RowNotCovered, match="is not measured with this configuration"):
+        finished("fp16", 1, 500, 20, finish=Finish(alpha=0.5), algorithm=13, custom=2, stages=0)
+
+
+def test_activations_follow_the_bias() -> None:
+    bias = Finish(beta=1, addend="vector", activation="relu")
+    assert steps(bias) == (
+        "step(name=axpby value=1.0 operand_value=1.0 fused=x operand_dtype=bf16) step(name=relu) "
+        "step(name=convert dtype=bf16)"
+    )
+    first = steps(bias, algorithm=24, stages=13, **SPLIT)
+    assert first == "step(name=convert dtype=bf16) step(name=add) step(name=relu)"
+    with pytest.raises(
+        RowNotCovered, match=r"with gelu is not described: .*the nearest described call is torch\.addmm"
+    ):
+        steps(Finish(beta=1, addend="vector", activation="gelu"))
+
+
+def test_what_is_not_measured_is_named_with_the_nearest_call() -> None:
+    with pytest.raises(RowNotCovered, match=r"2\.0 times a matrix added is not measured .*the product alone"):
+        steps(matrix(0.5, 2.0), "fp32", algorithm=10, stages=0, custom=0)
+    with pytest.raises(RowNotCovered, match="is not measured"):
+        steps(matrix(), algorithm=24, stages=13, split_k=2, reduction=1)
+
+
+def problem(m: int = 64, n: int = 64, k: int = 256, a: str = "e4m3", out: str = "bf16", **fields: Any) -> GEMMProblem:
+    return GEMMProblem(m=m, n=n, k=k, a=a, b="e4m3", out=out, transpose_b=True, **fields)
+
+
+def scaled(fast: bool, bias: bool = False, **fields: int) -> Any:
+    finish = Finish(scales="tensor", fast_accumulation=fast, **({"beta": 1, "addend": "vector"} if bias else {}))
+    given = problem(finish=finish)
+    query = scaled_query(given, finish, 1 << 20)
+    return scaled_product_of(given, query, replace(NVJET, stages=36, **fields), H100, 1 << 20)
+
+
+def test_scaled_operands_have_one_or_many_accumulators() -> None:
+    slow, fast = scaled(False), scaled(True)
+    assert [str(each.product).rpartition("instruction_k=32")[2] for each in (slow, fast)] == [
+        " k_cuts=[cut(span=128)])", ")",
+    ]  # fmt: skip
+    assert str(scaled(True, **SPLIT).product).endswith("k_cuts=[cut(span=128)])")
+    assert str(slow.steps) == str(fast.steps) == "epilogue(steps=[step(name=multiply) step(name=convert dtype=bf16)])"
+    assert "step(name=multiply) step(name=add operand_dtype=bf16) step(name=convert" in str(scaled(False, True).steps)
+
+
+def test_scales_of_rows_and_columns_need_a_measured_version_of_pytorch() -> None:
+    given = problem(finish=Finish(scales="row"))
+    found = row_scaled_product_of(given, H100, "2.11.0+cu130")
+    assert str(found.steps) == (
+        "epilogue(steps=[step(name=multiply) step(name=multiply) step(name=convert dtype=bf16)])"
+    )
+    assert str(found.product).endswith("k_cuts=[cut(span=128)])")
+    with pytest.raises(RowNotCovered, match=r"PyTorch decides which kernel .* with PyTorch 2\.11, not 2\.9"):
+        row_scaled_product_of(given, H100, "2.9.1")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "given"),
+    [
+        ("operand types are not multiplied", problem(a="bf16")),
+        ("outputs of e4m3 are not measured", problem(out="e4m3")),
+        ("this layout is not measured", problem(ld_a=512)),
+        ("measured alone and with a bias", problem(finish=Finish(scales="tensor", addend="matrix", beta=1))),
+        ("the nearest described call has an output of bf16 or fp16",
+         problem(out="fp32", finish=Finish(scales="tensor", addend="vector", beta=1))),
+    ],
+)  # fmt: skip
+def test_scaled_products_that_are_not_measured_are_named(sentence: str, given: GEMMProblem) -> None:
+    with pytest.raises(CublasError, match=sentence):
+        scaled_query(given, given.finish or Finish(scales="tensor"), 1 << 20)
+
+
+def test_groups_are_one_pass_over_k() -> None:
+    plain = GEMMProblem(m=3, n=8, k=48, a="bf16", b="bf16", out="bf16", finish=Finish())
+    found = group_of(plain, H100, "2.11.0")
+    assert str(found.product).endswith(
+        "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16)"
+    )
+    with pytest.raises(RowNotCovered, match=r"not 2\.12"):
+        group_of(plain, H100, "2.12.0")
+    halves = GEMMProblem(m=3, n=8, k=48, a="fp16", b="fp16", out="fp16", finish=Finish())
+    with pytest.raises(RowNotCovered, match=r"groups of bf16.* are measured; others are products of their own"):
+        group_of(halves, H100, "2.11.0")
+
+
+def test_a_finish_has_no_query_of_its_own() -> None:
+    given = GEMMProblem(m=4, n=64, k=32, a="fp16", b="fp16", out="fp16", finish=matrix())
+    with pytest.raises(CublasError, match="with a matrix added is not described without a GPU"):
+        query_of_problem(given)
+    query = query_of_problem(plain_problem(given, matrix(), H100, "2.9.0"))
+    assert (query.epilogue, query.workspace) == ("none", WORKSPACE)
+
+
+def test_kernels_whose_order_is_not_known_are_declined_with_other_factors() -> None:
+    for algorithm in (16, 56):
+        with pytest.raises(RowNotCovered, match="is not measured with this configuration on fp16"):
+            steps(matrix(0.5), "fp16", algorithm=algorithm, stages=0, custom=0)
+    vector: dict[str, Any] = {"m": 1, "n": 500, "k": 4000, "algorithm": 13, "custom": 75, "stages": 0}
+    assert "fused=operand" in str(finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector).steps)
+    with pytest.raises(RowNotCovered, match="a vector added is not measured"):
+        finished("fp32", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector)
+
+
+def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> None:
+    def epilogue(m: int, finish: Finish, **fields: Any) -> str:
+        given = GEMMProblem(m=m, n=64, k=32, a="fp16", b="fp16", out="fp16", finish=finish, **fields)
+        return plain_problem(given, finish, H100, "2.11.0").epilogue
+
+    assert epilogue(1, matrix(0.5)) == epilogue(7, Finish(beta=1, addend="vector")) == "bias"
+    assert epilogue(1, matrix(0.5, 2.0)) == epilogue(2, matrix()) == epilogue(1, matrix(), batch=3) == "none"
+    with pytest.raises(CublasError, match=r"with PyTorch 2\.11, not 2\.10"):
+        plain_problem(GEMMProblem(m=1, n=64, k=8, a="fp16", b="fp16", out="fp16"), matrix(), H100, "2.10.0")
+    one = GEMMProblem(m=1, n=64, k=1, a="fp16", b="fp16", out="fp16", finish=matrix())
+    with pytest.raises(CublasError, match="one value of k is measured with another beta only"):
+        plain_problem(one, matrix(), H100, "2.11.0")
+    with pytest.raises(CublasError, match="one value of k is measured with another beta only"):
+        plain_problem(one, Finish(alpha=2, beta=1, addend="vector"), H100, "2.11.0")

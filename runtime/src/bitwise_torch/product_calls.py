@@ -1,0 +1,249 @@
+"""PyTorch's products with addends, activations, scales and groups, with the bits of a library or of a lock.
+
+c = addmm(addend, a, b, beta=0.5, like="cublas")
+c = scaled_mm(a, b, scale_a, scale_b, out_dtype=torch.bfloat16, lock=read_lock("products.json"))
+c = grouped_mm(a, b, offsets, like="cublas")
+
+The arguments are those of PyTorch's functions of these names.  None of them computes gradients: a program that needs
+them runs under `locked_products`.  All raise ProductError, NotCovered and LockError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from bitwise_core.descriptors import Epilogue, GEMMDesc, Record, Step
+from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.profiles import GroupedProfile, LockableProfile, NotCovered
+from bitwise_torch import dispatch_cache
+from bitwise_torch.locks import Lock
+from bitwise_torch.product_forms import Form, NotLockable, finished_product, form_of
+from bitwise_torch.products import ProductError, matmul
+from bitwise_torch.tensor_problems import problem_of
+
+if TYPE_CHECKING:
+    import torch
+
+CAPACITY = 4096
+"""The number of descriptions that are kept for each library's token; a full cache is emptied."""
+
+
+def addmm(
+    addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1,
+    like: str | None = None, lock: Lock | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return beta addend + alpha a b with the bits of torch.addmm; see the module."""
+    return _called("addmm", (addend, a, b), {"beta": beta, "alpha": alpha}, like, lock)
+
+
+def baddbmm(
+    addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1,
+    like: str | None = None, lock: Lock | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return beta addend + alpha a b for each matrix of a batch, with the bits of torch.baddbmm; see the module."""
+    return _called("baddbmm", (addend, a, b), {"beta": beta, "alpha": alpha}, like, lock)
+
+
+def addmm_activation(
+    addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, alpha: float = 1, use_gelu: bool = False,
+    like: str | None = None, lock: Lock | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return relu(addend + alpha a b) for a vector, with the bits of torch._addmm_activation; see the module."""
+    options = {"beta": 1, "alpha": alpha, "use_gelu": use_gelu}
+    return _called("_addmm_activation", (addend, a, b), options, like, lock)
+
+
+def scaled_mm(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, *,
+    bias: torch.Tensor | None = None, out_dtype: torch.dtype | None = None, use_fast_accum: bool = False,
+    like: str | None = None, lock: Lock | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return the product of scaled fp8 matrices with the bits of torch._scaled_mm; see the module."""
+    options = {"bias": bias, "out_dtype": out_dtype, "use_fast_accum": use_fast_accum}
+    return _called("_scaled_mm", (a, b, scale_a, scale_b), options, like, lock)
+
+
+def _called(
+    name: str, arguments: tuple[Any, ...], options: dict[str, Any], like: str | None, lock: Lock | None
+) -> torch.Tensor:
+    if (like is None) == (lock is None):
+        raise ProductError("give exactly one of like, the name of a library, and lock, the result of read_lock")
+    for position, each in enumerate(arguments):
+        if not hasattr(each, "data_ptr"):
+            raise ProductError(f"argument {position} is a {type(each).__name__}; give a PyTorch tensor")
+        _check_gradients(each)
+    _check_shapes(name, arguments)
+    try:
+        form = form_of(name, "", arguments, options)
+    except NotLockable as reason:
+        raise NotCovered(f"torch.{name}: {reason}") from None
+    if form is None:
+        addend, a, b = arguments
+        problem = problem_of(a, b, a.dtype, "bias")
+        form = Form(a, b, (addend.expand(a.shape[0], b.shape[1]),), problem)
+    desc = _locked(lock, form.problem) if lock is not None else _described(like or "", form, arguments[0])
+    if isinstance(desc, FinishedGEMM):
+        return finished_product(desc, form)
+    if isinstance(desc, BiasedGEMM):
+        return finished_product(_biased(desc), form)
+    if form.problem.batch is not None:
+        import torch
+
+        return torch.stack([matmul(x, y, desc=desc) for x, y in zip(form.a, form.b, strict=True)])
+    return matmul(form.a, form.b, desc=desc)
+
+
+def _check_shapes(name: str, arguments: tuple[Any, ...]) -> None:
+    a, b = arguments[:2] if name == "_scaled_mm" else arguments[1:3]
+    axes = 3 if name == "baddbmm" else 2
+    if a.dim() != axes or b.dim() != axes or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
+        raise ProductError(f"{tuple(a.shape)} times {tuple(b.shape)}: torch.{name} needs {axes} axes, and k in both")
+    if a.dtype != b.dtype and name != "_scaled_mm":
+        raise ProductError(f"a is of {a.dtype} and b of {b.dtype}; give one type")
+    if a.device != b.device:
+        raise ProductError(f"a is on {a.device} and b is on {b.device}; move both to one device")
+
+
+def _check_gradients(tensor: Any) -> None:
+    if tensor.requires_grad and dispatch_cache.gradients_enabled():
+        raise ProductError(
+            "this function computes no gradients: call it inside torch.no_grad(), or run the program under "
+            "locked_products"
+        )
+
+
+def _biased(desc: BiasedGEMM) -> FinishedGEMM:
+    """Return a product with a bias as steps on its sums."""
+    output = desc.product.output_dtype
+    converted = Step(name="convert", dtype=output)
+    steps = (converted, "add") if desc.rounded_first else (Step(name="add", operand_dtype=output), converted)
+    fields = {name: getattr(desc.product, name) for name in type(desc.product).model_fields}
+    return FinishedGEMM(product=GEMMDesc(**(fields | {"output_dtype": "fp32"})), steps=Epilogue.of(*steps))
+
+
+def _locked(lock: Lock, problem: GEMMProblem) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
+    entry = lock.entry(problem)
+    if entry.finished is not None:
+        return entry.finished
+    if problem.epilogue == "bias":
+        return BiasedGEMM(product=entry.desc, rounded_first=entry.rounded_first)
+    return entry.desc
+
+
+_known: dict[Any, GEMMDesc | FinishedGEMM] = {}
+
+
+def _described(like: str, form: Form, first: Any) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
+    """Return what a library computes for a form, cached.  Raises NotCovered and ProductError."""
+    profiles = [each for each in registry.default().profiles if isinstance(each, LockableProfile)]
+    profile = next((each for each in profiles if each.library == like), None)
+    if profile is None:
+        known = ", ".join(sorted({each.library for each in profiles})) or "none, install the plugin of one"
+        raise ProductError(f"no installed plugin describes the library {like!r}; known libraries: {known}")
+    alignment = _alignment(form.a), _alignment(form.b), 256
+    token = getattr(profile, "cache_token", lambda: None)()
+    key = (id(profile), token, form.problem, alignment, form.a.device)
+    if key not in _known:
+        found: Record = profile.describe_problem(form.problem, alignment=alignment, device=form.a.device)
+        if not isinstance(found, GEMMDesc | BiasedGEMM | FinishedGEMM):
+            raise NotCovered(f"{like} computes this product as a {type(found).__name__}")
+        if len(_known) >= CAPACITY:
+            _known.clear()
+        _known[key] = _biased(found) if isinstance(found, BiasedGEMM) else found
+    return _known[key]
+
+
+def _alignment(matrix: torch.Tensor) -> int:
+    address = int(matrix.data_ptr())
+    return min(address & -address, 256) if address else 256
+
+
+def grouped_mm(
+    a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None = None, *, like: str,
+    scale_a: torch.Tensor | None = None, scale_b: torch.Tensor | None = None, use_fast_accum: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """Return products of groups in bf16 with the bits of torch._grouped_mm, with scales of torch._scaled_grouped_mm.
+
+    `offsets` holds the end of each group in rows of a 2-axis `a`, columns of a 2-axis `b`, or values of k where both
+    have 2 axes; its values are read, which waits for the device.  Elements outside of the groups are 0.  `scale_a` has
+    a scale for each row of `a`, `scale_b` for each column of `b`, for each group.  Raises ProductError and NotCovered.
+    """
+    import torch
+
+    profile = next(
+        (each for each in registry.default().profiles if isinstance(each, GroupedProfile) and each.library == like),
+        None,
+    )  # fmt: skip
+    if profile is None:
+        raise ProductError(f"no installed plugin describes grouped products of {like!r}")
+    for each in (a, b, scale_a, scale_b):
+        if each is not None:
+            _check_gradients(each)
+    if (scale_a is None) != (scale_b is None):
+        raise ProductError("give both of scale_a and scale_b, or neither")
+    axes = (a.dim(), b.dim())
+    if not set(axes) <= {2, 3} or (offsets is None) != (axes == (3, 3)):
+        raise ProductError(
+            f"a has {axes[0]} axes and b has {axes[1]}: both have 2 or 3, and offsets unless both have 3"
+        )
+    if a.shape[-1] != b.shape[-2]:
+        raise ProductError(f"{tuple(a.shape)} times {tuple(b.shape)}: the shapes do not match")
+    ends = [int(each) for each in offsets.tolist()] if offsets is not None else [0] * int(a.shape[0])
+    shape = (int(a.shape[-2]), int(b.shape[-1]))
+    whole = axes in ((2, 3), (3, 2))
+    out = torch.zeros(shape if whole else (len(ends), *shape), dtype=torch.bfloat16, device=a.device)
+    scales = "none" if scale_a is None else "row"
+    for index, (left, right, target, where) in enumerate(_groups(a, b, out, ends, axes)):
+        if 0 in left.shape or 0 in right.shape:
+            continue
+        finish = Finish(scales=scales, fast_accumulation=use_fast_accum and scales == "row")
+        plain = problem_of(left, right, torch.bfloat16)
+        fields = {name: getattr(plain, name) for name in type(plain).model_fields} | {"finish": finish}
+        desc = _group(profile, GEMMProblem(**fields), a.device)
+        operands: tuple[Any, ...] = ()
+        if scale_a is not None and scale_b is not None:
+            rows, columns = (
+                _scales_of(each, index, place, len(ends), group_axes)
+                for each, place, group_axes in ((scale_a, where[0], axes[0]), (scale_b, where[1], axes[1]))
+            )
+            operands = (rows[:, None].expand(target.shape), columns[None, :].expand(target.shape))
+        target.copy_(finished_product(desc, Form(left, right, operands, plain)))
+    return out
+
+
+def _groups(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, ends: list[int], axes: tuple[int, int]
+) -> Iterator[tuple[Any, Any, Any, tuple[slice | None, slice | None]]]:
+    """Yield the matrices of each group, its part of the output, and the parts of the scales of a and of b."""
+    begin = 0
+    for index, end in enumerate(ends):
+        part = slice(begin, end)
+        begin = end
+        if axes == (2, 3):
+            yield a[part], b[index], out[part], (part, None)
+        elif axes == (3, 2):
+            yield a[index], b[:, part], out[:, part], (None, part)
+        elif axes == (2, 2):
+            yield a[:, part], b[part], out[index], (None, None)
+        else:
+            yield a[index], b[index], out[index], (None, None)
+
+
+def _scales_of(scales: torch.Tensor, index: int, part: slice | None, groups: int, axes: int) -> torch.Tensor:
+    """Return the scales of a group: a part of all of them, or one of `groups` equal parts."""
+    return scales.reshape(-1)[part] if part is not None and axes == 2 else scales.reshape(groups, -1)[index]
+
+
+_groups_known: dict[Any, FinishedGEMM] = {}
+
+
+def _group(profile: GroupedProfile, problem: GEMMProblem, device: Any) -> FinishedGEMM:
+    """Return the description of a group, cached by what decides it: k, the types and the finish."""
+    key = (id(profile), problem.k, problem.a, problem.b, problem.finish, device)
+    if key not in _groups_known:
+        if len(_groups_known) >= CAPACITY:
+            _groups_known.clear()
+        _groups_known[key] = profile.describe_group(problem, device=device)
+    return _groups_known[key]

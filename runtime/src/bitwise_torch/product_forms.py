@@ -1,0 +1,258 @@
+"""Products with alpha, beta, addends, activations and scales: PyTorch's calls as problems, and their results.
+
+A call is a problem with a finish (`bitwise_core.descriptors.problem`). A library's profile, or a lock, describes it as
+a FinishedGEMM: sums in fp32 and the steps on each of them, which run in the kernel that computes the sums where a
+launcher fuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bitwise_core.descriptors import DescriptorError
+from bitwise_core.descriptors.evaluation import evaluate_finished
+from bitwise_core.descriptors.problem import DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.launchers import EpilogueLaunch, EpilogueLauncher
+from bitwise_torch.products import ProductError, product_into
+from bitwise_torch.tensor_problems import library_layout, problem_of
+
+if TYPE_CHECKING:
+    import torch
+
+FORMS = ("addmm", "baddbmm", "_addmm_activation", "_scaled_mm")
+"""Operations of PyTorch that may be products with a finish, in the dispatcher's namespace `aten`."""
+
+CAPACITY = 4096
+"""The number of fused launches that are kept; a full cache is emptied."""
+
+_PARAMETERS = {
+    "addmm": ("self", "mat1", "mat2"), "baddbmm": ("self", "mat1", "mat2"),
+    "_addmm_activation": ("self", "mat1", "mat2"),
+    "_scaled_mm": ("mat1", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum"),
+}  # fmt: skip
+"""By operation: the names of its positional parameters, those of the schema or shorter ones."""
+
+
+class NotLockable(Exception):
+    """A product that no lock can hold; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A call: its matrices in the layout that a library receives, its problem, and the operands of the steps."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+    operands: tuple[torch.Tensor, ...]
+    problem: GEMMProblem
+
+
+def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[str, Any]) -> Form | None:
+    """Return the form of a call, None where it is a product, or a product with a bias, and nothing else.
+
+    Raises NotLockable.
+    """
+    given = {**dict(zip(_PARAMETERS[name], arguments, strict=False)), **options}
+    if name == "_scaled_mm":
+        return _scaled(given)
+    alpha, beta = float(given.get("alpha", 1)), float(given.get("beta", 1))
+    addend, a, b = given["self"], given["mat1"], given["mat2"]
+    if name == "addmm" and alpha == beta == 1 and addend.dim() == 1 and b.shape[1] > 1:
+        return None
+    if "dtype" in overload:
+        raise NotLockable("the addend is of another type than the operands; give one of the operands' type")
+    if addend.dtype != a.dtype:
+        raise NotLockable(f"the addend is of {addend.dtype} and the operands of {a.dtype}: give one type")
+    shape = (*a.shape[:-1], b.shape[-1])
+    finish: Finish | None
+    if name == "_addmm_activation":
+        if addend.dim() != 1 or beta != 1 or not addend.is_contiguous() or addend.shape != shape[1:]:
+            raise NotLockable(
+                "an activation is described with a dense vector of the output's columns added and beta = 1; the "
+                "nearest described call is torch.addmm, followed by the activation"
+            )
+        finish = _finish(alpha, 1.0, "vector", activation="gelu" if given.get("use_gelu", False) else "relu")
+    elif beta == 0:
+        # The addend is ignored, NaNs included.
+        finish = _finish(alpha, 0.0, "none") if alpha != 1 else None
+    elif addend.dim() == 1 and name == "addmm" and addend.shape == shape[1:]:
+        # A vector is one in PyTorch's fused interface only; otherwise it is expanded.
+        vector = beta == 1 and shape[1] > 1
+        if vector and (not addend.is_contiguous() or addend.data_ptr() % 16):
+            raise NotLockable("the added vector is not dense and aligned to 16 bytes")
+        finish = _finish(alpha, beta, "vector" if vector else "matrix")
+    elif tuple(addend.shape) == shape:
+        finish = _finish(alpha, beta, "matrix")
+    else:
+        raise NotLockable(
+            f"the addend of shape {tuple(addend.shape)} is broadcast to {shape}: a matrix of the output's shape is "
+            "described, addend.expand(...).contiguous()"
+        )
+    if finish is not None and finish.addend == "matrix" and shape[-2:] == (1, 1):
+        raise NotLockable(
+            "an addend of one element is not described; the nearest described call is the product, followed by the sum"
+        )
+    operands = () if finish is None or finish.addend == "none" else (addend.expand(shape),)
+    return _form(a, b, a.dtype, finish, operands)
+
+
+def _finish(alpha: float, beta: float, addend: Any, **more: Any) -> Finish:
+    try:
+        return Finish(alpha=alpha, beta=beta, addend=addend, **more)
+    except DescriptorError as error:
+        raise NotLockable(str(error)) from None
+
+
+def _form(a: Any, b: Any, out: Any, finish: Finish | None, operands: tuple[Any, ...]) -> Form:
+    try:
+        a, b = library_layout(a), library_layout(b)
+        plain = problem_of(a, b, out)
+        fields = {name: getattr(plain, name) for name in type(plain).model_fields} | {"finish": finish}
+        return Form(a, b, operands, GEMMProblem(**fields))
+    except (ProblemError, DescriptorError) as error:
+        raise NotLockable(str(error)) from None
+
+
+def _scaled(given: dict[str, Any]) -> Form:
+    """Return the form of a call of `_scaled_mm`.  Raises NotLockable."""
+    import torch
+
+    a, b, scale_a, scale_b, bias = (given.get(name) for name in ("mat1", "mat2", "scale_a", "scale_b", "bias"))
+    assert a is not None
+    assert b is not None
+    assert scale_a is not None
+    assert scale_b is not None
+    m, n = int(a.shape[0]), int(b.shape[1])
+    out = given.get("out_dtype") or a.dtype
+    nearest = "; one scale for each operand, or one for each row of A and column of B, of fp32, is described"
+    if given.get("scale_result") is not None:
+        raise NotLockable("a scale of the result is not described")
+    if {scale_a.dtype, scale_b.dtype} != {torch.float32}:
+        raise NotLockable(f"scales of {scale_a.dtype} and {scale_b.dtype}{nearest}")
+    if scale_a.numel() == scale_b.numel() == 1:
+        scales = "tensor"
+        operands = [(scale_a.reshape(1, 1) * scale_b.reshape(1, 1)).expand(m, n)]
+    elif (tuple(scale_a.shape), tuple(scale_b.shape)) == ((m, 1), (1, n)):
+        scales = "row"
+        operands = [scale_b.expand(m, n), scale_a.expand(m, n)]
+    else:
+        raise NotLockable(f"scales of the shapes {tuple(scale_a.shape)} and {tuple(scale_b.shape)}{nearest}")
+    if bias is not None:
+        if tuple(bias.shape) != (n,) or bias.dtype != out or not bias.is_contiguous() or out == torch.float32:
+            raise NotLockable("a bias of a scaled product is a dense vector of an output of bf16 or fp16, of its type")
+        operands.append(bias.expand(m, n))
+    finish = _finish(
+        1.0, 0.0 if bias is None else 1.0, "none" if bias is None else "vector", scales=scales,
+        fast_accumulation=bool(given.get("use_fast_accum", False)),
+    )  # fmt: skip
+    return _form(a, b, out, finish, tuple(operands))
+
+
+def finished_product(desc: FinishedGEMM, form: Form) -> torch.Tensor:
+    """Return a new tensor: the result of a form with the bits of its description, for each matrix of a batch.
+
+    Raises ProductError and DescriptorError.
+    """
+    import torch
+
+    a, b = form.a, form.b
+    shape = (*a.shape[:-1], b.shape[-1])
+    out = torch.empty(shape, dtype=getattr(torch, DTYPES[desc.output_dtype]), device=a.device)
+    if form.problem.batch is None:
+        _finished_matrix(desc, a, b, form.operands, out)
+    else:
+        for index in range(shape[0]):
+            _finished_matrix(desc, a[index], b[index], tuple(each[index] for each in form.operands), out[index])
+    return out
+
+
+def _finished_matrix(
+    desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], out: torch.Tensor
+) -> None:
+    if a.device.type == "cpu":
+        _evaluated(desc, a, b, operands, out)
+        return
+    if desc.widened_from is not None:
+        a, b = a.float(), b.float()
+        a = a * desc.scale if desc.scaled == "a" else a
+        b = b * desc.scale if desc.scaled == "b" else b
+    key = _key(desc, a, b, operands, out)
+    launch = _fused.get(key)
+    if launch is not None and launch[1] is not None:
+        launch[1](a.data_ptr(), b.data_ptr(), out.data_ptr(), *(each.data_ptr() for each in operands))
+        return
+    import torch
+
+    launcher = _launcher(desc, a.device)
+    sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
+    product_into(a, b, sums, desc.product)
+    launcher.apply_epilogue(desc.steps, sums, operands, out)
+    if (launch is None or not launch[2]) and not torch.cuda.is_current_stream_capturing():
+        if len(_fused) >= CAPACITY:
+            _fused.clear()
+        # A kernel is compiled for a call that is repeated.
+        fused = _fused_launch(launcher, desc, a, b, operands, out) if launch is not None else None
+        _fused[key] = (desc, fused, launch is not None)
+
+
+_fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}
+"""By call: its description, which stays alive so that its id stays unique; its fused launch or None; whether one was
+looked for."""
+
+
+def _key(desc: FinishedGEMM, *tensors: Any) -> Hashable:
+    """Return all that decides the launch of a call."""
+    found: list[Any] = [id(registry.default()), id(desc)]
+    for each in (*tensors[:2], *tensors[2], tensors[3]):
+        at = each.data_ptr()
+        found.append((each.dtype, each.device, each.shape, each.stride(), at & -at & 255))
+    return tuple(found)
+
+
+def _launcher(desc: FinishedGEMM, device: Any) -> EpilogueLauncher:
+    for each in registry.default().launchers:
+        if isinstance(each, EpilogueLauncher) and each.serves(desc.product, device):
+            return each
+    raise ProductError(f"no installed plugin runs this descriptor on {device}: {desc.product.to_text()}")
+
+
+def _fused_launch(
+    launcher: EpilogueLauncher, desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor,
+    operands: tuple[torch.Tensor, ...], out: torch.Tensor,
+) -> EpilogueLaunch | None:  # fmt: skip
+    """Return the fused launch of a call whose result is in `out`; None where there is none, or its bytes differ."""
+    import torch
+
+    again = torch.empty_like(out)
+    if again.data_ptr() % 256 != out.data_ptr() % 256 or again.stride() != out.stride():
+        return None
+    try:
+        launch = launcher.prepare_epilogue(desc.product, desc.steps, a, b, operands, again)
+    except DescriptorError:
+        return None
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[out.element_size()]
+    return launch if torch.equal(again.view(bits), out.view(bits)) else None
+
+
+def _evaluated(
+    desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], out: torch.Tensor
+) -> None:
+    """Compute out for operands on the CPU by evaluating the description on bit patterns."""
+    import torch
+
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+    def patterns(matrix: torch.Tensor) -> Any:
+        size = matrix.element_size()
+        return matrix.detach().contiguous().view(integers[size]).numpy().view(f"u{size}")
+
+    launchers = [each for each in registry.default().launchers if isinstance(each, EpilogueLauncher)]
+    bits = evaluate_finished(
+        desc, patterns(a), patterns(b), [patterns(each) for each in operands],
+        formulas=launchers[0].formulas if launchers else {}, hardware=registry.default().hardware,
+    )  # fmt: skip
+    size = out.element_size()
+    out.copy_(torch.from_numpy(bits.view("u1" if size == 1 else f"i{size}").copy()).view(out.dtype))

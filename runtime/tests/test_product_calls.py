@@ -1,0 +1,257 @@
+"""Calls with addends, activations, scales and groups on a CPU: bytes of a toy library, its lock, and refused calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors.evaluation import evaluate_finished
+from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
+from bitwise_core.plugins import registry
+from bitwise_torch import (
+    NotCovered,
+    ProductError,
+    addmm,
+    addmm_activation,
+    baddbmm,
+    grouped_mm,
+    locked_products,
+    matmul,
+    recorded_products,
+    scaled_mm,
+)
+from bitwise_torch.locks import Lock, LockError, lock_of
+from bitwise_torch.locks.lock_diff import differences
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+def sums(problem: GEMMProblem, dtype: str = "fp32") -> GEMMDesc:
+    return GEMMDesc(
+        k=problem.k, left_dtype=problem.a, right_dtype=problem.b, output_dtype=dtype, path="fma", k_cuts=(Cut(span=3),)
+    )
+
+
+def finished(problem: GEMMProblem, finish: Finish) -> FinishedGEMM:
+    """Return what the toy library computes: fused products of addends, and scales one after the other."""
+    steps: list[Step | str] = ["multiply"] * {"none": 0, "tensor": 1, "row": 2}[finish.scales]
+    if finish.addend != "none":
+        fields: dict[str, Any] = {"value": finish.alpha, "operand_value": finish.beta, "operand_dtype": problem.out}
+        steps.append(Step(name="axpby", fused="x", **fields))
+    elif finish.alpha != 1:
+        steps.append(Step(name="scale", value=finish.alpha))
+    steps += ["relu"] if finish.activation == "relu" else []
+    steps.append(Step(name="convert", dtype=problem.out))
+    return FinishedGEMM(product=sums(problem), steps=Epilogue.of(*steps))
+
+
+class Toy:
+    """A library that covers fp16 and fp8, without gelu; biases are added in fp32."""
+
+    name = library = "toy"
+
+    def describe(self, configuration: Any) -> None:
+        return None
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        raise NotCovered("toy describes problems only")
+
+    def describe_problem(
+        self, problem: GEMMProblem, *, alignment: Any = None, library: str | None = None, device: Any = None
+    ) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
+        if problem.finish is not None:
+            if problem.finish.activation == "gelu":
+                raise NotCovered("toy has no gelu")
+            return finished(problem, problem.finish)
+        desc = sums(problem, problem.out)
+        return BiasedGEMM(product=desc) if problem.epilogue == "bias" else desc
+
+    def describe_group(self, problem: GEMMProblem, *, device: Any = None) -> FinishedGEMM:
+        return finished(problem, problem.finish or Finish())
+
+    def provenance(self, *, library: str | None = None) -> dict[str, str]:
+        return {"library": "toy 1.0"}
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(registry.default(), profiles=(Toy(),))
+    monkeypatch.setattr(registry, "default", lambda: found)
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).half()
+
+
+def eighths(*shape: int, seed: int = 0) -> Any:
+    return normal(*shape, seed=seed).float().to(torch.float8_e4m3fn)
+
+
+def patterns(tensor: Any) -> Any:
+    size = tensor.element_size()
+    return tensor.contiguous().view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[size]).numpy().view(f"u{size}")
+
+
+A, B, C = normal(4, 7), normal(7, 5, seed=1), normal(4, 5, seed=2)
+
+
+def wanted(problem: GEMMProblem, finish: Finish, a: Any, b: Any, *operands: Any) -> Any:
+    return evaluate_finished(finished(problem, finish), patterns(a), patterns(b), [patterns(each) for each in operands])
+
+
+def problem(m: int = 4, n: int = 5, k: int = 7, **fields: Any) -> GEMMProblem:
+    return GEMMProblem(m=m, n=n, k=k, **{"a": "fp16", "b": "fp16", "out": "fp16", **fields})
+
+
+def test_addends_have_the_bytes_of_the_description() -> None:
+    finish = Finish(alpha=1.3, beta=-0.7, addend="matrix")
+    found = addmm(C, A, B, alpha=1.3, beta=-0.7, like="toy")
+    assert (patterns(found) == wanted(problem(), finish, A, B, C)).all()
+    vector = addmm(C[0], A, B, alpha=1.3, like="toy")
+    finish = Finish(alpha=1.3, beta=1, addend="vector")
+    assert (patterns(vector) == wanted(problem(), finish, A, B, C[0].expand(4, 5))).all()
+    # A vector with another beta is a matrix, and an addend with beta = 0 is ignored, NaNs included.
+    finish = Finish(beta=2, addend="matrix")
+    assert (patterns(addmm(C[0], A, B, beta=2, like="toy")) == wanted(problem(), finish, A, B, C[0].expand(4, 5))).all()
+    nan = torch.full_like(C, float("nan"))
+    assert (patterns(addmm(nan, A, B, beta=0, alpha=3, like="toy")) == wanted(problem(), Finish(alpha=3), A, B)).all()
+    plain = addmm(nan, A, B, beta=0, like="toy")
+    assert torch.equal(plain, matmul(A, B, desc=sums(problem(), "fp16")))
+
+
+def test_a_bias_alone_is_that_of_the_library() -> None:
+    sum_in_fp32 = matmul(A, B, desc=sums(problem()), out_dtype=torch.float32)
+    assert torch.equal(addmm(C[0], A, B, like="toy"), (sum_in_fp32 + C[0].float()).half())
+
+
+def test_batches_and_activations() -> None:
+    a, b, c = normal(3, 4, 7), normal(3, 7, 5, seed=1), normal(3, 4, 5, seed=2)
+    found = baddbmm(c, a, b, beta=0.3, like="toy")
+    finish = Finish(beta=0.3, addend="matrix")
+    for left, right, addend, out in zip(a, b, c, found, strict=True):
+        assert (patterns(out) == wanted(problem(), finish, left, right, addend)).all()
+    found = addmm_activation(C[0], A, B, like="toy")
+    finish = Finish(beta=1, addend="vector", activation="relu")
+    assert (patterns(found) == wanted(problem(), finish, A, B, C[0].expand(4, 5))).all()
+    assert bool((found == 0).any())
+    with pytest.raises(NotCovered, match="toy has no gelu"):
+        addmm_activation(C[0], A, B, use_gelu=True, like="toy")
+
+
+@pytest.mark.parametrize("scales", ["tensor", "row"])
+def test_scaled_products(scales: str) -> None:
+    a, b, bias = eighths(4, 7), eighths(5, 7, seed=1).t(), torch.randn(5).bfloat16()
+    given = problem(a="e4m3", b="e4m3", out="bf16", transpose_b=True)
+    scale_a, scale_b = (torch.rand(4, 1), torch.rand(1, 5)) if scales == "row" else (torch.rand(()), torch.rand(1))
+    finish = Finish(scales=scales, beta=1, addend="vector", fast_accumulation=True)  # type: ignore[arg-type]
+    operands = [scale_b.expand(4, 5), scale_a.expand(4, 5)] if scales == "row" else [(scale_a * scale_b).expand(4, 5)]
+    options = {"bias": bias, "out_dtype": torch.bfloat16, "use_fast_accum": True}
+    found = scaled_mm(a, b, scale_a, scale_b, like="toy", **options)
+    assert (patterns(found) == wanted(given, finish, a, b, *operands, bias.expand(4, 5))).all()
+
+
+def test_groups_are_products_of_their_parts() -> None:
+    a, b = torch.randn(9, 6).bfloat16(), torch.randn(3, 6, 5).bfloat16()
+    ends = torch.tensor([2, 2, 7], dtype=torch.int32)
+
+    def product(left: Any, right: Any) -> Any:
+        shape = {"m": left.shape[0], "n": right.shape[1], "k": left.shape[1]}
+        given = GEMMProblem(**shape, a="bf16", b="bf16", out="bf16")
+        return wanted(given, Finish(), left, right)
+
+    found = grouped_mm(a, b, ends, like="toy")
+    assert (patterns(found[:2]) == product(a[:2], b[0])).all()
+    assert (patterns(found[2:7]) == product(a[2:7], b[2])).all()
+    assert bool((found[7:] == 0).all())
+    whole = grouped_mm(b.transpose(1, 2).contiguous(), b, like="toy")
+    assert (patterns(whole[1]) == product(b[1].t(), b[1])).all()
+    columns = grouped_mm(b.transpose(1, 2).contiguous(), a.t(), ends, like="toy")
+    assert (patterns(columns[:, 2:7]) == product(b[2].t(), a.t()[:, 2:7])).all()
+    parts = grouped_mm(a.t(), a, ends, like="toy")
+    assert (patterns(parts[2]) == product(a.t()[:, 2:7], a[2:7])).all()
+    assert bool((parts[1] == 0).all())
+    scale_a, scale_b = torch.rand(9), torch.rand(3, 5)
+    a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
+    found = grouped_mm(a, b, ends, scale_a=scale_a, scale_b=scale_b, like="toy")
+    given = GEMMProblem(m=5, n=5, k=6, a="e4m3", b="e4m3", out="bf16")
+    operands = scale_a[2:7, None].expand(5, 5), scale_b[2][None].expand(5, 5)
+    assert (patterns(found[2:7]) == wanted(given, Finish(scales="row"), a[2:7], b[2], *operands)).all()
+
+
+def test_a_program_is_recorded_and_replayed() -> None:
+    calls = [
+        lambda: torch.addmm(C, A, B, beta=0.5, alpha=2),
+        lambda: torch.addmm(C[0], A, B),
+        lambda: torch.addmm(C[0], A, B, alpha=2),
+        lambda: torch.addmm(C, A, B, beta=0),
+        lambda: torch.baddbmm(C[None], A[None], B[None]),
+    ]
+    with recorded_products("toy") as recording:
+        for call in calls:
+            call()
+    lock = recording.lock()
+    assert (len(lock.entries), lock.declined, recording.not_locked.total()) == (5, 0, 0)
+    assert Lock.from_text(lock.to_text()) == lock
+    assert {each.change for each in differences(lock, lock)} == {"same"}
+    with locked_products(Lock.from_text(lock.to_text())) as replay:
+        for _ in range(2):
+            found = [call() for call in calls]
+    assert replay.replayed.total() == 10
+    assert torch.equal(found[0], addmm(C, A, B, beta=0.5, alpha=2, lock=lock))
+    assert torch.equal(found[1], addmm(C[0], A, B, like="toy"))
+    assert torch.equal(found[2], addmm(C[0], A, B, alpha=2, like="toy"))
+    assert torch.equal(found[4], baddbmm(C[None], A[None], B[None], lock=lock))
+    with locked_products(lock), pytest.raises(LockError, match=r"with 0\.25 times a matrix added is not in the lock"):
+        torch.addmm(C, A, B, beta=0.25)
+
+
+def test_locks_whose_steps_differ_are_different() -> None:
+    given = problem(finish=Finish(beta=0.5, addend="matrix"))
+    one, other = finished(given, given.finish or Finish()), finished(given, Finish(beta=0.25, addend="matrix"))
+    (found,) = differences(lock_of([(given, one)], {}), lock_of([(given, other)], {}))
+    assert found.change == "moved"
+    text = lock_of([(given, one)], {}).to_text()
+    with pytest.raises(LockError, match="steps belong to a problem with a finish"):
+        Lock.from_text(text.replace(',"finish":{"beta":0.5,"addend":"matrix"}', ""))
+    with pytest.raises(LockError, match="its k or its types differ"):
+        Lock.from_text(text.replace("name=convert dtype=fp16", "name=convert dtype=bf16"))
+    with pytest.raises(LockError):
+        Lock.from_text(text.replace("step(name=convert dtype=fp16)", "step(name=convert)"))
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "call"),
+    [
+        (ProductError, "exactly one of like", lambda: addmm(C, A, B)),
+        (ProductError, "argument 0 is a int", lambda: addmm(1, A, B, like="toy")),  # type: ignore[arg-type]
+        (ProductError, "needs 2 axes, and k in both", lambda: addmm(C, A, A, like="toy")),
+        (ProductError, "give one type", lambda: addmm(C, A, B.float(), like="toy")),
+        (ProductError, "no installed plugin describes the library 'other'", lambda: addmm(C, A, B, like="other")),
+        (ProductError, "computes no gradients", lambda: addmm(C.clone().requires_grad_(), A, B, like="toy")),
+        (NotCovered, r"the addend of shape \(4, 1\) is broadcast", lambda: addmm(C[:, :1], A, B, like="toy")),
+        (NotCovered, "the addend is of torch.float32", lambda: addmm(C.float(), A, B, like="toy")),
+        (NotCovered, "followed by the activation", lambda: addmm_activation(C, A, B, like="toy")),
+        (NotCovered, "an addend of one element",
+         lambda: baddbmm(C[None, :1, :1], A[None, :1], B[None, :, :1], like="toy")),
+        (NotCovered, "one scale for each operand, or one for each row",
+         lambda: scaled_mm(eighths(4, 7), eighths(7, 5), torch.rand(2, 1), torch.rand(1, 5), like="toy")),
+        (NotCovered, "scales of torch.float16", lambda: scaled_mm(
+            eighths(4, 7), eighths(7, 5), torch.ones(1).half(), torch.ones(1).half(), like="toy")),
+        (LockError, "is not in the lock", lambda: addmm(C, A, B, beta=2, lock=lock_of([], {}))),
+        (ProductError, "give both of scale_a and scale_b",
+         lambda: grouped_mm(A, B, torch.tensor([4]), scale_a=torch.ones(4), like="toy")),
+        (ProductError, "offsets unless both have 3", lambda: grouped_mm(A, B, like="toy")),
+    ],
+)  # fmt: skip
+def test_calls_that_do_not_fit_are_refused(error: type[Exception], sentence: str, call: Any) -> None:
+    with pytest.raises(error, match=sentence):
+        call()
+
+
+def test_steps_of_library_calls_are_no_operators_of_pytorch() -> None:
+    step = Step(name="axpby", value=2.0, operand_value=3.0, fused="x")
+    with pytest.raises(ProductError, match="axpby of a library's call has no operator of PyTorch"):
+        matmul(A, B, desc=sums(problem(), "fp16"), epilogue=Epilogue.of(step), operands=(C,))
