@@ -49,12 +49,21 @@ def test_the_order_of_an_addend_follows_the_kernel() -> None:
     assert steps(matrix()) == "step(name=convert dtype=bf16) step(name=add)"
     assert steps(matrix(0.5, 2.0)) == axpby(0.5, 2.0, "x", "bf16")
     assert steps(matrix(0.5), **SPLIT) == axpby(0.5, 1.0, "operand", "bf16")
-    for dtype, fused in (("bf16", "x"), ("fp16", "operand")):
-        assert steps(matrix(0.5, 2.0), dtype, algorithm=24, stages=13) == axpby(0.5, 2.0, fused, dtype)
-    assert steps(matrix(0.5, 2.0), "fp16", algorithm=23, stages=13) == axpby(0.5, 2.0, "x", "fp16")
-    assert steps(matrix(0.5, 2.0), "fp16", algorithm=23, stages=13, **SPLIT) == axpby(0.5, 2.0, "operand", "fp16")
+    for dtype, tile, stages, fused in (("bf16", 11, 7, "x"), ("fp16", 11, 13, "operand")):
+        found = steps(matrix(0.5, 2.0), dtype, algorithm=24, tile=tile, stages=stages)
+        assert found == axpby(0.5, 2.0, fused, dtype)
+    simple: dict[str, int] = {"algorithm": 23, "tile": 11}
+    assert steps(matrix(0.5, 2.0), "fp16", **simple, stages=13) == axpby(0.5, 2.0, "x", "fp16")
+    assert steps(matrix(0.5, 2.0), "fp16", **simple, stages=20, **SPLIT) == axpby(0.5, 2.0, "operand", "fp16")
     assert steps(matrix(0.5, 2.0), "fp32", algorithm=55, stages=31, custom=0) == axpby(0.5, 2.0, "x", "fp32")
     assert steps(matrix(0.5, 2.0), "fp32", algorithm=20, stages=28, custom=0) == axpby(0.5, 2.0, "operand", "fp32")
+
+
+def test_a_tile_that_showed_no_order_is_declined_unless_nothing_is_scaled() -> None:
+    unseen: dict[str, int] = {"algorithm": 23, "tile": 31, "stages": 13}
+    with pytest.raises(RowNotCovered, match=r"alpha 0\.5, .* is not measured with this configuration"):
+        steps(matrix(0.5, 2.0), "fp16", **unseen)
+    assert steps(matrix(), "fp16", **unseen) == axpby(1.0, 1.0, "x", "fp16")
 
 
 def test_a_kernel_may_scale_an_operand_before_the_product() -> None:

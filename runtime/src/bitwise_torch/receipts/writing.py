@@ -46,8 +46,9 @@ def supported(entry: Entry, profile: SupportedProfile | None) -> Supported:
 
 def gemm_of(found: object) -> Finding:
     """Return what a lock holds for a library's descriptor."""
-    known = isinstance(found, GEMMDesc | BiasedGEMM | FinishedGEMM)
-    return found if known else f"the library computes it as a {type(found).__name__}"
+    if isinstance(found, GEMMDesc | BiasedGEMM | FinishedGEMM):
+        return found
+    return f"the library computes it as a {type(found).__name__}"
 
 
 def lock_digest(lock: Lock) -> str:
