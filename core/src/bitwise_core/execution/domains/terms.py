@@ -91,7 +91,7 @@ class TermDomain:
         self.first_extrema = FirstExtrema()
         self.context = TermContext(FINITE in assumptions, recorder)
         self.predicate_numbers = predicate_bits.PredicateNumbers()
-        self._bit_builder = predicate_bits.Builder(self._applied, self._number)
+        self._bit_builder = predicate_bits.Builder(self._applied, self._choice)
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
@@ -380,6 +380,9 @@ class TermDomain:
             return L.as_array_if_constant(negated(as_symbolic_vector(operands[0]), self.context))
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
+        chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
+        if chosen is not None:
+            return chosen
         if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
             return predicate_bits.with_bits(
                 operation, operands, self._bit_builder, lambda: self._integer(operation, operands)
@@ -424,7 +427,7 @@ class TermDomain:
         """Return the result of an operation on integers, or of a comparison, that no rule replaces."""
         result = self._sign_bit_changed(info, operands, values)
         if result is None:
-            result = linear_form(info, list(values))
+            result = linear_form(info, [self._linear_operand(value) for value in values])
         if result is not None:
             self.context.note(info.name, result, values, commutes=info.commutative)
         elif info.associative and info.name in AC_INDEX:
@@ -445,6 +448,22 @@ class TermDomain:
         if info.is_comparison:
             return nan_sources.with_number_test(result, info, values)
         return nan_sources.with_source(result, values, reads_bits=True)
+
+    def _linear_operand(self, value: SymbolicVector) -> SymbolicVector:
+        """Return a select of two constants as the multiple of the number of its predicate plus a constant."""
+        choice = predicate_bits.choice_of(value)
+        if choice is None or value.bits not in (32, 64) or (choice.high, choice.low) == (1, 0):
+            return value
+        number = as_symbolic_vector(self._choice(choice.predicate, 1, 0, value.bits))
+        factor, offset = (
+            L.constant_vector(np.full((1, 1), each, dtype=L.UNSIGNED[value.bits]))
+            for each in (choice.high - choice.low & (1 << value.bits) - 1, choice.low)
+        )
+        product = linear_form(operation(f"mul.b{value.bits}"), [number, factor])
+        assert product is not None
+        found = linear_form(operation(f"add.b{value.bits}"), [product, offset])
+        assert found is not None
+        return found
 
     def _sign_bit_changed(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
@@ -535,9 +554,9 @@ class TermDomain:
         """Return the operation of a name on integers or predicates, or a comparison."""
         return self.integer(operation(name), operands)
 
-    def _number(self, predicate: Value, bits: int) -> Value:
-        """Return 1 in `bits` bits where a predicate holds, else 0."""
-        return self.select(predicate, *(np.full((1, 1), each, dtype=L.UNSIGNED[bits]) for each in (1, 0)))
+    def _choice(self, predicate: Value, high: int, low: int, bits: int) -> Value:
+        """Return one of two numbers in `bits` bits: `high` where a predicate holds, else `low`."""
+        return self.select(predicate, *(np.full((1, 1), each, dtype=L.UNSIGNED[bits]) for each in (high, low)))
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -644,7 +663,7 @@ def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
     if not value.origins or type(value) is not SymbolicVector:
         return value  # a joined value has its own parts
     result = SymbolicVector(value.bits, value.words, value.flags)
-    result.cached_hash, result.recorder = value.cached_hash, value.recorder
+    result.cached_hash, result.recorder, result.maximum = value.cached_hash, value.recorder, value.maximum
     if depth > 0:
         result.origins = tuple(
             Origin(each.name, tuple(_to_depth(operand, depth - 1) for operand in each.operands), each.lanes)
