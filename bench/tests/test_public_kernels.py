@@ -26,7 +26,7 @@ from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.readme_tables import public_kernels
 from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options
-from bitwise_core.checker.kernel_files import InputError, read_folder
+from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.execution.element_types import element_type
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry
@@ -292,7 +292,7 @@ class SimulatedKernel:
     def __init__(self, source: analysis.Source) -> None:
         self.source = source
 
-    def run(self, contents: dict[str, Any]) -> dict[str, Any]:
+    def run(self, contents: dict[str, Any], beyond: int = 0) -> dict[str, Any]:
         prepared = analysis.prepare(self.source, registry.default().arch("sm_90"), Options())
         after = simulate(prepared, contents, open_ended=True).after
         return {name: after[name][: each.size] for name, each in contents.items()}
@@ -330,13 +330,6 @@ def test_drawn_inputs_alone_tell_kernels_apart_and_are_the_same_each_time(
 ) -> None:
     name, settings = with_equal_bytes(recording), settings_of_search(recording, tmp_path / "inputs", draws=3)
     monkeypatch.setattr(search, "_loaded", SimulatedKernel)
-    if not all(each.launch and each.launch.sizes() for each in read_folder(recording / name, (".ptx",)).sources):
-        manifest = json.loads((recording / name / "manifest.json").read_text())
-        for kernel in manifest["kernels"]:
-            for argument in kernel["args"]:
-                if "buffer" in argument:
-                    argument["elements"] = 1 << 14
-        (recording / name / "manifest.json").write_text(json.dumps(manifest))
     ran = search.run_launch(name, settings)
     assert ran["inputs"] == 3
     assert len({each["label"] for each in ran["kernels"].values()}) > 1
@@ -351,15 +344,27 @@ def test_an_input_on_which_a_kernel_returns_other_bytes_each_time_does_not_count
     count = iter(range(1 << 20))
 
     class Moving(SimulatedKernel):
-        def run(self, contents: dict[str, Any]) -> dict[str, Any]:
+        def run(self, contents: dict[str, Any], beyond: int = 0) -> dict[str, Any]:
             moved = np.frombuffer(next(count).to_bytes(4, "little"), dtype=np.uint8)
             return dict.fromkeys(contents, moved)
 
     monkeypatch.setattr(search, "_loaded", Moving)
     ran = search.run_launch(name, settings)
     assert ran["inputs"] == 0
-    assert set(ran["left out"]) == {pair["input"] for pair in ran["pairs"]}
     assert {each["label"] for each in ran["kernels"].values()} == {0}
+    inputs = {pair["input"] for pair in ran["pairs"]}
+    assert [set(each["moved"]) for each in ran["kernels"].values()] == [inputs] * len(ran["kernels"])
+    read = with_searched(read_launch(recording / name, name, Options(), None), {"launches": {name: ran}})
+    assert (agreement([read])["determined"], agreement([read])["moved"]) == (0, len(read["kernels"]))
+
+
+def test_launches_of_an_earlier_run_are_kept() -> None:
+    before = {"launches": {"a": {"kernels": {"0": 1}}, "b": {"kernels": {}}}, "not run": {"c": "why", "d": "why"}}
+    found = search.searched_record(
+        {"gpu": "H100"}, {"a": {"kernels": {"0": 2}}, "c": {"kernels": {}}}, {"d": "again"}, before
+    )
+    assert found["launches"] == {"a": {"kernels": {"0": 2}}, "b": {"kernels": {}}, "c": {"kernels": {}}}
+    assert found["not run"] == {"d": "again"}
 
 
 def test_a_class_with_several_searched_byte_patterns_is_mixed() -> None:

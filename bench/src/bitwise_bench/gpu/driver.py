@@ -20,6 +20,8 @@ Bytes = npt.NDArray[np.uint8]
 
 SHARED_BYTES = 227 * 1024
 SCRATCH_BYTES = 1 << 24
+BEYOND_BYTES = 1 << 16
+"""Memory behind each buffer."""
 _DYNAMIC_SHARED_MEMORY, _LARGE_CLUSTERS, _STATIC_SHARED_MEMORY = 8, 14, 1
 _CLUSTER_SHAPE = 4
 
@@ -108,10 +110,13 @@ class LoadedKernel:
         if int(np.prod(launch.cluster or (1, 1, 1))) > 8:
             _check(driver.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1), "allowing large clusters")
 
-    def run(self, contents: Mapping[str, Bytes]) -> dict[str, Bytes]:
-        """Launch the kernel on these contents of its buffers, and return the contents after it.  Raises DeviceError."""
+    def run(self, contents: Mapping[str, Bytes], beyond: int = 0) -> dict[str, Bytes]:
+        """Launch the kernel on these contents of its buffers, and return the contents after it.
+
+        Memory behind each buffer has the byte `beyond` in every place.  Raises DeviceError.
+        """
         driver, launch = _driver(), self._launch
-        memory = {name: _upload(driver, contents[name]) for name in launch.buffers()}
+        memory = {name: _upload(driver, contents[name], beyond) for name in launch.buffers()}
         scratch = [_zeros(driver, SCRATCH_BYTES) for _ in range(self._scratches)]
         cells = [*(_cell(argument, memory) for argument in launch.args), *scratch]
         table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(each) for each in cells])
@@ -151,9 +156,10 @@ def _zeros(driver: Any, size: int) -> ctypes.c_uint64:
     return place
 
 
-def _upload(driver: Any, content: Bytes) -> ctypes.c_uint64:
-    place = ctypes.c_uint64()
-    _check(driver.cuMemAlloc_v2(ctypes.byref(place), ctypes.c_size_t(content.size)), "allocating memory")
+def _upload(driver: Any, content: Bytes, beyond: int) -> ctypes.c_uint64:
+    place, size = ctypes.c_uint64(), ctypes.c_size_t(content.size + BEYOND_BYTES)
+    _check(driver.cuMemAlloc_v2(ctypes.byref(place), size), "allocating memory")
+    _check(driver.cuMemsetD8_v2(place, ctypes.c_ubyte(beyond), size), "filling memory")
     data = np.ascontiguousarray(content)
     _check(driver.cuMemcpyHtoD_v2(place, ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.size)), "copying")
     return place

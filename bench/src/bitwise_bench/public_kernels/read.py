@@ -127,8 +127,8 @@ def read_launch(place: Path, name: str, options: Options, executor: Executor | N
 def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict[str, Any]:
     """Return a launch with the number of the byte pattern of each kernel over the inputs of a search (`searched`).
 
-    Where it was not searched the number is 0: nothing more than the recorded bytes is known.  Raises InputError for
-    the search of other kernels.
+    Where it was not searched the number is 0: nothing more than the recorded bytes is known.  The inputs on which its
+    bytes moved are added to those of the recording.  Raises InputError for the search of other kernels.
     """
     found = searched["launches"].get(entry["launch"], {"kernels": {}})["kernels"]
     kernels = []
@@ -136,7 +136,9 @@ def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict
         mine = found.get(kernel["file"])
         if mine is not None and mine["digest"] != kernel["digest"]:
             raise InputError(f"{entry['launch']}/{kernel['file']} is not the kernel that was searched; search again")
-        kernels.append({**kernel, "searched": 0 if mine is None else mine["label"]})
+        moved = [] if mine is None else mine.get("moved", [])
+        label = 0 if mine is None else mine["label"]
+        kernels.append({**kernel, "moved": [*kernel["moved"], *moved], "searched": label})
     return {**entry, "kernels": kernels}
 
 
@@ -148,7 +150,7 @@ def _record(folder: Path, entries: Sequence[Mapping[str, Any]], searched: Mappin
         by_source.setdefault(entry["launch"].split("/")[0], []).append(entry)
     return {
         "environment": {"bytes": recorded, "reading": analysis_environment()}
-        | ({} if searched is None else {"search": searched["environment"] | searched["settings"]}),
+        | ({} if searched is None else {"search": searched["environment"]}),
         "sources": {
             name: {
                 "distribution": SOURCES[name].distribution,

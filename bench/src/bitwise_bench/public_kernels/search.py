@@ -29,12 +29,12 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.gpu.driver import DeviceError, LoadedKernel, assemble
 from bitwise_bench.public_kernels.read import TARGET, launch_folders, read_launch, unpacked
-from bitwise_bench.public_kernels.replay import REPEATS
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_bench.worker_pool import PoisonedProcess, run_all
 from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import find_counterexample
+from bitwise_core.checker.counterexamples.kernel_pair import zero_extended
 from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, draw
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.verdicts import Counterexample
@@ -44,6 +44,9 @@ from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import nan_of
 from bitwise_core.plugins import registry
+
+BEYOND = (0x00, 0x3C, 0xBF)
+"""The byte behind every buffer in each repetition: a kernel that reads beyond its buffers may return other bytes."""
 
 PLAN = "pairs.json"
 """The file of a launch that was searched, in its folder among the inputs."""
@@ -58,11 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the folder that `record` wrote, or its archive")
     parser.add_argument("--inputs", type=Path, required=True, help="the folder of the inputs")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
+    parser.add_argument("--launches", nargs="*", default=[], help="these launches only, as source/case/launch")
     parser.add_argument("--seconds", type=float, default=20.0, help="time of the search for one pair (default 20)")
     parser.add_argument("--gpu", action="store_true", help="run the kernels on the inputs, and search no others")
     parser.add_argument("--draws", type=int, default=32, help="drawn inputs of a launch on the GPU (default 32)")
     parser.add_argument("--until", type=float, default=600.0, help="start no launch after this time (default 600 s)")
-    parser.add_argument("--out", type=Path, help="write what the GPU returned here, as JSON")
+    parser.add_argument("--out", type=Path, help="add what the GPU returned to this JSON file")
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
     chosen = parser.parse_args(arguments)
     if chosen.gpu and chosen.out is None:
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         wanted = chosen.sources or list(SOURCES)
         names = [str(place.relative_to(folder)) for place in launch_folders(folder)]
-        names = [name for name in names if name.split("/")[0] in wanted]
+        names = [name for name in names if name.split("/")[0] in wanted and name in (chosen.launches or names)]
         searched = [name for name in names if (chosen.inputs / name / PLAN).exists()]
         others = [name for name in names if name not in searched]
         names = [*searched, *others] if chosen.gpu else others
@@ -91,7 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     ran = {name: answer for name, answer in answers.items() if answer.get("kernels")}
     failed = {name: answer["error"] for name, answer in answers.items() if "error" in answer}
-    chosen.out.write_text(json.dumps(_searched(ran, failed, settings), indent=1) + "\n")
+    before = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else None
+    from bitwise_bench.gpu.launching import environment
+
+    chosen.out.write_text(json.dumps(searched_record(environment(), ran, failed, before), indent=1) + "\n")
     print(f"{len(ran)} launches ran, {len(failed)} did not")
     return 0 if ran else 1
 
@@ -104,11 +111,21 @@ def _report(name: str, answer: dict[str, Any]) -> None:
         print(f"{name}: {pair['left']} and {pair['right']}: {words}", flush=True)
 
 
-def _searched(ran: Mapping[str, Any], failed: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    from bitwise_bench.gpu.launching import environment
-
-    stated = {"seconds": settings["seconds"], "draws": settings["draws"], "repeats": REPEATS}
-    return {"environment": environment(), "settings": stated, "launches": dict(sorted(ran.items())), "not run": failed}
+def searched_record(
+    environment: Mapping[str, str],
+    ran: Mapping[str, Any],
+    failed: Mapping[str, str],
+    before: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the record of the launches that ran, with those of an earlier run that did not run again."""
+    launches = {**({} if before is None else before["launches"]), **ran}
+    missing = {**({} if before is None else before["not run"]), **failed}
+    return {
+        "environment": dict(environment),
+        "repeats": len(BEYOND),
+        "launches": dict(sorted(launches.items())),
+        "not run": {name: words for name, words in sorted(missing.items()) if name not in launches},
+    }
 
 
 def search_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,8 +218,9 @@ def digest(data: Array, form: ElementType) -> str:
 def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Run the kernels of a launch on the inputs found and on drawn ones; a job for `worker_pool.run_all`.
 
-    Returns for each kernel the number of its byte pattern over all inputs (`label`), and for each pair with an input
-    whether the bytes differ there.  An input counts only if every kernel ran on it, with the same bytes each time.
+    Returns for each kernel the number of its byte pattern over all inputs (`label`) and the inputs on which repetitions
+    returned other bytes (`moved`), and for each pair with an input whether the bytes differ there.  The labels count
+    the inputs on which no kernel moved.
     """
     if time.time() > settings["until"]:
         return {"error": "out of time"}
@@ -216,36 +234,34 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"kernels": {}}
     found = {file: np.load(inputs / file) for file in sorted({pair["input"] for pair in plan["pairs"]} - {None})}
     contents = {file: {buffer: arrays[buffer] for buffer in arrays.files} for file, arrays in found.items()}
+    sizes = buffer_sizes(list(sources.values()), list(contents.values()))
+    draws = _drawn(name, list(sources.values()), sizes, settings["draws"])
     kernels = {file: _loaded(source) for file, source in sources.items()}
-    draws = _drawn(name, list(sources.values()), contents, settings["draws"])
-    rows: dict[str, dict[str, str]] = {file: {} for file in kernels}
-    left_out: dict[str, str] = {}
-    tried = []
+    rows: dict[str, dict[str, str | None]] = {file: {} for file in kernels}
     for input_name, given in chain(contents.items(), draws):
-        tried.append(input_name)
+        whole = {buffer: zero_extended(data, sizes[buffer]) for buffer, data in given.items()}
         for file, kernel in kernels.items():
-            row = _row(sources[file], kernel, given)
-            if row is None:
-                left_out[input_name] = f"{file}: the bytes moved"
-                break
-            rows[file][input_name] = row
+            rows[file][input_name] = _row(sources[file], kernel, whole)
     for kernel in kernels.values():
         kernel.unload()
-    counted = [each for each in tried if each not in left_out]
-    labels: dict[tuple[str, ...], int] = {}
-    for file in rows:
-        labels.setdefault(tuple(rows[file][each] for each in counted), len(labels))
-    label = {file: labels[tuple(row[each] for each in counted)] for file, row in rows.items()}
-    pairs = []
+    tried = list(next(iter(rows.values())))
+    counted = [each for each in tried if all(row[each] is not None for row in rows.values())]
+    labels: dict[tuple[str | None, ...], int] = {}
+    label = {file: labels.setdefault(tuple(row[each] for each in counted), len(labels)) for file, row in rows.items()}
     for pair in plan["pairs"]:
-        if pair["input"] is not None and pair["input"] in counted:
+        if pair["input"] in counted:
             pair["differ"] = rows[pair["left"]][pair["input"]] != rows[pair["right"]][pair["input"]]
-        pairs.append(pair)
     return {
-        "kernels": {file: {"digest": digests[file], "label": label[file]} for file in sorted(rows)},
+        "kernels": {
+            file: {
+                "digest": digests[file],
+                "label": label[file],
+                "moved": [each for each in tried if rows[file][each] is None],
+            }
+            for file in sorted(rows)
+        },
         "inputs": len(counted),
-        "left out": left_out,
-        "pairs": pairs,
+        "pairs": plan["pairs"],
     }
 
 
@@ -261,9 +277,9 @@ def _row(source: Source, kernel: LoadedKernel, contents: Contents) -> str | None
     assert source.launch is not None
     forms = element_types([source.launch])
     rows = []
-    for _ in range(REPEATS):
+    for beyond in BEYOND:
         try:
-            after = kernel.run(contents)
+            after = kernel.run(contents, beyond)
         except DeviceError as error:
             # After a fault the device cannot be used from this process any more.
             raise PoisonedProcess(str(error)) from error
@@ -271,22 +287,44 @@ def _row(source: Source, kernel: LoadedKernel, contents: Contents) -> str | None
     return rows[0] if len(set(rows)) == 1 else None
 
 
-def _drawn(
-    name: str, sources: Sequence[Source], found: Mapping[str, Contents], count: int
-) -> Iterator[tuple[str, Contents]]:
-    """Yield inputs of a launch, drawn from its name, as many as `count` says.
+def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[str, int]:
+    """Return the size in bytes of each buffer of kernels of one launch: as stated, given, found or accessed.
 
-    Raises DeviceError where the launch does not state the size of a buffer and no input was found.
+    The size of a buffer of which nothing else is known is what the first and the last block access, when they are
+    simulated on zeros.  Raises DeviceError where they cannot be.
     """
+    sizes: dict[str, int] = {}
     launches = [source.launch for source in sources if source.launch is not None]
-    sizes = {buffer: size for launch in launches for buffer, size in launch.sizes().items()}
-    given = {buffer: each.patterns for launch in launches for buffer, each in launch.given().items()}
-    for contents in found.values():
-        sizes |= {buffer: max(sizes.get(buffer, 0), data.size) for buffer, data in contents.items()}
+    stated = [launch.sizes() for launch in launches]
+    given = [{name: each.patterns.size for name, each in launch.given().items()} for launch in launches]
+    for each in (*stated, *given, *({name: data.size for name, data in contents.items()} for contents in found)):
+        sizes |= {buffer: max(sizes.get(buffer, 0), size) for buffer, size in each.items()}
     forms = element_types(launches)
-    unknown = sorted(set(forms) - sizes.keys() - given.keys())
+    unknown = sorted(set(forms) - set(sizes))
     if unknown:
-        raise DeviceError(f"the launch does not state how many elements the buffer {unknown[0]} has")
+        arch = registry.default().arch(TARGET)
+        try:
+            for source, launch in zip(sources, launches, strict=True):
+                contents = {name: np.zeros(sizes.get(name, 0), dtype=np.uint8) for name in launch.buffers()}
+                contents |= {name: each.patterns for name, each in launch.given().items()}
+                blocks = sorted({0, launch.blocks - 1})
+                after = simulate(prepare(source, arch, Options()), contents, open_ended=True, blocks=blocks).after
+                for name in unknown:
+                    width = forms[name].bytes
+                    reached = -(-after[name].size // width) * width if name in after else 0
+                    sizes[name] = max(sizes.get(name, width), reached)
+        except Unsupported as error:
+            raise DeviceError(f"the size of the buffer {unknown[0]} is not known: {error}") from None
+    return sizes
+
+
+def _drawn(
+    name: str, sources: Sequence[Source], sizes: Mapping[str, int], count: int
+) -> Iterator[tuple[str, Contents]]:
+    """Yield inputs of a launch, drawn from its name, as many as `count` says."""
+    launches = [source.launch for source in sources if source.launch is not None]
+    given = {buffer: each.patterns for launch in launches for buffer, each in launch.given().items()}
+    forms = element_types(launches)
     for number in range(count):
         seed = int.from_bytes(hashlib.sha256(f"{name} {number}".encode()).digest()[:8], "little")
         random = np.random.default_rng(seed)
@@ -300,8 +338,21 @@ def _drawn(
                 continue
             own = kind if random.random() < 0.75 else str(random.choice(DISTINGUISHING_KINDS))
             drawn = draw(form, max(1, sizes[buffer] // form.bytes), own, random, 1)
+            if number % 3 == 2:
+                _insert_nans(drawn, form, random)
             contents[buffer] = drawn.view(np.uint8)
         yield f"draw {number}: {kind}", contents
+
+
+def _insert_nans(patterns: Array, form: ElementType, random: np.random.Generator) -> None:
+    """Put NaNs of any payload into a few elements of a buffer of numbers: what they become is part of the bytes."""
+    kind = form.format
+    if kind is None or kind.infinity is None:
+        return
+    where = random.integers(0, patterns.size, 1 + patterns.size // 500)
+    payloads = random.integers(1, 1 << kind.mantissa_bits, where.size, dtype=np.uint64) << np.uint64(kind.padding)
+    signs = random.integers(0, 2, where.size, dtype=np.uint64) << np.uint64(kind.bits - 1)
+    patterns[where] = (payloads | signs | np.uint64(kind.infinity)).astype(patterns.dtype)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, lazy_integers, width
 from bitwise_core.numerics import Operation
 
-BOUNDED = frozenset({"add", "mul", "mulwide", "and", "or", "xor", "shr", "popc"})
+BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc"})
 """The verbs of operations whose results may have a bound."""
 
 

@@ -17,6 +17,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     CONST,
     FLIPPED_NAN,
     FORM,
+    INHERITED,
     INTEGER,
     LOAD,
     NAN_BITS,
@@ -36,6 +37,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     SymbolicVector,
     TermRecorder,
     Value,
+    any_flag,
     blended_origins,
     both_words,
     clear_flags,
@@ -262,6 +264,8 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
     if outer is None:
         return _extract_vector(value, low, bits)
     result = _extract_vector(outer.whole, outer.low + low, bits)
+    if any_flag(value.flags & INHERITED):
+        result = with_flags(result, value.flags & INHERITED)
     result.origins = (*result.origins, Origin(f"slice.{low}.{bits}", (value,)))
     return result
 

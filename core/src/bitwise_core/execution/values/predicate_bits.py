@@ -46,6 +46,10 @@ _SHIFTS = ("shl", "shr")
 _COMPARISONS = ("eq", "lt", "le")
 _OF_ZERO_AND_ONE = {"max": "or", "min": "and", "mul": "and"}
 """Operations on the numbers 0 and 1, and what they are on predicates."""
+_OF_CHOICES = frozenset(
+    [*_BITWISE, *_SHIFTS, "add", "sub", "mul", "neg", "not", "min", "max", "mulwide", "mulhi", "convert"]
+)
+"""The operations that are applied to both numbers of a choice; each has a result for all integers."""
 VERBS = frozenset([*_BITWISE, *_SHIFTS, *_COMPARISONS, *_OF_ZERO_AND_ONE, "popc"])
 """The operations that move or read bits."""
 
@@ -219,7 +223,12 @@ def selected_constants(
             choices[0, 1] = builder.apply("not.b1", [predicate])
         return tuple(choices[high >> place & 1, low >> place & 1] for place in range(selected.bits))
 
-    return PredicateBits(selected, bits_of, high | low, builder, Choice(predicate, high, low))
+    negated = L.nonempty(L.has_flag(predicate, L.NEGATED))
+    choice = Choice(predicate, high, low) if negated is False else None
+    if negated is not False and np.all(negated):
+        # A predicate and its negation have one form, so that sums of both are found to be constant.
+        choice = Choice(L.without_flags(predicate, L.NEGATED), low, high)
+    return PredicateBits(selected, bits_of, high | low, builder, choice)
 
 
 def choice_of(value: Value) -> Choice | None:
@@ -232,7 +241,7 @@ def of_choices(info: Operation, operands: Sequence[Value], builder: Builder) -> 
 
     None for other operands, and for predicates as results.
     """
-    if info.function is None or info.bits == 1:
+    if info.function is None or info.bits == 1 or info.verb not in _OF_CHOICES:
         return None
     choices = [choice_of(each) for each in operands]
     first = next((each for each in choices if each is not None), None)
