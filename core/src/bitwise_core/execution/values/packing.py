@@ -386,9 +386,9 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     index = 0
     while index < len(parts):
         part = parts[index]
-        joined = _whole_of_parts(parts, index)
-        if joined is not None:
-            whole, index = joined
+        found = _whole_of_parts(parts, index)
+        if found is not None:
+            whole, index = found
             result.append(whole)
             continue
         result.append(part)
