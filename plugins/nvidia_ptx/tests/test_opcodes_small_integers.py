@@ -142,6 +142,14 @@ def test_sums_of_selected_numbers_have_one_form_in_every_order(order: str) -> No
     assert hashes(" ".join((CHOSEN, selected, total, end))) == hashes(" ".join((CHOSEN, whole, end)))
 
 
+def test_a_sum_has_one_form_beside_threads_in_which_the_predicate_is_known() -> None:
+    each = "mov.b32 %r1, 5; setp.eq.u32 %p5, %r0, 0; @%p5 ld.global.b32 %r1, [%d1]; and.b32 %r2, %r1, 8388607;"
+    total = "setp.ne.b32 %p1, %r2, 0; selp.b32 %r3, 1, 0, %p1; bfe.u32 %r4, %r1, 23, 8; add.s32 %r3, %r3, %r4;"
+    alone, beside = (hashes(" ".join((each, total, store("%r3", 32))), threads=threads) for threads in (1, 2))
+    assert beside[0] == alone[0]
+    assert beside[4] != alone[0]
+
+
 def _everything_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_matching, "maximum_of", lambda value: 0)
 

@@ -450,20 +450,24 @@ class TermDomain:
         return nan_sources.with_source(result, values, reads_bits=True)
 
     def _linear_operand(self, value: SymbolicVector) -> SymbolicVector:
-        """Return a select of two constants as the multiple of the number of its predicate plus a constant."""
+        """Return a select of two constants as the multiple of the number of its predicate plus a constant.
+
+        A negated predicate is 1 less the number of the predicate, so that a sum with both has one form.
+        """
         choice = predicate_bits.choice_of(value)
-        if choice is None or value.bits not in (32, 64) or (choice.high, choice.low) == (1, 0):
+        if choice is None or value.bits not in (32, 64):
             return value
-        number = as_symbolic_vector(self._choice(choice.predicate, 1, 0, value.bits))
-        factor, offset = (
-            L.constant_vector(np.full((1, 1), each, dtype=L.UNSIGNED[value.bits]))
-            for each in (choice.high - choice.low & (1 << value.bits) - 1, choice.low)
+        bits = value.bits
+        negated = L.nonempty(L.has_flag(choice.predicate, L.NEGATED))
+        if negated is False and (choice.high, choice.low) == (1, 0):
+            return value
+        one, factor, offset = (
+            L.constant_vector(np.full((1, 1), each, dtype=L.UNSIGNED[bits]))
+            for each in (1, choice.high - choice.low & (1 << bits) - 1, choice.low)
         )
-        product = linear_form(operation(f"mul.b{value.bits}"), [number, factor])
-        assert product is not None
-        found = linear_form(operation(f"add.b{value.bits}"), [product, offset])
-        assert found is not None
-        return found
+        number = as_symbolic_vector(self._choice(L.without_flags(choice.predicate, L.NEGATED), 1, 0, bits))
+        number = L.blend(negated, _linear(f"sub.b{bits}", one, number), number)
+        return _linear(f"add.b{bits}", _linear(f"mul.b{bits}", number, factor), offset)
 
     def _sign_bit_changed(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
@@ -630,6 +634,12 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
             total = total + factor
     total += hashing.constant(info.name)
     return hashing.mix(total)
+
+
+def _linear(name: str, *values: SymbolicVector) -> SymbolicVector:
+    found = linear_form(operation(name), list(values))
+    assert found is not None
+    return found
 
 
 def _key_of_facts(value: SymbolicVector) -> Hashable | None:

@@ -223,11 +223,10 @@ def selected_constants(
             choices[0, 1] = builder.apply("not.b1", [predicate])
         return tuple(choices[high >> place & 1, low >> place & 1] for place in range(selected.bits))
 
-    negated = L.nonempty(L.has_flag(predicate, L.NEGATED))
-    choice = Choice(predicate, high, low) if negated is False else None
-    if negated is not False and np.all(negated):
-        # A predicate and its negation have one form, so that sums of both are found to be constant.
+    if np.all(L.has_flag(predicate, L.NEGATED)):
         choice = Choice(L.without_flags(predicate, L.NEGATED), low, high)
+    else:
+        choice = Choice(predicate, high, low)
     return PredicateBits(selected, bits_of, high | low, builder, choice)
 
 
