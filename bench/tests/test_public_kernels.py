@@ -320,7 +320,9 @@ def test_inputs_are_found_for_classes_with_equal_bytes_and_tell_them_apart(
     labels = {file: each["label"] for file, each in ran["kernels"].items()}
     assert {(classes[one], labels[one]) for one in labels} == set(zip(classes.values(), labels.values(), strict=True))
     assert len(set(labels.values())) == len(set(classes.values()))
-    figures = agreement([with_searched(read, {"launches": {name: ran}})])
+    with_bytes = with_searched(read, {"launches": {name: ran}})
+    assert (with_bytes["inputs"], with_bytes["pairs"]) == (len(pairs), ran["pairs"])
+    figures = agreement([with_bytes])
     assert (figures["byte classes"], figures["functions"], figures["classes"]) == (1, len(pairs) + 1, len(pairs) + 1)
     assert figures["mixed"] == []
 

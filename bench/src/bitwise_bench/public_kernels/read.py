@@ -128,9 +128,11 @@ def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict
     """Return a launch with the number of the byte pattern of each kernel over the inputs of a search (`searched`).
 
     Where it was not searched the number is 0: nothing more than the recorded bytes is known.  The inputs on which its
-    bytes moved are added to those of the recording.  Raises InputError for the search of other kernels.
+    bytes moved are added to those of the recording.  `inputs` is the number of the others, `pairs` are the searches.
+    Raises InputError for the search of other kernels.
     """
-    found = searched["launches"].get(entry["launch"], {"kernels": {}})["kernels"]
+    launch = searched["launches"].get(entry["launch"], {"kernels": {}})
+    found = launch["kernels"]
     kernels = []
     for kernel in entry["kernels"]:
         mine = found.get(kernel["file"])
@@ -139,7 +141,8 @@ def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict
         moved = [] if mine is None else mine.get("moved", [])
         label = 0 if mine is None else mine["label"]
         kernels.append({**kernel, "moved": [*kernel["moved"], *moved], "searched": label})
-    return {**entry, "kernels": kernels}
+    about = {name: launch[name] for name in ("inputs", "pairs") if launch.get(name)}
+    return {**entry, "kernels": kernels, **about}
 
 
 def _record(folder: Path, entries: Sequence[Mapping[str, Any]], searched: Mapping[str, Any] | None) -> dict[str, Any]:
