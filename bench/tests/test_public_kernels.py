@@ -9,21 +9,27 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import triton
 import triton.language as tl
 
-from bitwise_bench.public_kernels import fetch
+from bitwise_bench.public_kernels import fetch, search
 from bitwise_bench.public_kernels.agreement import agreement, reasons_of, shortened
 from bitwise_bench.public_kernels.configurations import chosen_configurations, variations
 from bitwise_bench.public_kernels.fetch import _extracted
 from bitwise_bench.public_kernels.interception import Interception, intercepted
-from bitwise_bench.public_kernels.read import launch_folders, main, read_launch
+from bitwise_bench.public_kernels.read import launch_folders, main, read_launch, with_searched
 from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.readme_tables import public_kernels
+from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.kernel_files import InputError
+from bitwise_core.execution.element_types import element_type
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.plugins import registry
 
 SAMPLES = Path(__file__).parents[2] / "plugins" / "nvidia_sm90" / "tests" / "samples" / "sm_90" / "row_sum"
 
@@ -270,17 +276,119 @@ def test_a_launch_is_read_with_the_classes_of_its_partition(recording: Path) -> 
     assert len({each["class"] for each in found["kernels"]}) < len(found["kernels"])
 
 
-def test_a_search_tells_classes_with_equal_bytes_apart(recording: Path) -> None:
+def with_equal_bytes(recording: Path) -> str:
+    """Give all kernels of the recording the same recorded bytes; return the name of the launch."""
     (place,) = launch_folders(recording)
     described = json.loads((place / "bytes.json").read_text())
     for each in described["kernels"]:
         each["hashes"] = [["0"]]
     (place / "bytes.json").write_text(json.dumps(described))
-    found = read_launch(place, "liger/sums/00_row_sum", Options(), None, search=5.0)
-    classes = {each["class"] for each in found["kernels"]}
-    assert len(set(found["functions"].values())) == len(classes) > 1
-    figures = agreement([found])
-    assert (figures["byte classes"], figures["functions"], figures["classes"]) == (1, len(classes), len(classes))
+    return str(place.relative_to(recording))
+
+
+class SimulatedKernel:
+    """A kernel that is simulated in the place of a GPU."""
+
+    def __init__(self, source: analysis.Source) -> None:
+        self.source = source
+
+    def run(self, contents: dict[str, Any], beyond: int = 0) -> dict[str, Any]:
+        prepared = analysis.prepare(self.source, registry.default().arch("sm_90"), Options())
+        after = simulate(prepared, contents, open_ended=True).after
+        return {name: after[name][: each.size] for name, each in contents.items()}
+
+    def unload(self) -> None:
+        """Nothing is on a GPU."""
+
+
+def settings_of_search(recording: Path, inputs: Path, draws: int = 0) -> dict[str, Any]:
+    return {"folder": str(recording), "inputs": str(inputs), "seconds": 5.0, "draws": draws, "until": 1e12}
+
+
+def test_inputs_are_found_for_classes_with_equal_bytes_and_tell_them_apart(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, settings = with_equal_bytes(recording), settings_of_search(recording, tmp_path / "inputs")
+    read = read_launch(recording / name, name, Options(), None)
+    classes = {each["file"]: each["class"] for each in read["kernels"]}
+    pairs = search.search_launch(name, settings)["pairs"]
+    assert len(pairs) == len(set(classes.values())) - 1 > 0
+    assert all(pair["input"] for pair in pairs)
+    monkeypatch.setattr(search, "_loaded", SimulatedKernel)
+    ran = search.run_launch(name, settings)
+    assert [pair["differ"] for pair in ran["pairs"]] == [True] * len(pairs)
+    labels = {file: each["label"] for file, each in ran["kernels"].items()}
+    assert {(classes[one], labels[one]) for one in labels} == set(zip(classes.values(), labels.values(), strict=True))
+    assert len(set(labels.values())) == len(set(classes.values()))
+    with_bytes = with_searched(read, {"launches": {name: ran}})
+    assert (with_bytes["inputs"], with_bytes["pairs"]) == (len(pairs), ran["pairs"])
+    figures = agreement([with_bytes])
+    assert (figures["byte classes"], figures["functions"], figures["classes"]) == (1, len(pairs) + 1, len(pairs) + 1)
+    assert figures["mixed"] == []
+
+
+def test_drawn_inputs_alone_tell_kernels_apart_and_are_the_same_each_time(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, settings = with_equal_bytes(recording), settings_of_search(recording, tmp_path / "inputs", draws=3)
+    monkeypatch.setattr(search, "_loaded", SimulatedKernel)
+    ran = search.run_launch(name, settings)
+    assert ran["inputs"] == 3
+    assert len({each["label"] for each in ran["kernels"].values()}) > 1
+    assert search.run_launch(name, settings) == ran
+
+
+def test_an_input_on_which_a_kernel_returns_other_bytes_each_time_does_not_count(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, settings = with_equal_bytes(recording), settings_of_search(recording, tmp_path / "inputs")
+    assert search.search_launch(name, settings)["pairs"]
+    count = iter(range(1 << 20))
+
+    class Moving(SimulatedKernel):
+        def run(self, contents: dict[str, Any], beyond: int = 0) -> dict[str, Any]:
+            moved = np.frombuffer(next(count).to_bytes(4, "little"), dtype=np.uint8)
+            return dict.fromkeys(contents, moved)
+
+    monkeypatch.setattr(search, "_loaded", Moving)
+    ran = search.run_launch(name, settings)
+    assert ran["inputs"] == 0
+    assert {each["label"] for each in ran["kernels"].values()} == {0}
+    inputs = {pair["input"] for pair in ran["pairs"]}
+    assert [set(each["moved"]) for each in ran["kernels"].values()] == [inputs] * len(ran["kernels"])
+    read = with_searched(read_launch(recording / name, name, Options(), None), {"launches": {name: ran}})
+    assert (agreement([read])["determined"], agreement([read])["moved"]) == (0, len(read["kernels"]))
+
+
+def test_launches_of_an_earlier_run_are_kept() -> None:
+    before = {"launches": {"a": {"kernels": {"0": 1}}, "b": {"kernels": {}}}, "not run": {"c": "why", "d": "why"}}
+    found = search.searched_record(
+        {"gpu": "H100"}, {"a": {"kernels": {"0": 2}}, "c": {"kernels": {}}}, {"d": "again"}, before
+    )
+    assert found["launches"] == {"a": {"kernels": {"0": 2}}, "b": {"kernels": {}}, "c": {"kernels": {}}}
+    assert found["not run"] == {"d": "again"}
+
+
+def test_a_class_with_several_searched_byte_patterns_is_mixed() -> None:
+    kernels = [{"class": 0, "digest": "a"}, {"class": 0, "digest": "b"}]
+    read = entry(*kernels)
+    labels = {"00.ptx": {"digest": "a", "label": 0}, "01.ptx": {"digest": "b", "label": 1}}
+    found = agreement([with_searched(read, {"launches": {read["launch"]: {"kernels": labels}}})])
+    assert found["mixed"] == [["liger/norms/00_x/00.ptx", "liger/norms/00_x/01.ptx"]]
+    assert (found["byte classes"], found["functions"]) == (1, 2)
+
+
+def test_the_search_of_other_kernels_is_refused() -> None:
+    read = entry({"class": 0, "digest": "a"})
+    with pytest.raises(InputError, match="is not the kernel that was searched"):
+        with_searched(read, {"launches": {read["launch"]: {"kernels": {"00.ptx": {"digest": "b", "label": 0}}}}})
+
+
+def test_nans_of_a_format_have_one_digest_and_numbers_their_own() -> None:
+    quiet, other, number = (np.full(3, each, dtype=np.uint32).view(np.uint8) for each in (0x7FC00000, 0xFFFFFFFF, 1))
+    fp32, words = element_type("fp32"), element_type("i32")
+    assert search.digest(quiet, fp32) == search.digest(other, fp32) != search.digest(number, fp32)
+    assert search.digest(quiet, words) != search.digest(other, words)
 
 
 def test_an_unreadable_launch_is_reported_and_the_others_are_read(recording: Path, capsys: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.bounds import maximum_of, maximum_of_result
 from bitwise_core.execution.values.packing import concat, extract, take_threads
-from bitwise_core.execution.values.symbolic_vector import INTEGER, TERM, PackedVector, SymbolicVector
+from bitwise_core.execution.values.symbolic_vector import INTEGER, TERM, PackedVector, SymbolicVector, constant_vector
 from bitwise_core.numerics import operation
 
 NUMBERS = np.arange(256, dtype=np.uint8)
@@ -36,6 +36,39 @@ def test_no_result_exceeds_its_bound_and_wrapping_results_have_none(name: str) -
             exact = {"add.b8": first + second, "mul.b8": first * second, "and.b8": min(first, second)}[name]
             assert bound == (exact if exact < 256 else None)
             assert bound is None or int(within.max()) <= bound
+
+
+@pytest.mark.parametrize("name", ["or.b8", "xor.b8"])
+def test_bitwise_results_have_no_bit_above_those_of_their_operands(name: str) -> None:
+    left, right = np.meshgrid(NUMBERS, NUMBERS)
+    found = operation(name).evaluate(left.ravel(), right.ravel()).reshape(left.shape)
+    for first in BOUNDS:
+        for second in BOUNDS:
+            bound = maximum_of_result(operation(name), [term(8, "left", first), term(8, "right", second)])
+            assert bound == (1 << max(first, second).bit_length()) - 1
+            assert int(found[(left <= first) & (right <= second)].max()) <= bound
+
+
+@pytest.mark.parametrize("name", ["shr.u8", "shr.s8"])
+def test_a_shift_to_the_right_bounds_numbers_without_a_sign_bit(name: str) -> None:
+    for count in (0, 1, 3, 7, 8, 40):
+        by = np.full((1, 1), count, dtype=np.uint32)
+        found = operation(name).evaluate(NUMBERS, np.full(NUMBERS.shape, count, dtype=np.uint32))
+        for bound in BOUNDS:
+            shifted = maximum_of_result(operation(name), [term(8, "left", bound), by])
+            assert shifted == (bound >> count if bound < 128 else None)
+            assert shifted is None or int(found[bound >= NUMBERS].max()) <= shifted
+        assert maximum_of_result(operation(name), [term(8, "left"), by]) is None
+    assert maximum_of_result(operation(name), [term(8, "left", 100), term(32, "by")]) == 100
+    assert maximum_of_result(operation(name), [term(8, "left", 100), constant_vector(np.uint32([[2]]))]) == 25
+
+
+def test_a_constant_is_its_own_bound_and_slices_are_bounded_by_their_bits() -> None:
+    assert maximum_of(constant_vector(np.uint32([[70000]]))) == 70000
+    value = term(32, "value", 70000)
+    assert [maximum_of(extract(value, low, 16)) for low in (0, 16)] == [0xFFFF, 1]
+    assert maximum_of(extract(extract(value, 0, 16), 8, 8)) == 0xFF
+    assert maximum_of(extract(term(32, "value"), 0, 16)) is None
 
 
 def test_a_value_of_which_nothing_is_known_bounds_only_an_and() -> None:

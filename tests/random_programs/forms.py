@@ -36,6 +36,7 @@ WEIGHTED: tuple[tuple[int, Maker], ...] = (
     (2, integers.predicates_in_bits),
     (3, integers.predicates_as_numbers),
     (1, integers.counted_predicates),
+    (1, integers.averages),
 )
 MAKERS = tuple(maker for weight, maker in WEIGHTED for _ in range(weight))
 """The kinds of statement, the common ones several times."""

@@ -155,6 +155,60 @@ def counted_predicates(program: Program, n: Draw) -> None:
     program.add("i32", np.asarray(total, dtype=np.uint32), *lines)
 
 
+def averages(program: Program, n: Draw) -> None:
+    """Average two integers in two ways, small ones or constants that a predicate selects, and multiply by 4."""
+    found, chosen = operands(program, "i32", n[:2]), operands(program, "pred", n[:2])
+    if found is None or chosen is None:
+        return
+    a, b = (in_register(program, each) for each in found)
+    p, q = (in_register(program, each) for each in chosen)
+    lines = []
+    numbers = []
+    for place, (value, predicate) in enumerate(((a, p), (b, q))):
+        register = f"%r{86 + place}"
+        if n[2] >> place & 1:
+            high, low = (255, 127, 40000, 7)[n[2] // 4 % 4], (127, 0, 65535, 2147483646)[n[2] // 16 % 4]
+            lines.append(f"selp.b32 {register}, {high}, {low}, {predicate.register};")
+            numbers.append(np.where(predicate.bits, np.uint32(high), np.uint32(low)))
+        else:
+            mask = (0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0xFF)[n[3] // 16 % 5]
+            lines.append(f"and.b32 {register}, {value.register}, {mask};")
+            numbers.append(value.bits & np.uint32(mask))
+    x, y = numbers
+    one = np.uint32(1)
+    with np.errstate(over="ignore"):
+        total = x + y
+    program.add("i32", total >> one, *lines, "add.s32 %r88, %r86, %r87; shr.u32 @@, %r88, 1;")
+    way = n[3] % 4
+    if way == 0:
+        bits = (x >> one) + (y >> one) + (x & y & one)
+        lines.append("shr.u32 %r88, %r86, 1; shr.u32 %r89, %r87, 1; add.s32 %r88, %r88, %r89;")
+        lines.append("and.b32 %r89, %r86, %r87; and.b32 %r89, %r89, 1; add.s32 @@, %r88, %r89;")
+    elif way == 1:
+        bits = (x & y) + ((x ^ y) >> one)
+        lines.append("and.b32 %r88, %r86, %r87; xor.b32 %r89, %r87, %r86; shr.u32 %r89, %r89, 1;")
+        lines.append("add.s32 @@, %r88, %r89;")
+    elif way == 2:
+        bits = (total & np.uint32(0xFFFF)) >> one
+        lines.append("cvt.u16.u32 %h88, %r86; cvt.u16.u32 %h89, %r87; add.s16 %h88, %h88, %h89;")
+        lines.append("shr.u16 %h88, %h88, 1; cvt.u32.u16 @@, %h88;")
+    else:
+        with np.errstate(over="ignore"):
+            bits = ((total + (total >> np.uint32(31))).view(np.int32) >> np.int32(1)).view(np.uint32)
+        lines.append("add.s32 %r88, %r86, %r87; shr.u32 %r89, %r88, 31; add.s32 %r88, %r88, %r89; shr.s32 @@, %r88, 1;")
+    program.add("i32", bits, *lines)
+    average = program.values[-1]
+    if n[3] // 4 % 4 == 1:
+        product = average.bits.astype(np.uint64) * np.uint64(4)
+        program.add("i64", product, f"mul.wide.u32 @@, {average.register}, 4;")
+    elif n[3] // 4 % 4 == 2:
+        product = (average.bits.view(np.int32).astype(np.int64) * 4).view(np.uint64)
+        program.add("i64", product, f"mul.wide.s32 @@, {average.register}, 4;")
+    elif n[3] // 4 % 4 == 3:
+        program.add("i32", average.bits & np.uint32(0xFF), f"cvt.u16.u32 %h88, {average.register};",
+                    "cvt.u8.u16 %h89, %h88; cvt.u32.u8 @@, %h89;")  # fmt: skip
+
+
 def integers(program: Program, n: Draw) -> None:
     kind = ("i32", "i64", "i64")[n[3] % 3]
     width = WIDTH[kind]

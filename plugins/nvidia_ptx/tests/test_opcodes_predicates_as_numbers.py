@@ -116,6 +116,7 @@ OF_PREDICATES = [
         integers.predicates_in_bits,
         integers.predicates_as_numbers,
         integers.counted_predicates,
+        integers.averages,
         integers.choose,
     )
 ]

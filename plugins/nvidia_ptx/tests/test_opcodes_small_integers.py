@@ -1,10 +1,17 @@
-"""The low half of a 64-bit sum of small numbers is the sum; of greater numbers it is not."""
+"""Small integers: the low half of a sum is the sum, and averages have one form; those of greater numbers have not."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 
+from bitwise_core.execution.domains import terms
+from bitwise_core.execution.values import predicate_bits, rule_matching
 from ptx_programs import hashes, store
+from random_programs import integers
+from random_programs.forms import MAKERS, build, clashes
 
 LOADS = "ld.global.b64 %d5, [%d1]; ld.global.b64 %d6, [%d1+8];"
 WIDENED = "cvt.u32.u64 %r1, %d9; cvt.u64.u32 %d9, %r1;"
@@ -49,3 +56,131 @@ def test_a_sum_over_lanes_of_small_numbers_is_the_same_in_both(mask: int, alike:
     total = f"and.b64 %d7, %d5, {mask}; cvt.u32.u64 %r1, %d7; {OTHER_LANE} cvt.u64.u32 %d8, %r1; add.s64 %d9, %d7, %d8;"
     found = hashes(" ".join((each, total, store("%d9", 64))), threads=2)
     assert (found[0] == found[8]) is alike
+
+
+PAIR = "ld.global.b32 %r1, [%d1]; ld.global.b32 %r2, [%d1+4]; and.b32 %r3, %r1, {mask}; and.b32 %r4, %r2, {mask};"
+AVERAGE = "add.s32 %r5, %r3, %r4; shr.u32 %r6, %r5, 1;"
+OTHER_AVERAGES = {
+    "common and other bits": (
+        "xor.b32 %r5, %r4, %r3; shr.u32 %r5, %r5, 1; and.b32 %r7, %r3, %r4; add.s32 %r6, %r7, %r5;", 31,
+    ),
+    "a signed shift": ("add.s32 %r5, %r3, %r4; shr.s32 %r6, %r5, 1;", 30),
+    "a signed division by 2": (
+        "add.s32 %r5, %r4, %r3; shr.u32 %r7, %r5, 31; add.s32 %r5, %r5, %r7; shr.s32 %r6, %r5, 1;", 30,
+    ),
+    "16 bits": (
+        "cvt.u16.u32 %h1, %r3; cvt.u16.u32 %h2, %r4; add.s16 %h3, %h1, %h2; shr.u16 %h3, %h3, 1; cvt.u32.u16 %r6, %h3;",
+        15,
+    ),
+    "16 bits in a pair": (
+        "prmt.b32 %r7, %r3, %r1, 0x5410; prmt.b32 %r8, %r4, %r2, 0x5410; add.s16x2 %r7, %r7, %r8;"
+        "mov.b32 {%h1, %h2}, %r7; shr.u16 %h1, %h1, 1; cvt.u32.u16 %r6, %h1;", 15,
+    ),
+}  # fmt: skip
+"""Averages of %r3 and %r4, and how many bits these may have for which they are that of `AVERAGE`."""
+
+
+@pytest.mark.parametrize(("other", "bits"), OTHER_AVERAGES.values(), ids=OTHER_AVERAGES)
+def test_averages_of_small_numbers_have_one_form(other: str, bits: int) -> None:
+    for within in (True, False):
+        pair = PAIR.format(mask=(1 << bits + (not within)) - 1)
+        end = store("%r6", 32)
+        assert (hashes(" ".join((pair, AVERAGE, end))) == hashes(" ".join((pair, other, end)))) is within
+
+
+PRODUCTS = {
+    "an unsigned product": "mul.wide.u32 %d9, %r3, 4;",
+    "a signed product": "mul.wide.s32 %d9, %r3, 4;",
+    "an extension and a shift": "cvt.u64.u32 %d9, %r3; shl.b64 %d9, %d9, 2;",
+    "a signed extension and a product": "cvt.s64.s32 %d9, %r3; mul.lo.s64 %d9, %d9, 4;",
+}
+
+
+@pytest.mark.parametrize("bits", [31, 32])
+def test_products_in_twice_the_width_have_one_form_for_each_sign(bits: int) -> None:
+    pair = PAIR.format(mask=(1 << bits) - 1)
+    found = [str(hashes(" ".join((pair, each, store("%d9", 64))))) for each in PRODUCTS.values()]
+    if bits == 31:
+        assert len(set(found)) == 1
+    else:
+        assert (found[0] == found[2], found[1] == found[3], found[0] == found[1]) == (True, True, False)
+
+
+CHOSEN = "ld.global.b32 %f1, [%d1]; setp.gt.f32 %p1, %f1, 0f00000000; ld.global.b32 %r9, [%d1+4];"
+SELECTED = {
+    "a sum": ("selp.b32 %r1, 255, 127, %p1; selp.b32 %r2, 127, 0, %p1; add.s32 %r3, %r1, %r2;", (382, 127)),
+    "an average": (
+        "selp.b32 %r1, 255, 127, %p1; selp.b32 %r2, 127, 0, %p1; add.s32 %r3, %r1, %r2; shr.u32 %r3, %r3, 1;",
+        (191, 63),
+    ),
+    "a product with a number": ("selp.b32 %r1, -3, 5, %p1; mul.lo.s32 %r3, %r1, 7;", (-21, 35)),
+    "a minimum": ("selp.b32 %r1, -3, 5, %p1; min.s32 %r3, %r1, 2;", (-3, 2)),
+    "the low half of a wide one": ("selp.b64 %d9, 191, 63, %p1; cvt.u32.u64 %r3, %d9;", (191, 63)),
+    "a narrowed and extended one": ("selp.b32 %r1, 65791, 63, %p1; cvt.u16.u32 %h1, %r1; cvt.u32.u16 %r3, %h1;",
+                                    (255, 63)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("computed", "pair"), SELECTED.values(), ids=SELECTED)
+def test_operations_on_selected_numbers_select_their_results(computed: str, pair: tuple[int, int]) -> None:
+    end = store("%r3", 32)
+    high, low = pair
+    found = hashes(" ".join((CHOSEN, computed, end)))
+    assert found == hashes(" ".join((CHOSEN, f"selp.b32 %r3, {high}, {low}, %p1;", end)))
+    assert found != hashes(" ".join((CHOSEN, f"selp.b32 %r3, {low}, {high}, %p1;", end)))
+    negated = f"not.pred %p2, %p1; selp.b32 %r3, {low}, {high}, %p2;"
+    assert found == hashes(" ".join((CHOSEN, negated, end)))
+
+
+@pytest.mark.parametrize("order", ["%r1 %r2 %r9", "%r9 %r1 %r2", "%r2 %r9 %r1"])
+def test_sums_of_selected_numbers_have_one_form_in_every_order(order: str) -> None:
+    one, other, third = order.split()
+    selected = "not.pred %p2, %p1; selp.b32 %r1, 255, 127, %p1; selp.b32 %r2, 5, 9, %p2;"
+    total = f"add.s32 %r3, {one}, {other}; add.s32 %r3, %r3, {third};"
+    whole = "selp.b32 %r4, 264, 132, %p1; add.s32 %r3, %r4, %r9;"
+    end = store("%r3", 32)
+    assert hashes(" ".join((CHOSEN, selected, total, end))) == hashes(" ".join((CHOSEN, whole, end)))
+
+
+def test_a_sum_has_one_form_beside_threads_in_which_the_predicate_is_known() -> None:
+    each = "mov.b32 %r1, 5; setp.eq.u32 %p5, %r0, 0; @%p5 ld.global.b32 %r1, [%d1]; and.b32 %r2, %r1, 8388607;"
+    total = "setp.ne.b32 %p1, %r2, 0; selp.b32 %r3, 1, 0, %p1; bfe.u32 %r4, %r1, 23, 8; add.s32 %r3, %r3, %r4;"
+    alone, beside = (hashes(" ".join((each, total, store("%r3", 32))), threads=threads) for threads in (1, 2))
+    assert beside[0] == alone[0]
+    assert beside[4] != alone[0]
+
+
+def _everything_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_matching, "maximum_of", lambda value: 0)
+
+
+def _any_predicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicate_bits, "_same_predicate", lambda one, other: True)
+
+
+def _sums_are_bounded_by_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = terms.maximum_of_result
+
+    def of_a_part(operation: terms.Operation, operands: terms.Sequence[terms.Value]) -> int | None:
+        result = found(operation, operands)
+        return result >> 1 if result is not None and operation.verb == "add" else result
+
+    monkeypatch.setattr(terms, "maximum_of_result", of_a_part)
+
+
+@pytest.mark.parametrize("mutate", [_everything_is_small, _any_predicate, _sums_are_bounded_by_a_part])
+def test_wrong_bounds_and_choices_are_found(
+    mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers = [place for place, maker in enumerate(MAKERS) if maker in (integers.averages, integers.compare)]
+    draw = Random(11)
+    programs = [
+        [
+            (draw.choice(makers), draw.randrange(8), draw.randrange(8), draw.randrange(200), draw.randrange(200))
+            for _ in range(30)
+        ]
+        for _ in range(30)
+    ]
+    assert all(clashes(build(program, seed=seed)) == [] for seed, program in enumerate(programs))
+    mutate(monkeypatch)
+    assert any(clashes(build(program, seed=seed)) for seed, program in enumerate(programs))

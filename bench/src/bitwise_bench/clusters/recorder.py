@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_bench.clusters.device import assemble, run
 from bitwise_bench.clusters.programs import Bytes, Program, ptx_programs, triton_programs
 from bitwise_bench.command_line import command_parser
+from bitwise_bench.gpu.driver import LoadedKernel, assemble
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
@@ -59,7 +59,7 @@ def compare(program: Program, arch: Arch, *, launch: bool) -> dict[str, Any]:
     """Return the row of the record for one kernel: the outcome, and the digests of its bytes."""
     module = arch.parse(program.text, program.launch.file)
     prepared = prepare_launch(module, arch, program.launch)
-    assemble(program.text)
+    image = assemble(program.text, fp_fusion=False)
     row: dict[str, Any] = {
         "kernel": program.name,
         "grid": program.launch.grid,
@@ -70,7 +70,7 @@ def compare(program: Program, arch: Arch, *, launch: bool) -> dict[str, Any]:
         return {**row, "outcome": f"unknown: {row['simulation']['unknown']}"}
     if not launch:
         return {**row, "outcome": "simulated"}
-    row["gpu"] = digests(run(program, len(prepared.kernel.parameters)))
+    row["gpu"] = digests(LoadedKernel(image, program.launch, len(prepared.kernel.parameters)).run(program.contents))
     return {**row, "outcome": "equal" if row["gpu"] == row["simulation"] else "different"}
 
 

@@ -21,10 +21,10 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
     result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
     `ratio` is None where nothing ran.  `functions` are the byte classes, divided where a search found an input on which
-    two kernels differ; None where nothing was searched.  `compile seconds` are None where none were recorded.
-    `mixed` has a pair of kernels of each class with different
-    bytes.  Of the kernels whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed`
-    those with a class.
+    two kernels differ (`read.with_searched`); None where nothing was searched.  `compile seconds` are None where none
+    were recorded.  `mixed` has a pair of kernels of each class with different bytes, recorded or searched.  Of the
+    kernels whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a
+    class.
     """
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
     counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
@@ -33,7 +33,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     missed: list[str] = []
     seconds, compiling = [], []
     for entry in entries:
-        classes: dict[int, list[Any]] = {}
+        classes: dict[int, list[tuple[str, tuple[str, int]]]] = {}
         for kernel in entry["kernels"]:
             counts["kernels"] += 1
             seconds.append(kernel["seconds"])
@@ -57,21 +57,24 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
                 counts["unknown"] += 1
                 counts["undetermined"] += kernel["undetermined"]
                 continue
-            classes.setdefault(kernel["class"], []).append((path, json.dumps(kernel["hashes"])))
+            found = json.dumps(kernel["hashes"]), kernel.get("searched", 0)
+            classes.setdefault(kernel["class"], []).append((path, found))
         counts["classes"] += len(classes)
-        functions += len(set(entry.get("functions", {}).values()))
-        counts["byte classes"] += len({bytes_ for members in classes.values() for _, bytes_ in members})
+        patterns = {found for members in classes.values() for _, found in members}
+        functions += len(patterns)
+        counts["byte classes"] += len({recorded for recorded, _ in patterns})
         for members in classes.values():
-            other = next((path for path, bytes_ in members if bytes_ != members[0][1]), None)
+            other = next((path for path, found in members if found != members[0][1]), None)
             if other is not None:
                 mixed.append([members[0][0], other])
     ran = any(kernel["hashes"] for entry in entries for kernel in entry["kernels"])
+    searched = any("searched" in kernel for entry in entries for kernel in entry["kernels"])
     ratio = round(counts["classes"] / counts["byte classes"], 4) if ran and counts["byte classes"] else None
     share = counts["unknown"] / counts["determined"] if counts["determined"] else 0.0
     return {
         **counts,
         "ratio": ratio,
-        "functions": functions or None,
+        "functions": functions if searched else None,
         "unknown share": round(share, 4),
         "mixed": mixed,
         "missed kernels": missed,

@@ -3,7 +3,7 @@
     python -m bitwise_bench.public_kernels.read public-kernels --out records/public-kernels-sm90-h100.json
 
 Every launch is partitioned by itself, with the contents of its tensors of integers and booleans.  No GPU is needed.
-With `--search`, an input on which the bytes differ is searched for where two classes returned the same recorded bytes.
+With `--searched`, kernels with the same recorded bytes also count as different where `search` found that they are.
 """
 
 from __future__ import annotations
@@ -23,16 +23,12 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import agreement, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
-from bitwise_core.checker.analysis import Options, Source
-from bitwise_core.checker.comparison import compare
-from bitwise_core.checker.counterexamples import find_counterexample
+from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
-from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.errors import InputError
 from bitwise_core.limits import READING_SECONDS
-from bitwise_core.plugins import registry
 
 TARGET = "sm_90"
 
@@ -47,15 +43,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
     parser.add_argument("--limit", type=int, help="read at most this many launches")
-    parser.add_argument("--search", type=float, default=0.0, help="seconds of each search for an input (0: none)")
+    parser.add_argument("--searched", type=Path, help="what `search --gpu` wrote")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = _unpacked(chosen.folder, Path(temporary))
+        folder = unpacked(chosen.folder, Path(temporary))
+        searched = json.loads(chosen.searched.read_text(encoding="utf-8")) if chosen.searched else None
         wanted = chosen.sources or list(SOURCES)
         launches = [place for place in launch_folders(folder) if place.relative_to(folder).parts[0] in wanted]
         launches = launches[: chosen.limit]
-        entries = _read_all(folder, launches, Options(time_limit=chosen.kernel_seconds), chosen.workers, chosen.search)
-        record = _record(folder, entries)
+        entries = _read_all(folder, launches, Options(time_limit=chosen.kernel_seconds), chosen.workers)
+        if searched is not None:
+            try:
+                entries = [with_searched(entry, searched) for entry in entries]
+            except InputError as error:
+                parser.error(f"{chosen.searched}: {error}")
+        record = _record(folder, entries, searched)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     record["largest process, MiB"] = peak >> 10
     if chosen.out is not None:
@@ -67,9 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if whole["mixed"] or whole["missed"] else 0
 
 
-def _read_all(
-    folder: Path, launches: Sequence[Path], options: Options, workers: int, search: float
-) -> list[dict[str, Any]]:
+def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers: int) -> list[dict[str, Any]]:
     """Read launches side by side: a launch has too few kernels for many processes.  Unreadable files are reported."""
     start, entries = time.monotonic(), []
     with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
@@ -77,7 +77,7 @@ def _read_all(
         def read(place: Path) -> dict[str, Any]:
             name = str(place.relative_to(folder))
             try:
-                return read_launch(place, name, options, executor, search)
+                return read_launch(place, name, options, executor)
             except InputError as error:
                 return {"launch": name, "unreadable": str(error)}
 
@@ -97,13 +97,8 @@ def launch_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("bytes.json"))
 
 
-def read_launch(
-    place: Path, name: str, options: Options, executor: Executor | None, search: float = 0.0
-) -> dict[str, Any]:
-    """Partition the kernels of a launch, and return the outcome of each with its bytes.
-
-    `functions` numbers the classes with equal bytes between which no input was found in `search` seconds each.
-    """
+def read_launch(place: Path, name: str, options: Options, executor: Executor | None) -> dict[str, Any]:
+    """Partition the kernels of a launch, and return the outcome of each with its bytes."""
     described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
     sources = read_folder(place, (".ptx",)).sources
     found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
@@ -127,54 +122,39 @@ def read_launch(
                 "error": entry.get("error"),
             }
         )
-    by_file = {source.name: source for source in sources}
-    functions = _functions(kernels, by_file, options, executor, search) if search else {}
-    entry = {"launch": name, "kernel": described["kernel"], "tuned": described["tuned"], "kernels": kernels}
-    return {**entry, "functions": functions} if functions else entry
+    return {"launch": name, "kernel": described["kernel"], "tuned": described["tuned"], "kernels": kernels}
 
 
-def _functions(
-    kernels: Sequence[Mapping[str, Any]],
-    sources: Mapping[str, Source],
-    options: Options,
-    executor: Executor | None,
-    seconds: float,
-) -> dict[str, int]:
-    """Return a number for each class of a launch, equal where the bytes are equal and no search tells them apart."""
-    first: dict[int, Mapping[str, Any]] = {}
-    for each in kernels:
-        if each["hashes"] and not (each["moved"] or each["error"] or each["unknown"]):
-            first.setdefault(each["class"], each)
-    distinct: list[tuple[str, str]] = []
-    found: dict[str, int] = {}
-    for number, each in first.items():
-        recorded = json.dumps(each["hashes"])
-        for place, (other, bytes_) in enumerate(distinct):
-            pair = sources[other], sources[each["file"]], options, seconds
-            if bytes_ == recorded and not (executor.submit(_differ, *pair).result() if executor else _differ(*pair)):
-                found[str(number)] = place
-                break
-        else:
-            found[str(number)] = len(distinct)
-            distinct.append((each["file"], recorded))
-    return found
+def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a launch with the number of the byte pattern of each kernel over the inputs of a search (`searched`).
+
+    Where it was not searched the number is 0: nothing more than the recorded bytes is known.  The inputs on which its
+    bytes moved are added to those of the recording.  `inputs` is the number of the others, `pairs` are the searches.
+    Raises InputError for the search of other kernels.
+    """
+    launch = searched["launches"].get(entry["launch"], {"kernels": {}})
+    found = launch["kernels"]
+    kernels = []
+    for kernel in entry["kernels"]:
+        mine = found.get(kernel["file"])
+        if mine is not None and mine["digest"] != kernel["digest"]:
+            raise InputError(f"{entry['launch']}/{kernel['file']} is not the kernel that was searched; search again")
+        moved = [] if mine is None else mine.get("moved", [])
+        label = 0 if mine is None else mine["label"]
+        kernels.append({**kernel, "moved": [*kernel["moved"], *moved], "searched": label})
+    about = {name: launch[name] for name in ("inputs", "pairs") if launch.get(name)}
+    return {**entry, "kernels": kernels, **about}
 
 
-def _differ(left: Source, right: Source, options: Options, seconds: float) -> bool:
-    """Return whether an input is found on which two kernels return different bytes."""
-    arch = registry.default().arch(TARGET)
-    compared = compare(left, right, arch, options)
-    return isinstance(find_counterexample(left, right, arch, options, compared, seconds), Counterexample)
-
-
-def _record(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _record(folder: Path, entries: Sequence[Mapping[str, Any]], searched: Mapping[str, Any] | None) -> dict[str, Any]:
     environment = folder / "environment.json"
     recorded = json.loads(environment.read_text(encoding="utf-8")) if environment.exists() else {}
     by_source: dict[str, list[Mapping[str, Any]]] = {}
     for entry in entries:
         by_source.setdefault(entry["launch"].split("/")[0], []).append(entry)
     return {
-        "environment": {"bytes": recorded, "reading": analysis_environment()},
+        "environment": {"bytes": recorded, "reading": analysis_environment()}
+        | ({} if searched is None else {"search": searched["environment"]}),
         "sources": {
             name: {
                 "distribution": SOURCES[name].distribution,
@@ -233,7 +213,8 @@ def _line(*cells: object) -> str:
     return "".join(f"{cells[0]!s:20}") + "".join(f"{cell!s:>11}" for cell in cells[1:])
 
 
-def _unpacked(path: Path, temporary: Path) -> Path:
+def unpacked(path: Path, temporary: Path) -> Path:
+    """Return a folder, or that which an archive of it contains."""
     if path.is_dir():
         return path
     with tarfile.open(path) as archive:

@@ -91,7 +91,7 @@ class TermDomain:
         self.first_extrema = FirstExtrema()
         self.context = TermContext(FINITE in assumptions, recorder)
         self.predicate_numbers = predicate_bits.PredicateNumbers()
-        self._bit_builder = predicate_bits.Builder(self._applied, self._number)
+        self._bit_builder = predicate_bits.Builder(self._applied, self._choice)
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
@@ -380,6 +380,9 @@ class TermDomain:
             return L.as_array_if_constant(negated(as_symbolic_vector(operands[0]), self.context))
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
+        chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
+        if chosen is not None:
+            return chosen
         if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
             return predicate_bits.with_bits(
                 operation, operands, self._bit_builder, lambda: self._integer(operation, operands)
@@ -424,7 +427,7 @@ class TermDomain:
         """Return the result of an operation on integers, or of a comparison, that no rule replaces."""
         result = self._sign_bit_changed(info, operands, values)
         if result is None:
-            result = linear_form(info, list(values))
+            result = linear_form(info, [self._linear_operand(value) for value in values])
         if result is not None:
             self.context.note(info.name, result, values, commutes=info.commutative)
         elif info.associative and info.name in AC_INDEX:
@@ -445,6 +448,26 @@ class TermDomain:
         if info.is_comparison:
             return nan_sources.with_number_test(result, info, values)
         return nan_sources.with_source(result, values, reads_bits=True)
+
+    def _linear_operand(self, value: SymbolicVector) -> SymbolicVector:
+        """Return a select of two constants as the multiple of the number of its predicate plus a constant.
+
+        A negated predicate is 1 less the number of the predicate, so that a sum with both has one form.
+        """
+        choice = predicate_bits.choice_of(value)
+        if choice is None or value.bits not in (32, 64):
+            return value
+        bits = value.bits
+        negated = L.nonempty(L.has_flag(choice.predicate, L.NEGATED))
+        if negated is False and (choice.high, choice.low) == (1, 0):
+            return value
+        one, factor, offset = (
+            L.constant_vector(np.full((1, 1), each, dtype=L.UNSIGNED[bits]))
+            for each in (1, choice.high - choice.low & (1 << bits) - 1, choice.low)
+        )
+        number = as_symbolic_vector(self._choice(L.without_flags(choice.predicate, L.NEGATED), 1, 0, bits))
+        number = L.blend(negated, _linear(f"sub.b{bits}", one, number), number)
+        return _linear(f"add.b{bits}", _linear(f"mul.b{bits}", number, factor), offset)
 
     def _sign_bit_changed(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
@@ -535,9 +558,9 @@ class TermDomain:
         """Return the operation of a name on integers or predicates, or a comparison."""
         return self.integer(operation(name), operands)
 
-    def _number(self, predicate: Value, bits: int) -> Value:
-        """Return 1 in `bits` bits where a predicate holds, else 0."""
-        return self.select(predicate, *(np.full((1, 1), each, dtype=L.UNSIGNED[bits]) for each in (1, 0)))
+    def _choice(self, predicate: Value, high: int, low: int, bits: int) -> Value:
+        """Return one of two numbers in `bits` bits: `high` where a predicate holds, else `low`."""
+        return self.select(predicate, *(np.full((1, 1), each, dtype=L.UNSIGNED[bits]) for each in (high, low)))
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -613,6 +636,12 @@ def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: boo
     return hashing.mix(total)
 
 
+def _linear(name: str, *values: SymbolicVector) -> SymbolicVector:
+    found = linear_form(operation(name), list(values))
+    assert found is not None
+    return found
+
+
 def _key_of_facts(value: SymbolicVector) -> Hashable | None:
     """Return what decides the facts of a value in all lanes: its flags, and its number if it is one constant.
 
@@ -644,7 +673,7 @@ def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
     if not value.origins or type(value) is not SymbolicVector:
         return value  # a joined value has its own parts
     result = SymbolicVector(value.bits, value.words, value.flags)
-    result.cached_hash, result.recorder = value.cached_hash, value.recorder
+    result.cached_hash, result.recorder, result.maximum = value.cached_hash, value.recorder, value.maximum
     if depth > 0:
         result.origins = tuple(
             Origin(each.name, tuple(_to_depth(operand, depth - 1) for operand in each.operands), each.lanes)

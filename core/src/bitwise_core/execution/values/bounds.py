@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, lazy_integers, width
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, lazy_integers, width
 from bitwise_core.numerics import Operation
 
-BOUNDED = frozenset({"add", "mul", "and", "popc"})
+BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc"})
 """The verbs of operations whose results may have a bound."""
 
 
 def maximum_of(value: Value) -> int | None:
     """Return a number that no lane of a value exceeds as an unsigned integer, None where nothing is known."""
     if isinstance(value, SymbolicVector):
+        if value.maximum is None and constant_mask(value) is True:
+            return int(value.words[0].max(initial=0))
         return value.maximum
     if isinstance(value, np.ndarray):
         return int(value.max(initial=0))
@@ -35,6 +37,11 @@ def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | 
     """Return a number that no lane of a result exceeds, None where nothing is known or the result may wrap."""
     if operation.verb == "popc":
         return operation.operands[0].bits
+    if operation.verb == "shr":
+        bound = maximum_of(operands[0])
+        if bound is None or bound >> operation.bits - 1:
+            return None  # a signed shift fills with the sign
+        return bound >> min(_least(operands[1]), operation.bits)
     # Known numbers are looked at last: most results have an operand of which nothing is known.
     bounds = []
     for operand in sorted(operands, key=lambda each: isinstance(each, np.ndarray)):
@@ -46,8 +53,17 @@ def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | 
             bounds.append(bound)
     if operation.verb == "and":
         return min(bounds, default=None)
+    if operation.verb in ("or", "xor"):
+        return (1 << max(bounds).bit_length()) - 1
     found = bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1]
     return found if found < 1 << operation.bits else None
+
+
+def _least(value: Value) -> int:
+    """Return a number that every lane of a value reaches as an unsigned integer."""
+    if isinstance(value, SymbolicVector) and constant_mask(value) is True:
+        value = value.words[0]
+    return int(value.min()) if isinstance(value, np.ndarray) and value.size else 0
 
 
 def maximum_of_either(one: Value, other: Value) -> int | None:

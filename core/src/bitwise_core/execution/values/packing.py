@@ -17,6 +17,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     CONST,
     FLIPPED_NAN,
     FORM,
+    INHERITED,
     INTEGER,
     LOAD,
     NAN_BITS,
@@ -36,6 +37,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     SymbolicVector,
     TermRecorder,
     Value,
+    any_flag,
     blended_origins,
     both_words,
     clear_flags,
@@ -257,7 +259,18 @@ def _extract_packed(value: PackedVector, low: int, bits: int) -> Value:
 
 
 def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
-    """See `extract`: exact for constants and loads, a slice of a term."""
+    """See `extract`: exact for constants and loads, a slice of a term; a slice of a slice is one of the whole."""
+    outer = next((each for each in slices_of(value) if each.lanes is True), None)
+    if outer is None:
+        return _extract_vector(value, low, bits)
+    result = _extract_vector(outer.whole, outer.low + low, bits)
+    if any_flag(value.flags & INHERITED):
+        result = with_flags(result, value.flags & INHERITED)
+    result.origins = (*result.origins, Origin(f"slice.{low}.{bits}", (value,)))
+    return result
+
+
+def _extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
     flags = value.flags
     if isinstance(flags, int):
         form = flags & (FORM | ABSORBED)
@@ -284,6 +297,8 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
         whole.cached_hash, whole.recorder, whole.maximum = value.cached_hash, value.recorder, value.maximum
     result.origins = (Origin(f"slice.{low}.{bits}", (whole,)),)
     result.recorder = value.recorder
+    if value.maximum is not None:
+        result.maximum = min(value.maximum >> low, (1 << bits) - 1)
     return result
 
 
@@ -330,13 +345,14 @@ def _has_whole_lane(value: PackedVector) -> bool:
 
 def _whole_of_low_slice(parts: Sequence[Array | SymbolicVector]) -> SymbolicVector | None:
     """Return the value whose low bits the first part is, if the other parts are zeros and so are its other bits."""
-    found = slices_of(parts[0])
-    if len(found) != 1 or found[0].low != 0 or found[0].lanes is not True:
-        return None
-    whole, low = found[0].whole, width(parts[0])
-    if whole.maximum is None or whole.maximum >> low or whole.bits != sum(map(width, parts)):
-        return None
-    return whole if all(isinstance(part, np.ndarray) and not part.any() for part in parts[1:]) else None
+    low, bits = width(parts[0]), sum(map(width, parts))
+    for found in slices_of(parts[0]):
+        whole = found.whole
+        if found.low == 0 and found.lanes is True and whole.bits == bits:
+            if whole.maximum is None or whole.maximum >> low:
+                return None
+            return whole if all(isinstance(part, np.ndarray) and not part.any() for part in parts[1:]) else None
+    return None
 
 
 def _join_sliced_lanes(value: PackedVector) -> PackedVector:
@@ -370,10 +386,10 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     index = 0
     while index < len(parts):
         part = parts[index]
-        end = _end_of_whole(parts, index)
-        if end is not None:
-            result.append(slices_of(part)[0].whole)
-            index = end
+        found = _whole_of_parts(parts, index)
+        if found is not None:
+            whole, index = found
+            result.append(whole)
             continue
         result.append(part)
         index += 1
@@ -393,16 +409,23 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     return result
 
 
-def _end_of_whole(parts: Sequence[Array | SymbolicVector], start: int) -> int | None:
-    """Return where the slices of one whole value end that begin at a part, None if there is no such value."""
-    found = slices_of(parts[start])
-    if len(found) != 1 or found[0].low != 0 or found[0].lanes is not True:
-        return None
-    total, end = 0, start
-    while end < len(parts) and total < found[0].whole.bits:
-        total += width(parts[end])
-        end += 1
-    return end if total == found[0].whole.bits and _contiguous(parts[start:end], found[0]) is True else None
+def _whole_of_parts(parts: Sequence[Array | SymbolicVector], start: int) -> tuple[SymbolicVector, int] | None:
+    """Return the widest value whose slices begin at a part, and where they end; None if there is no such value."""
+    best: tuple[SymbolicVector, int] | None = None
+    for found in slices_of(parts[start]):
+        if found.low != 0 or found.lanes is not True:
+            continue
+        total, end = 0, start
+        while end < len(parts) and total < found.whole.bits:
+            total += width(parts[end])
+            end += 1
+        if (
+            total == found.whole.bits
+            and _contiguous(parts[start:end], found) is True
+            and (best is None or best[1] < end)
+        ):
+            best = found.whole, end
+    return best
 
 
 def _with_aligned_numbers(value: PackedVector) -> PackedVector:

@@ -5,6 +5,9 @@ the concatenation of parts move such bits, and a comparison with a constant read
 predicates.  So a predicate that passed through a register is the predicate itself.  The number of bits that are set is
 the sum of the predicates as numbers.
 
+An operation on integers of which each is one of two constants, by the same predicate, is such an integer too, and so is
+a slice or an extension of one.
+
 An integer of which only the lowest bit may be set is 0 or 1.  Its canonical form is the select of 1 and 0 by the
 predicate of this bit, so predicates may be combined as such or as numbers.
 
@@ -43,33 +46,56 @@ _SHIFTS = ("shl", "shr")
 _COMPARISONS = ("eq", "lt", "le")
 _OF_ZERO_AND_ONE = {"max": "or", "min": "and", "mul": "and"}
 """Operations on the numbers 0 and 1, and what they are on predicates."""
+_OF_CHOICES = frozenset(
+    [*_BITWISE, *_SHIFTS, "add", "sub", "mul", "neg", "not", "min", "max", "mulwide", "mulhi", "convert"]
+)
+"""The operations that are applied to both numbers of a choice; each has a result for all integers."""
 VERBS = frozenset([*_BITWISE, *_SHIFTS, *_COMPARISONS, *_OF_ZERO_AND_ONE, "popc"])
 """The operations that move or read bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """The domain's operation of a name, and its select of 1 and 0 in a number of bits by a predicate."""
+    """The domain's operation of a name, and its select of two numbers in a number of bits by a predicate."""
 
     apply: Apply
-    number: Callable[[Value, int], Value]
+    select: Callable[[Value, int, int, int], Value]
+
+    def number(self, predicate: Value, bits: int) -> Value:
+        """Return 1 in `bits` bits where a predicate holds, else 0."""
+        return self.select(predicate, 1, 0, bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a select of two constants selects: `high` where the predicate holds, else `low`."""
+
+    predicate: SymbolicVector
+    high: int
+    low: int
 
 
 class PredicateBits(SymbolicVector):
     """An integer and its bits, lowest first: predicates, or constants of each lane.
 
     They are computed when they are asked for.  `ones` has the bits that may be set, except in undefined lanes.
+    `choice` is that of a select of two constants, else None.
     """
 
-    __slots__ = ("_bits_of", "_builder", "_found", "ones")
+    __slots__ = ("_bits_of", "_builder", "_found", "choice", "ones")
 
     def __init__(
-        self, value: SymbolicVector, bits_of: Callable[[], tuple[Value, ...]], ones: int, builder: Builder
+        self,
+        value: SymbolicVector,
+        bits_of: Callable[[], tuple[Value, ...]],
+        ones: int,
+        builder: Builder,
+        choice: Choice | None = None,
     ) -> None:
         super().__init__(value.bits, value.words, value.flags)
         self.origins, self.recorder, self.cached_hash = value.origins, value.recorder, value.cached_hash
         self.maximum = value.maximum
-        self.ones = ones
+        self.ones, self.choice = ones, choice
         self._bits_of, self._builder = bits_of, builder
         self._found: tuple[Value, ...] = ()
 
@@ -84,6 +110,11 @@ class PredicateBits(SymbolicVector):
         """See `SymbolicVector.part`."""
         if low == 0 and self.ones == 1:
             return self._builder.number(_inheriting(self.predicates[0], (self,)), bits)
+        if self.choice is not None and bits > 1:
+            mask = (1 << bits) - 1
+            return self._builder.select(
+                self.choice.predicate, self.choice.high >> low & mask, self.choice.low >> low & mask, bits
+            )
         ones = self.ones >> low & (1 << bits) - 1
         return PredicateBits(
             extract_vector(self, low, bits), lambda: self.predicates[low : low + bits], ones, self._builder
@@ -91,7 +122,11 @@ class PredicateBits(SymbolicVector):
 
     def extended(self, bits: int) -> Value | None:
         """See `SymbolicVector.extended`."""
-        return self._builder.number(_inheriting(self.predicates[0], (self,)), bits) if self.ones == 1 else None
+        if self.ones == 1:
+            return self._builder.number(_inheriting(self.predicates[0], (self,)), bits)
+        if self.choice is None:
+            return None
+        return self._builder.select(self.choice.predicate, self.choice.high, self.choice.low, bits)
 
     def taken(self, index: Array, result: SymbolicVector) -> SymbolicVector:
         """See `SymbolicVector.taken`."""
@@ -188,7 +223,46 @@ def selected_constants(
             choices[0, 1] = builder.apply("not.b1", [predicate])
         return tuple(choices[high >> place & 1, low >> place & 1] for place in range(selected.bits))
 
-    return PredicateBits(selected, bits_of, high | low, builder)
+    if np.all(L.has_flag(predicate, L.NEGATED)):
+        choice = Choice(L.without_flags(predicate, L.NEGATED), low, high)
+    else:
+        choice = Choice(predicate, high, low)
+    return PredicateBits(selected, bits_of, high | low, builder, choice)
+
+
+def choice_of(value: Value) -> Choice | None:
+    """Return what a value selects if it is a select of two constants, else None."""
+    return value.choice if isinstance(value, PredicateBits) else None
+
+
+def of_choices(info: Operation, operands: Sequence[Value], builder: Builder) -> Value | None:
+    """Return an operation on constants and selects of constants by one predicate, as such a select.
+
+    None for other operands, and for predicates as results.
+    """
+    if info.function is None or info.bits == 1 or info.verb not in _OF_CHOICES:
+        return None
+    choices = [choice_of(each) for each in operands]
+    first = next((each for each in choices if each is not None), None)
+    if first is None:
+        return None
+    pairs: list[tuple[Array, ...]] = []
+    for operand, choice in zip(operands, choices, strict=True):
+        if choice is not None and _same_predicate(choice.predicate, first.predicate):
+            kind = L.UNSIGNED[L.width(operand)]
+            pairs.append(tuple(np.full((1, 1), each, dtype=kind) for each in (choice.high, choice.low)))
+        elif isinstance(operand, np.ndarray) and operand.size == 1:
+            pairs.append((operand.reshape(1, 1),) * 2)
+        else:
+            return None
+    high, low = (int(info.function(*each).reshape(())[()]) for each in zip(*pairs, strict=True))
+    return builder.select(first.predicate, high, low, info.bits)
+
+
+def _same_predicate(one: SymbolicVector, other: SymbolicVector) -> bool:
+    return one is other or (
+        np.array_equal(one.words, other.words) and np.array_equal(np.asarray(one.flags), np.asarray(other.flags))
+    )
 
 
 def with_bits(info: Operation, operands: Sequence[Value], builder: Builder, otherwise: Callable[[], Value]) -> Value:

@@ -17,6 +17,7 @@ from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing, nan_guards, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.assumed_finite import assumed_finite
+from bitwise_core.execution.values.bounds import maximum_of
 from bitwise_core.execution.values.fp16_numbers import fits_fp16, narrowed
 from bitwise_core.execution.values.minmax import is_number_set
 from bitwise_core.execution.values.packing import as_symbolic_vector, exact_lanes, high_half
@@ -278,9 +279,20 @@ def same_lanes(left: Value, right: Value, form: Format) -> Lanes:
     return hashing.same_lanes(hash_of(as_symbolic_vector(left)), hash_of(as_symbolic_vector(right)))
 
 
+_GREATEST: Mapping[str, Callable[[int], int]] = {
+    "below_half": lambda bits: bits - 1,
+    "fits_low_half": lambda bits: bits // 2,
+}
+"""How many bits a value may have for which a fact holds, by the width of its format."""
+
+
 def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermContext) -> Lanes:
     """Return the lanes in which a fact is known of a value of a format."""
     found: Lanes = False
+    if name in _GREATEST:
+        bound = maximum_of(value)
+        if bound is not None and bound < 1 << _GREATEST[name](form.bits):
+            return True
     flag = READ_FLAGS.get(name)
     if flag is not None:
         # The canonical NaN of another format may be a signalling one of bf16.

@@ -20,13 +20,16 @@ FACTS: dict[str, str] = {
     "holds_fp16": "eq.b{b}(convert.fp32.fp16(convert.rz.fp16.fp32(x)), x)",
     "has_normal_reciprocal": "and.b1(le.fp32(0x20000000, x), le.fp32(x, 0x5f000000))",
     "at_least_2_to_minus_96": "or.b1(unord.fp32(x, x), le.fp32(0x0f800000, x))",
+    "below_half": "le.u{b}(x, {largest})",
+    "fits_low_half": "le.u{b}(x, {low_half})",
     "quiet": "or.b1(ord.{f}(x, x), ne.b{b}(and.b{b}(x, {quiet_bit}), {zero}))",
 }
 """Names of facts, and when they hold for a value x.
 
 not_minus_zero: x is not -0.  not_negative: x is NaN or its sign bit is clear.  not_zero: x is NaN, or a number other
 than zero.  holds_fp16: x is the widening of an fp16 number (or its canonical NaN).  at_least_2_to_minus_96: x is NaN
-or not below 2^-96.  quiet: x is not a signalling NaN.
+or not below 2^-96.  below_half and fits_low_half: x is an integer without its highest bit, or without its high half.
+quiet: x is not a signalling NaN.
 """
 
 
@@ -39,6 +42,7 @@ def fact(name: str, form: Format) -> Term:
         f=form.name,
         b=bits,
         largest=f"{(1 << bits - 1) - 1:#x}",
+        low_half=f"{(1 << bits // 2) - 1:#x}",
         sign=f"{1 << bits - 1:#x}",
         quiet_bit=f"{1 << max(0, mantissa - 1):#x}",
         zero="0x0",

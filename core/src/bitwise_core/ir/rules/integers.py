@@ -41,6 +41,15 @@ LINEAR = (
         "Arithmetic modulo a power of two is a ring.",
         execution="ring",
     ),
+    Rule(
+        "selected_integer_is_linear",
+        "select(p, x, y)",
+        "add.b{w}(y, mul.b{w}(sub.b{w}(x, y), select(p, 0x1, 0x0)))",
+        _RINGS,
+        "A select is one number plus the distance of the other where the predicate holds.",
+        formats={"x": "b{w}", "y": "b{w}"},
+        execution="ring",
+    ),
 )
 
 MASKS = (
@@ -62,3 +71,99 @@ MASKS = (
     Rule("integer_extremum_idempotent", "{op}.{s}{w}(x, x)", "x", over(op=("max", "min"), s=("s", "u"), w=_WIDTHS),
          "The result is one of its operands.", execution="set"),
 )  # fmt: skip
+
+_HALVES = ({"n": "16", "w": "32"}, {"n": "32", "w": "64"})
+_WITH_ZEROS = tuple({**each, "zeros": "0x" + "0" * (int(each["n"]) // 4)} for each in _HALVES)
+
+BOUNDED = (
+    Rule(
+        "average",
+        "add.b{w}(and.b{w}(x, y), shr.u{w}(xor.b{w}(x, y), 0x1))",
+        "shr.u{w}(add.b{w}(x, y), 0x1)",
+        over(w=("32", "64")),
+        "A sum is twice the common bits plus the others; it does not wrap.",
+        where={"x": ("below_half",), "y": ("below_half",)},
+    ),
+    Rule(
+        "signed_shift",
+        "shr.s{w}(x, y)",
+        "shr.u{w}(x, y)",
+        over(w=("16", "32", "64")),
+        "A number that is not negative is filled with zeros.",
+        where={"x": ("below_half",)},
+    ),
+    Rule(
+        "operation_on_selected_integers",
+        "{op}.{s}{w}(select(p, x, y), select(p, z, v))",
+        "select(p, {op}.{s}{w}(x, z), {op}.{s}{w}(y, v))",
+        over(op=("add", "sub", "and", "or", "xor"), s="b", w=_WIDTHS)
+        + over(op=("min", "max"), s=("s", "u"), w=_WIDTHS),
+        "One predicate selects both operands.",
+        formats=dict.fromkeys("xyzv", "b{w}"),
+        execution="representation",
+    ),
+    Rule(
+        "sign_of_small_number",
+        "shr.u{w}(x, {last})",
+        "0x0",
+        tuple({"w": each, "last": f"{int(each) - 1:#x}"} for each in ("16", "32", "64")),
+        "The highest bit is not set.",
+        where={"x": ("below_half",)},
+    ),
+    Rule(
+        "slice_of_slice",
+        "slice.{inner}.{n}(slice.{outer}.{m}(x))",
+        "slice.{low}.{n}(x)",
+        tuple(
+            {**each, "low": str(int(each["inner"]) + int(each["outer"]))}
+            for each in over(
+                inner=("0", "8", "16", "24"), n=("8", "16"), outer=("0", "16", "32"), m=("16", "32"), w=("32", "64")
+            )
+            if int(each["inner"]) + int(each["n"]) <= int(each["m"])
+            and int(each["outer"]) + int(each["m"]) <= int(each["w"])
+        ),
+        "Bits of bits are bits.",
+        formats={"x": "b{w}"},
+        execution="representation",
+    ),
+    Rule(
+        "sum_of_low_halves",
+        "add.b{n}(slice.0.{n}(x), slice.0.{n}(y))",
+        "slice.0.{n}(add.b{w}(x, y))",
+        _HALVES,
+        "The low bits of a sum depend on the low bits of its operands.",
+        formats={"x": "b{w}", "y": "b{w}"},
+    ),
+    Rule(
+        "shifted_low_half",
+        "shr.u{n}(slice.0.{n}(x), y)",
+        "slice.0.{n}(shr.u{w}(x, y))",
+        _HALVES,
+        "The high half has no bits that would enter the low one.",
+        where={"x": ("fits_low_half",)},
+        formats={"x": "b{w}"},
+    ),
+    Rule(
+        "sign_extension",
+        "convert.b{w}.s{n}(x)",
+        "concat(x, {zeros})",
+        _WITH_ZEROS,
+        "A number that is not negative is extended by zeros.",
+        where={"x": ("below_half",)},
+    ),
+    Rule(
+        "signed_product_in_twice_the_width",
+        "mulwide.s{n}(x, y)",
+        "mul.b{w}(convert.b{w}.s{n}(x), convert.b{w}.s{n}(y))",
+        _HALVES,
+        "The operands are extended before they are multiplied.",
+    ),
+    Rule(
+        "product_in_twice_the_width",
+        "mulwide.u{n}(x, y)",
+        "mul.b{w}(concat(x, {zeros}), concat(y, {zeros}))",
+        _WITH_ZEROS,
+        "The operands are extended before they are multiplied.",
+    ),
+)
+"""Rules of integers that are known to be small, and of the extension to twice the width."""

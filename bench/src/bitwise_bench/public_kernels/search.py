@@ -1,0 +1,359 @@
+"""Search for inputs on which kernels with equal recorded bytes differ, and run all kernels of their launches on them.
+
+    python -m bitwise_bench.public_kernels.search public-kernels --inputs inputs --seconds 20
+    python -m bitwise_bench.public_kernels.search public-kernels --inputs inputs --gpu --out searched.json
+    python -m bitwise_bench.public_kernels.read public-kernels --searched searched.json
+
+The first command needs no GPU.  It takes the launches with two classes that returned the same bytes, searches an input
+for each pair of such classes as `bitwise diff` does, and writes the inputs.  The second one runs the kernels of all
+launches with several kernels on an sm_90 GPU, on the inputs found and on drawn ones, those with such pairs first.
+Tensors of integers and booleans keep the contents of the launch, as in the recording.  `read` compares the bytes with
+the classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitwise_bench.command_line import command_parser
+from bitwise_bench.environment import analysis_environment
+from bitwise_bench.gpu.driver import DeviceError, LoadedKernel, assemble
+from bitwise_bench.public_kernels.read import TARGET, launch_folders, read_launch, unpacked
+from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.worker_pool import PoisonedProcess, run_all
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.counterexamples import find_counterexample
+from bitwise_core.checker.counterexamples.kernel_pair import zero_extended
+from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, draw
+from bitwise_core.checker.kernel_files import read_folder
+from bitwise_core.checker.verdicts import Counterexample
+from bitwise_core.execution.buffers import buffer_bytes, element_types
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.element_types import Array, ElementType
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.numerics import nan_of
+from bitwise_core.plugins import registry
+
+BEYOND = (0x00, 0x3C, 0xBF)
+"""The byte behind every buffer in each repetition: a kernel that reads beyond its buffers may return other bytes."""
+
+PLAN = "pairs.json"
+"""The file of a launch that was searched, in its folder among the inputs."""
+
+Contents = dict[str, Array]
+"""The bytes of each buffer before a launch."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search inputs, or run the kernels on them; the exit status is 1 where no launch ran on the GPU."""
+    parser = command_parser("public_kernels.search", __doc__)
+    parser.add_argument("folder", type=Path, help="the folder that `record` wrote, or its archive")
+    parser.add_argument("--inputs", type=Path, required=True, help="the folder of the inputs")
+    parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
+    parser.add_argument("--launches", nargs="*", default=[], help="these launches only, as source/case/launch")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time of the search for one pair (default 20)")
+    parser.add_argument("--gpu", action="store_true", help="run the kernels on the inputs, and search no others")
+    parser.add_argument("--draws", type=int, default=32, help="drawn inputs of a launch on the GPU (default 32)")
+    parser.add_argument("--until", type=float, default=600.0, help="start no launch after this time (default 600 s)")
+    parser.add_argument("--out", type=Path, help="add what the GPU returned to this JSON file")
+    parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
+    chosen = parser.parse_args(arguments)
+    if chosen.gpu and chosen.out is None:
+        parser.error("give --out to write what the GPU returned")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = unpacked(chosen.folder, Path(temporary))
+        settings = {
+            "folder": str(folder.resolve()),
+            "inputs": str(chosen.inputs.resolve()),
+            "seconds": chosen.seconds,
+            "draws": chosen.draws,
+            "until": time.time() + chosen.until,
+        }
+        wanted = chosen.sources or list(SOURCES)
+        names = [str(place.relative_to(folder)) for place in launch_folders(folder)]
+        names = [name for name in names if name.split("/")[0] in wanted and name in (chosen.launches or names)]
+        searched = [name for name in names if (chosen.inputs / name / PLAN).exists()]
+        others = [name for name in names if name not in searched]
+        names = [*searched, *others] if chosen.gpu else others
+        job = run_launch if chosen.gpu else search_launch
+        batches, seconds = [[name] for name in names], 30 * chosen.seconds + 120
+        answers = run_all(job, batches, settings, processes=chosen.processes, seconds=seconds, report=_report)
+    if not chosen.gpu:
+        pairs = [pair for answer in answers.values() for pair in answer.get("pairs", ())]
+        print(f"{sum(pair['input'] is not None for pair in pairs)} of {len(pairs)} pairs have an input")
+        return 0
+    ran = {name: answer for name, answer in answers.items() if answer.get("kernels")}
+    failed = {name: answer["error"] for name, answer in answers.items() if "error" in answer}
+    before = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else None
+    from bitwise_bench.gpu.launching import environment
+
+    chosen.out.write_text(json.dumps(searched_record(environment(), ran, failed, before), indent=1) + "\n")
+    print(f"{len(ran)} launches ran, {len(failed)} did not")
+    return 0 if ran else 1
+
+
+def _report(name: str, answer: dict[str, Any]) -> None:
+    if answer.get("error"):
+        print(f"{name}: {answer['error']}", flush=True)
+    for pair in answer.get("pairs", ()):
+        words = pair["words"] if "differ" not in pair else f"{pair['words']}; on the GPU: {pair['differ']}"
+        print(f"{name}: {pair['left']} and {pair['right']}: {words}", flush=True)
+
+
+def searched_record(
+    environment: Mapping[str, str],
+    ran: Mapping[str, Any],
+    failed: Mapping[str, str],
+    before: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the record of the launches that ran, with those of an earlier run that did not run again."""
+    launches = {**({} if before is None else before["launches"]), **ran}
+    missing = {**({} if before is None else before["not run"]), **failed}
+    return {
+        "environment": dict(environment),
+        "repeats": len(BEYOND),
+        "launches": dict(sorted(launches.items())),
+        "not run": {name: words for name, words in sorted(missing.items()) if name not in launches},
+    }
+
+
+def search_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Search inputs that tell classes of a launch with equal recorded bytes apart; a job for `worker_pool.run_all`.
+
+    Writes the inputs as `.npz` files of the bytes of each buffer, and `pairs.json` where there is such a pair.
+    """
+    if time.time() > settings["until"]:
+        return {"error": "out of time"}
+    place, options = Path(settings["folder"]) / name, Options()
+    entry = read_launch(place, name, options, None)
+    equal: dict[str, dict[int, str]] = {}
+    for kernel in usable(entry["kernels"]):
+        equal.setdefault(json.dumps(kernel["hashes"]), {}).setdefault(kernel["class"], kernel["file"])
+    waiting = [list(classes.values()) for classes in equal.values() if len(classes) > 1]
+    if not waiting:
+        return {}
+    sources = {source.name: source for source in read_folder(place, (".ptx",)).sources}
+    target = Path(settings["inputs"]) / name
+    target.mkdir(parents=True, exist_ok=True)
+    pairs, environment = [], analysis_environment()
+    while waiting:
+        left, right, *others = waiting.pop()
+        found = _input_of(sources[left], sources[right], options, settings["seconds"])
+        pair = {"left": left, "right": right, "input": None}
+        if isinstance(found, str):
+            pairs.append({**pair, "words": found})
+            parts = [[left, *others]]
+        else:
+            file = f"{len(pairs):02d}.npz"
+            # The arguments of this function are the names of the arrays.
+            np.savez_compressed(target / file, **found[0])  # type: ignore[arg-type]
+            pairs.append({**pair, "input": file, "words": found[1]})
+            parts = _divided([left, right, *others], sources, options, found[0])
+        waiting += [part for part in parts if len(part) > 1]
+    plan = {"environment": environment, "pairs": pairs}
+    (target / PLAN).write_text(json.dumps(plan, indent=1) + "\n")
+    return {"pairs": pairs}
+
+
+def usable(kernels: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the kernels of a launch that ran with the same bytes in all repetitions, and have a class."""
+    for each in kernels:
+        if each["hashes"] and not (each["moved"] or each["error"] or each["unknown"]):
+            yield each
+
+
+def _input_of(left: Source, right: Source, options: Options, seconds: float) -> tuple[Contents, str] | str:
+    """Return an input on which two kernels differ when they are simulated, and the difference; or why there is none."""
+    arch = registry.default().arch(TARGET)
+    found = find_counterexample(left, right, arch, options, compare(left, right, arch, options), seconds)
+    if isinstance(found, Counterexample):
+        return buffer_bytes(found.arrays), found.sentence
+    return found.sentence
+
+
+def _divided(
+    files: Sequence[str], sources: Mapping[str, Source], options: Options, contents: Contents
+) -> list[list[str]]:
+    """Return the kernels in parts with equal bytes on an input, when they are simulated.
+
+    One that cannot be simulated joins the first part.
+    """
+    arch = registry.default().arch(TARGET)
+    parts: dict[tuple[str, ...], list[str]] = {}
+    for file in files:
+        source = sources[file]
+        assert source.launch is not None
+        forms = element_types([source.launch])
+        own = {name: contents[name] for name in source.launch.buffers()}
+        try:
+            after = simulate(prepare(source, arch, options), own, open_ended=True).after
+            key = tuple(digest(after[name][: own[name].size], forms[name]) for name in sorted(own))
+        except Unsupported:
+            key = next(iter(parts), ())
+        parts.setdefault(key, []).append(file)
+    return list(parts.values())
+
+
+def digest(data: Array, form: ElementType) -> str:
+    """Return the first digits of the SHA-256 of the bytes of a buffer, with one pattern for all NaNs of its format."""
+    kind = form.format
+    if kind is not None:
+        patterns = data[: data.size - data.size % form.bytes].view(f"u{form.bytes}").copy()
+        patterns[nan_of(patterns, kind)] = np.array(kind.canonical_nan or 0, dtype=patterns.dtype)
+        data = patterns
+    return hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:16]
+
+
+def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the kernels of a launch on the inputs found and on drawn ones; a job for `worker_pool.run_all`.
+
+    Returns for each kernel the number of its byte pattern over all inputs (`label`) and the inputs on which repetitions
+    returned other bytes (`moved`), and for each pair with an input whether the bytes differ there.  The labels count
+    the inputs on which no kernel moved.
+    """
+    if time.time() > settings["until"]:
+        return {"error": "out of time"}
+    place, inputs = Path(settings["folder"]) / name, Path(settings["inputs"]) / name
+    plan = json.loads((inputs / PLAN).read_text(encoding="utf-8")) if (inputs / PLAN).exists() else {"pairs": []}
+    described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
+    digests = {kernel["file"]: kernel["digest"] for kernel in described["kernels"]}
+    moved = {kernel["file"] for kernel in described["kernels"] if kernel["moved"] or kernel["error"]}
+    sources = {each.name: each for each in read_folder(place, (".ptx",)).sources if each.name not in moved}
+    if len(sources) < 2:
+        return {"kernels": {}}
+    found = {file: np.load(inputs / file) for file in sorted({pair["input"] for pair in plan["pairs"]} - {None})}
+    contents = {file: {buffer: arrays[buffer] for buffer in arrays.files} for file, arrays in found.items()}
+    sizes = buffer_sizes(list(sources.values()), list(contents.values()))
+    draws = _drawn(name, list(sources.values()), sizes, settings["draws"])
+    kernels = {file: _loaded(source) for file, source in sources.items()}
+    rows: dict[str, dict[str, str | None]] = {file: {} for file in kernels}
+    for input_name, given in chain(contents.items(), draws):
+        whole = {buffer: zero_extended(data, sizes[buffer]) for buffer, data in given.items()}
+        for file, kernel in kernels.items():
+            rows[file][input_name] = _row(sources[file], kernel, whole)
+    for kernel in kernels.values():
+        kernel.unload()
+    tried = list(next(iter(rows.values())))
+    counted = [each for each in tried if all(row[each] is not None for row in rows.values())]
+    labels: dict[tuple[str | None, ...], int] = {}
+    label = {file: labels.setdefault(tuple(row[each] for each in counted), len(labels)) for file, row in rows.items()}
+    for pair in plan["pairs"]:
+        if pair["input"] in counted:
+            pair["differ"] = rows[pair["left"]][pair["input"]] != rows[pair["right"]][pair["input"]]
+    return {
+        "kernels": {
+            file: {
+                "digest": digests[file],
+                "label": label[file],
+                "moved": [each for each in tried if rows[file][each] is None],
+            }
+            for file in sorted(rows)
+        },
+        "inputs": len(counted),
+        "pairs": plan["pairs"],
+    }
+
+
+def _loaded(source: Source) -> LoadedKernel:
+    """Return a kernel on the GPU, assembled as Triton does."""
+    assert source.launch is not None
+    parsed = registry.default().arch(TARGET).parse(source.text, source.name).kernel(source.launch.entry)
+    return LoadedKernel(assemble(source.text, fp_fusion=True), source.launch, len(parsed.parameters))
+
+
+def _row(source: Source, kernel: LoadedKernel, contents: Contents) -> str | None:
+    """Return one digest of all buffers after a run, None where repetitions differ.  Raises PoisonedProcess."""
+    assert source.launch is not None
+    forms = element_types([source.launch])
+    rows = []
+    for beyond in BEYOND:
+        try:
+            after = kernel.run(contents, beyond)
+        except DeviceError as error:
+            # After a fault the device cannot be used from this process any more.
+            raise PoisonedProcess(str(error)) from error
+        rows.append(" ".join(f"{buffer} {digest(after[buffer], forms[buffer])}" for buffer in sorted(after)))
+    return rows[0] if len(set(rows)) == 1 else None
+
+
+def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[str, int]:
+    """Return the size in bytes of each buffer of kernels of one launch: as stated, given, found or accessed.
+
+    The size of a buffer of which nothing else is known is what the first and the last block access, when they are
+    simulated on zeros.  Raises DeviceError where they cannot be.
+    """
+    sizes: dict[str, int] = {}
+    launches = [source.launch for source in sources if source.launch is not None]
+    stated = [launch.sizes() for launch in launches]
+    given = [{name: each.patterns.size for name, each in launch.given().items()} for launch in launches]
+    for each in (*stated, *given, *({name: data.size for name, data in contents.items()} for contents in found)):
+        sizes |= {buffer: max(sizes.get(buffer, 0), size) for buffer, size in each.items()}
+    forms = element_types(launches)
+    unknown = sorted(set(forms) - set(sizes))
+    if unknown:
+        arch = registry.default().arch(TARGET)
+        try:
+            for source, launch in zip(sources, launches, strict=True):
+                contents = {name: np.zeros(sizes.get(name, 0), dtype=np.uint8) for name in launch.buffers()}
+                contents |= {name: each.patterns for name, each in launch.given().items()}
+                blocks = sorted({0, launch.blocks - 1})
+                after = simulate(prepare(source, arch, Options()), contents, open_ended=True, blocks=blocks).after
+                for name in unknown:
+                    width = forms[name].bytes
+                    reached = -(-after[name].size // width) * width if name in after else 0
+                    sizes[name] = max(sizes.get(name, width), reached)
+        except Unsupported as error:
+            raise DeviceError(f"the size of the buffer {unknown[0]} is not known: {error}") from None
+    return sizes
+
+
+def _drawn(
+    name: str, sources: Sequence[Source], sizes: Mapping[str, int], count: int
+) -> Iterator[tuple[str, Contents]]:
+    """Yield inputs of a launch, drawn from its name, as many as `count` says."""
+    launches = [source.launch for source in sources if source.launch is not None]
+    given = {buffer: each.patterns for launch in launches for buffer, each in launch.given().items()}
+    forms = element_types(launches)
+    for number in range(count):
+        seed = int.from_bytes(hashlib.sha256(f"{name} {number}".encode()).digest()[:8], "little")
+        random = np.random.default_rng(seed)
+        kind = DISTINGUISHING_KINDS[number % len(DISTINGUISHING_KINDS)]
+        if number >= len(DISTINGUISHING_KINDS):
+            kind = str(random.choice(DISTINGUISHING_KINDS))
+        contents = {}
+        for buffer, form in forms.items():
+            if buffer in given:
+                contents[buffer] = given[buffer]
+                continue
+            own = kind if random.random() < 0.75 else str(random.choice(DISTINGUISHING_KINDS))
+            drawn = draw(form, max(1, sizes[buffer] // form.bytes), own, random, 1)
+            if number % 3 == 2:
+                _insert_nans(drawn, form, random)
+            contents[buffer] = drawn.view(np.uint8)
+        yield f"draw {number}: {kind}", contents
+
+
+def _insert_nans(patterns: Array, form: ElementType, random: np.random.Generator) -> None:
+    """Put NaNs of any payload into a few elements of a buffer of numbers: what they become is part of the bytes."""
+    kind = form.format
+    if kind is None or kind.infinity is None:
+        return
+    where = random.integers(0, patterns.size, 1 + patterns.size // 500)
+    payloads = random.integers(1, 1 << kind.mantissa_bits, where.size, dtype=np.uint64) << np.uint64(kind.padding)
+    signs = random.integers(0, 2, where.size, dtype=np.uint64) << np.uint64(kind.bits - 1)
+    patterns[where] = (payloads | signs | np.uint64(kind.infinity)).astype(patterns.dtype)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
