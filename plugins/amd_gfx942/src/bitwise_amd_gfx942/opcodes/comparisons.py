@@ -56,8 +56,9 @@ def _names() -> list[str]:
 
 
 def _compare_info(instruction: Instruction) -> InstructionInfo:
-    writes = EXECUTION_MASK if instruction.opcode.startswith("v_cmpx") else frozenset()
-    return with_implicit(DESTINATION_FIRST, reads=EXECUTION_MASK, writes=writes)(instruction)
+    if instruction.opcode.startswith("v_cmpx"):
+        return with_implicit(DESTINATION_FIRST, reads=EXECUTION_MASK, writes=EXECUTION_MASK)(instruction)
+    return with_implicit(DESTINATION_FIRST, Effect.LANEWISE, reads=EXECUTION_MASK)(instruction)
 
 
 @TABLE.opcode(*(f"v_cmp{x}_{name}" for x in ("", "x") for name in _names()), operands=_compare_info)
@@ -121,7 +122,7 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector_opcode(TABLE, "v_cndmask_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_cndmask_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def select(instruction: Instruction, context: Context) -> Step:
     """The second source in the lanes of the mask, the first in the others."""
     operands = instruction.operands
