@@ -15,8 +15,10 @@ A cone whose instructions are fewer than `MINIMUM_INSTRUCTIONS`, or whose result
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -45,6 +47,7 @@ MAXIMUM_BYTES = 2
 """The most bytes on which the result of a cone that is looked up depends."""
 
 _PERMISSIONS = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
+_WAITS = Effect.BARRIER | Effect.CALL | Effect.CLUSTER
 
 Definition: TypeAlias = tuple[str, int]
 """A storage key, and the instruction that wrote it last (-1: before the block)."""
@@ -86,11 +89,11 @@ Function: TypeAlias = tuple[Part, ...]
 """The parts of a result, least significant first."""
 
 
-@dataclass(slots=True)
-class _Functions:
-    """The functions of the cones of one program, by form and constant inputs; None: not a function of a few bytes."""
+_FUNCTIONS: OrderedDict[Hashable, Function | None] = OrderedDict()
+"""The functions of the most recent cones, by architecture, form and constant inputs; None: not of a few bytes."""
 
-    found: dict[Hashable, Function | None] = field(default_factory=dict)
+_MAXIMUM_FUNCTIONS = 1024
+"""How many functions are cached, of at most 256 KiB each."""
 
 
 def steps_with_byte_functions(program: Program) -> tuple[Step, ...]:
@@ -105,7 +108,7 @@ def steps_with_byte_functions(program: Program) -> tuple[Step, ...]:
 
 
 def _replaced_steps(program: Program) -> tuple[Step, ...]:
-    functions, steps = _Functions(), list(program.steps)
+    steps = list(program.steps)
     for first, end in _blocks(program):
         cones, skipped = _cones(program, first, end)
         if not cones:
@@ -117,7 +120,7 @@ def _replaced_steps(program: Program) -> tuple[Step, ...]:
         for index in skipped:
             steps[index] = _skipping(steps[index], skipped[index])
         for cone in cones:
-            steps[cone.members[-1]] = _looking_up(steps[cone.members[-1]], cone, program, functions)
+            steps[cone.members[-1]] = _looking_up(steps[cone.members[-1]], cone, program)
         for index, wanted in captures.items():
             steps[index] = _capturing(steps[index], wanted)
         steps[first] = _entering(steps[first], frozenset(cone.members[-1] for cone in cones))
@@ -139,9 +142,7 @@ def _blocks(program: Program) -> Iterator[tuple[int, int]]:
 
 def _ends_a_block(program: Program, index: int) -> bool:
     """Return whether lanes may wait at an instruction, or only some of them execute it."""
-    return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(
-        Effect.BARRIER | Effect.CALL | Effect.CLUSTER
-    )
+    return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(_WAITS)
 
 
 def _is_member(program: Program, index: int) -> bool:
@@ -158,9 +159,11 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
     members = [_is_member(program, index) for index in range(first, end)]
     if sum(members) < MINIMUM_INSTRUCTIONS:
         return [], {}
-    storage = program.storage
+    storage = cache(program.storage)
     reads: dict[int, dict[str, Definition]] = {}
     uses: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    """How many instructions a cone has at most."""
     latest: dict[str, int] = {}
     for index in range(first, end):
         info = program.infos[index]
@@ -170,20 +173,24 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
             found[key] = (key, latest.get(key, -1))
             if key in latest:
                 uses.setdefault(latest[key], []).append(index)
+        if members[index - first]:
+            sizes[index] = 1 + sum(sizes.get(place, 0) for _, place in found.values())
         for name in info.writes:
             latest[storage(name)] = index
+    if max(sizes.values()) < MINIMUM_INSTRUCTIONS:
+        return [], {}
     live = live_at(program, end)
     # A definition that is live at the end, or that an instruction outside of cones reads, is a root.
     escapes = {index for key, index in latest.items() if live(key)}
     roots = [
         index
         for index in range(first, end)
-        if members[index - first]
+        if sizes.get(index, 0) >= MINIMUM_INSTRUCTIONS
         and (index in escapes or any(not members[each - first] for each in uses.get(index, ())))
     ]
     cones = []
     for root in roots:
-        cone = _cone(program, root, reads, first, members)
+        cone = _cone(program, root, reads, first, members, storage)
         if cone is not None:
             cones.append(cone)
     kept = cones
@@ -208,12 +215,18 @@ def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: 
 
 
 def _cone(
-    program: Program, root: int, reads: Mapping[int, Mapping[str, Definition]], first: int, members: Sequence[bool]
+    program: Program,
+    root: int,
+    reads: Mapping[int, Mapping[str, Definition]],
+    first: int,
+    members: Sequence[bool],
+    storage: Callable[[str], str],
 ) -> Cone | None:
     """Return the cone of a root, None if it is too small or too large, or if its inputs cannot be captured."""
     order: list[int] = []
     numbers: dict[Definition, int] = {}
     inputs: dict[Definition, int] = {}
+    consumed: dict[int, tuple[int, ...]] = {}
     form: list[Hashable] = []
     read: dict[Definition, set[str]] = {}
 
@@ -222,39 +235,40 @@ def _cone(
             return False
         instruction, info = program.kernel.instructions[index], program.infos[index]
         named: dict[str, Hashable] = {}
+        own: list[int] = []
         for name in _in_order(instruction, info):
-            key = program.storage(name)
-            definition = reads[index][key]
+            definition = reads[index][storage(name)]
             place = definition[1]
             if place >= first and members[place - first]:
                 if definition not in numbers and not visit(place):
                     return False
                 named[name] = ("made", numbers[definition])
             else:
-                named[name] = ("input", inputs.setdefault(definition, len(inputs)))
+                number = inputs.setdefault(definition, len(inputs))
+                named[name] = ("input", number)
+                own.append(number)
                 read.setdefault(definition, set()).add(name)
-        (key,) = {program.storage(name) for name in info.writes}
+        (key,) = {storage(name) for name in info.writes}
         numbers[key, index] = len(order)
         order.append(index)
-        implicit = tuple(value for name, value in named.items() if name not in registers_of(*instruction.operands))
+        consumed[index] = tuple(dict.fromkeys(own))
+        explicit = registers_of(*instruction.operands)
+        implicit = tuple(value for name, value in named.items() if name not in explicit)
         form.append((instruction.opcode, tuple(_renamed(each, named) for each in instruction.operands), implicit))
         return True
 
     if not visit(root) or len(order) < MINIMUM_INSTRUCTIONS:
         return None
     sequence = tuple(sorted(order))
-    consumed = {
-        index: tuple(number for definition, number in inputs.items() if definition in reads[index].values())
-        for index in sequence
-    }
-    captured = tuple(
-        next(index for index in sequence if number in consumed[index]) for number in range(len(inputs))
-    )
-    (result,) = {program.storage(name) for name in program.infos[root].writes}
+    captured: dict[int, int] = {}
+    for index in sequence:
+        for number in consumed[index]:
+            captured.setdefault(number, index)
+    (result,) = {storage(name) for name in program.infos[root].writes}
     if result not in program.infos[root].writes:
         return None
     names = tuple((key, *sorted(read[definition] - {key})) for definition in inputs for key in definition[:1])
-    return Cone(sequence, names, captured, consumed, result, tuple(form))
+    return Cone(sequence, names, tuple(captured[each] for each in range(len(names))), consumed, result, tuple(form))
 
 
 def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
@@ -267,10 +281,6 @@ def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
         if isinstance(each, Register) and each.name in wanted
     ]
     return list(dict.fromkeys([*explicit, *sorted(wanted)]))
-
-
-def _writes(program: Program, index: int, key: str) -> bool:
-    return any(program.storage(name) == key for name in program.infos[index].writes)
 
 
 def _renamed(operand: Operand, names: Mapping[str, Hashable]) -> Hashable:
@@ -331,9 +341,10 @@ def _capturing(step: Step, wanted: Sequence[tuple[int, int, tuple[str, ...]]]) -
     return run
 
 
-def _looking_up(step: Step, cone: Cone, program: Program, functions: _Functions) -> Step:
+def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
     """Return the step of a root: it looks the result up, or executes the whole cone where that is not possible."""
     root = cone.members[-1]
+    functions: dict[Hashable, Function | None] = {}  # of this cone: its form is long, and hashed once only
 
     def run(machine: Machine) -> Control | None:
         cones = machine.extra.get(_OPEN)
@@ -374,7 +385,7 @@ def _value(
     cone: Cone,
     captured: Mapping[int, Mapping[str, Value]],
     program: Program,
-    functions: _Functions,
+    functions: dict[Hashable, Function | None],
 ) -> Value | None:
     """Return the result of a cone from its table, None if it is not a function of a few bytes of these inputs."""
     constants, varying = [], {}
@@ -393,10 +404,10 @@ def _value(
     if not varying:
         return None
     widths = tuple((number, width(value)) for number, value in varying.items())
-    key = (cone.form, tuple(constants), widths)
-    if key not in functions.found:
-        functions.found[key] = _function(machine, cone, captured, dict(widths), program)
-    function = functions.found[key]
+    key = (tuple(constants), widths)
+    if key not in functions:
+        functions[key] = _cached_function(machine, cone, captured, key, program)
+    function = functions[key]
     if function is None:
         return None
     found: list[Value] = []
@@ -430,6 +441,24 @@ def _part_value(part: Part, varying: Mapping[int, Value], domain: object) -> Val
         return result
     numbers = part.table[(vectors[0].words[0] & np.uint64(255)).astype(np.intp)]
     return L.as_array_if_constant(L.blend(known[0], L.constant_vector(numbers), result))
+
+
+def _cached_function(
+    machine: Machine,
+    cone: Cone,
+    captured: Mapping[int, Mapping[str, Value]],
+    inputs: tuple[Hashable, tuple[tuple[int, int], ...]],
+    program: Program,
+) -> Function | None:
+    """Return the function of a cone, with its constant inputs and the widths of the others, as it was found before."""
+    key = (program.architecture, cone.form, inputs)
+    if key in _FUNCTIONS:
+        _FUNCTIONS.move_to_end(key)
+        return _FUNCTIONS[key]
+    found = _FUNCTIONS[key] = _function(machine, cone, captured, dict(inputs[1]), program)
+    if len(_FUNCTIONS) > _MAXIMUM_FUNCTIONS:
+        _FUNCTIONS.popitem(last=False)
+    return found
 
 
 def _function(
