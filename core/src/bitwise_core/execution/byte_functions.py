@@ -57,9 +57,9 @@ Definition: TypeAlias = tuple[str, int]
 class Cone:
     """A cone: its instructions in the order of the text, the last one being its root.
 
-    `inputs` names, for each input, the registers that may hold it, and `captured` the instruction before which it is
-XX that the root writes.  `form` is the same for cones that differ in the names of
-    registers and the order of independent instructions only; it numbers the inputs in one way.
+    `inputs` names the registers that may hold each input, `captured` is the first member that reads it, and `consumed`
+    lists the inputs that each member reads.  `result` is the register that the root writes.  `form` is the same for
+    cones that differ in the names of registers and the order of independent instructions only; it numbers the inputs.
     """
 
     members: tuple[int, ...]
@@ -104,7 +104,7 @@ def steps_with_byte_functions(program: Program) -> tuple[Step, ...]:
     return found
 
 
-# -- cones --------------------------------------------------------------------------------------------------------------
+# -- cones -----------------------------------------------------------------------------------------------------------
 
 
 def _replaced_steps(program: Program) -> tuple[Step, ...]:
@@ -123,7 +123,7 @@ def _replaced_steps(program: Program) -> tuple[Step, ...]:
             steps[cone.members[-1]] = _looking_up(steps[cone.members[-1]], cone, program)
         for index, wanted in captures.items():
             steps[index] = _capturing(steps[index], wanted)
-        steps[first] = _entering(steps[first], frozenset(cone.members[-1] for cone in cones))
+        steps[first] = _entering(steps[first], frozenset(cone.members[-1] for cone in cones), program.execution_mask)
     return tuple(steps)
 
 
@@ -227,6 +227,7 @@ def _cone(
     numbers: dict[Definition, int] = {}
     inputs: dict[Definition, int] = {}
     consumed: dict[int, tuple[int, ...]] = {}
+    mask = program.execution_mask
     form: list[Hashable] = []
     read: dict[Definition, set[str]] = {}
 
@@ -244,6 +245,8 @@ def _cone(
                     return False
                 named[name] = ("made", numbers[definition])
             else:
+                if definition[0] == mask and place >= first:
+                    return False  # the lanes are others than when the block was entered
                 number = inputs.setdefault(definition, len(inputs))
                 named[name] = ("input", number)
                 own.append(number)
@@ -294,20 +297,23 @@ def _renamed(operand: Operand, names: Mapping[str, Hashable]) -> Hashable:
     return type(operand).__name__, changes, tuple(_renamed(each, names) for each in inner)
 
 
-# -- steps --------------------------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------------------------
 
 _OPEN = "cones that were entered"
 """The key of `machine.extra` for the inputs of the cones that were entered, by root and number of the input."""
 
 
-def _entering(step: Step, roots: frozenset[int]) -> Step:
-    """Return the first step of a block, which opens these cones; without a mask or a condition on data only.
+def _entering(step: Step, roots: frozenset[int], execution_mask: str | None) -> Step:
+    """Return the first step of a block, which opens these cones if all lanes execute it, under no condition on data.
 
-    Until the end of the block, neither can change.
+    Until the end of the block, neither the lanes nor the condition can change.
     """
 
     def run(machine: Machine) -> Control | None:
         whole = machine.mask is None and machine.condition is None
+        if whole and execution_mask is not None:
+            lanes = machine.registers.get(execution_mask)
+            whole = isinstance(lanes, np.ndarray) and lanes.size == 1 and bool(lanes.all())
         machine.extra[_OPEN] = {root: {} for root in roots} if whole else {}
         return step(machine)
 
@@ -363,9 +369,11 @@ def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
 def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[int, Mapping[str, Value]]) -> Value:
     """Return the result of the instructions of a cone on these inputs."""
     registers: dict[str, Value] = {}
-    outer, machine.registers = machine.registers, registers
+    outer, line = machine.registers, machine.line
+    machine.registers = registers
     try:
         for index in cone.members:
+            machine.line = program.kernel.instructions[index].line
             # Instructions outside of the cone may have written the register of an input that a member wrote before.
             for number in cone.consumed[index]:
                 for name in cone.inputs[number]:
@@ -374,10 +382,10 @@ def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[in
             program.steps[index](machine)
         return registers[cone.result]
     finally:
-        machine.registers = outer
+        machine.registers, machine.line = outer, line
 
 
-# -- functions ----------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------------------------
 
 
 def _value(
@@ -422,7 +430,9 @@ def _value(
         whole = _executed(machine, cone, program, captured)
         for part, value in zip(function, found, strict=True):
             if part.atoms and not part.copies:
-                recorder.add(SAME, as_symbolic_vector(value), [as_symbolic_vector(extract(whole, part.low, part.bits))], False)
+                recorder.add(
+                    SAME, as_symbolic_vector(value), [as_symbolic_vector(extract(whole, part.low, part.bits))], False
+                )
     return concat(found)
 
 
@@ -489,10 +499,8 @@ class _Trial:
     captured: Mapping[int, Mapping[str, Value]]
     program: Program
 
-    def dependences(
-        self, atoms: Sequence[tuple[int, int]]
-    ) -> list[tuple[int, int, list[tuple[int, int]]]]:
-        """Return the halves of the result, as their first and their number of bits, with the bytes that each depends on.
+    def dependences(self, atoms: Sequence[tuple[int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
+        """Return the halves of the result: the first bit and the number of bits, and the bytes that they depend on.
 
         Each byte is a load.  Lane 0 has one place for each, and every other lane another place for one of them.  The
         list is empty if the dependence cannot be found out.
@@ -502,7 +510,9 @@ class _Trial:
             np.arange(1, len(atoms) + 1, dtype=np.uint64)[:, None] << np.uint64(20)
         )
         places[np.arange(len(atoms)), 1 + np.arange(len(atoms))] += np.uint64(1 << 19)
-        loads = {atom: SymbolicVector(8, L.both_words(row[None]), L.LOAD) for atom, row in zip(atoms, places, strict=True)}
+        loads = {
+            atom: SymbolicVector(8, L.both_words(row[None]), L.LOAD) for atom, row in zip(atoms, places, strict=True)
+        }
         outer, self.machine.domain = self.machine.domain, TermDomain()
         try:
             result = self._result(loads)
@@ -580,11 +590,9 @@ def _parts(table: Array, atoms: Sequence[tuple[int, int]], low: int, bits: int) 
 
 
 def _separable(table: Array, low: int, most: int) -> bool:
-    """Return whether a byte of 16 bits is constant, or each depends on fewer atoms than both."""
+    """Return whether one byte of 16 bits is constant, or each depends on fewer atoms than both."""
     counts = []
     for place in (low, low + 8):
         byte = (table >> table.dtype.type(place)).astype(np.uint8)
         counts.append(sum(bool((byte != byte.take([0], axis=axis)).any()) for axis in range(byte.ndim)))
-    return min(counts) == 0 or max(counts) < most
-
-
+    return max(counts) > 0 and (min(counts) == 0 or max(counts) < most)

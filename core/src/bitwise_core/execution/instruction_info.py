@@ -13,8 +13,8 @@ from bitwise_core.assembly.module import Address, Immediate, Instruction, Operan
 class Effect(Flag):
     """What an instruction does in addition to writing registers.
 
-    MOVE, INTEGER and LANEWISE are permissions: without them the analysis is only less precise or slower.  Every other effect must
-    be declared wherever it applies.
+    MOVE, INTEGER and LANEWISE are permissions: without them the analysis is only less precise or slower.  Every other
+    effect must be declared wherever it applies.
     """
 
     NONE = 0

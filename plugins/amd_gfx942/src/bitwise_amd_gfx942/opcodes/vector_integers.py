@@ -64,7 +64,9 @@ def add(instruction: Instruction, context: Context) -> Step:
     )
 
 
-@vector_opcode(TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
+@vector_opcode(
+    TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
+)
 def multiply(instruction: Instruction, context: Context) -> Step:
     """The low half of a product."""
     bits = int(form(instruction.opcode).name[-2:])

@@ -120,7 +120,13 @@ def reverse(instruction: Instruction, context: Context) -> Step:
 
 
 @vector_opcode(
-    TABLE, "v_ffbh_u32", "v_ffbh_i32", "v_ffbl_b32", "v_bcnt_u32_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
+    TABLE,
+    "v_ffbh_u32",
+    "v_ffbh_i32",
+    "v_ffbl_b32",
+    "v_bcnt_u32_b32",
+    operands=DESTINATION_FIRST,
+    effects=Effect.LANEWISE,
 )
 def count_bits(instruction: Instruction, context: Context) -> Step:
     """Bit scans and the population count.
