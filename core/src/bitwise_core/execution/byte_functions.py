@@ -420,10 +420,10 @@ def _value(
         return None
     found: list[Value] = []
     for part in function:
-        value = _part_value(part, varying, machine.domain)
-        if value is None:
+        bits = _part_value(part, varying)
+        if bits is None:
             return None
-        found.append(value)
+        found.append(bits)
     recorder = machine.domain.recorder
     if recorder is not None:
         # The tree of a table is that of the instructions.
@@ -436,7 +436,8 @@ def _value(
     return concat(found)
 
 
-def _part_value(part: Part, varying: Mapping[int, Value], domain: object) -> Value | None:
+def _part_value(part: Part, varying: Mapping[int, Value]) -> Value | None:
+    """Return bits of a result; None where lanes have constants among several atoms."""
     if not part.atoms:
         return part.table.reshape(1, 1)
     atoms = [extract(varying[number], 8 * byte, 8) for number, byte in part.atoms]
