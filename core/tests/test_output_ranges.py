@@ -47,7 +47,7 @@ def memory_of(seed: int) -> GlobalMemory:
         if seed % 5 >= 3 and number == 9:
             # Elements of an earlier store: by the same threads, or, where the seed is even, by others.
             address = (1 << POINTER_SHIFT) + 4 * places[:LANES].astype(np.uint64)
-            owner = 0 if seed % 2 else owner
+            owner = 0 if seed % 2 else 1 << 20
         thread = np.arange(owner, owner + LANES, dtype=np.int64)[None]
         mask = random.random((1, LANES)) < 0.8 if number % 2 else None
         memory.store(address[None].astype(np.uint64), values(random, bits), mask, thread, number, 100 + number)
