@@ -47,7 +47,7 @@ MAXIMUM_BYTES = 2
 """The most bytes on which the result of a cone that is looked up depends."""
 
 _PERMISSIONS = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
-_WAITS = Effect.BARRIER | Effect.CALL | Effect.CLUSTER
+_INTERRUPTIONS = Effect.CALL | Effect.CLUSTER
 
 Definition: TypeAlias = tuple[str, int]
 """A storage key, and the instruction that wrote it last (-1: before the block)."""
@@ -128,7 +128,7 @@ def _replaced_steps(program: Program) -> tuple[Step, ...]:
 
 
 def _blocks(program: Program) -> Iterator[tuple[int, int]]:
-    """Yield the first instruction and the end of each run of instructions that lanes execute together."""
+    """Yield the first instruction and the end of each run of instructions that a group of all lanes executes."""
     starts = {0, *program.joins, *program.reconvergence.values()}
     count = len(program.steps)
     for index, following in enumerate(program.following):
@@ -141,8 +141,11 @@ def _blocks(program: Program) -> Iterator[tuple[int, int]]:
 
 
 def _ends_a_block(program: Program, index: int) -> bool:
-    """Return whether lanes may wait at an instruction, or only some of them execute it."""
-    return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(_WAITS)
+    """Return whether other instructions may run at an instruction, or only some lanes execute it.
+
+    At a barrier of the block no lane of a group that holds all of them waits for another one.
+    """
+    return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(_INTERRUPTIONS)
 
 
 def _is_member(program: Program, index: int) -> bool:
@@ -197,7 +200,8 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
     while True:
         skipped = _skipped(kept, uses, escapes)
         # Few instructions are saved where others need the results inside of a cone.
-        saving = [cone for cone in kept if sum(each in skipped for each in cone.members) >= MINIMUM_INSTRUCTIONS - 1]
+        saved = {*skipped, *(cone.members[-1] for cone in kept)}
+        saving = [cone for cone in kept if 2 * sum(each in saved for each in cone.members) >= len(cone.members)]
         if len(saving) == len(kept):
             return kept, skipped
         kept = saving
