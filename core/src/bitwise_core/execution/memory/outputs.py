@@ -56,7 +56,7 @@ COMPUTED_ADDRESSES = 0
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a launch leaves in one buffer, by sorted address: widths in bytes (uint8), full hashes, flags, lines, threads.
+    """What a launch leaves in one buffer, by sorted address: bytes (uint8), full hashes, flags, lines and threads.
 
     Threads are numbered as in `Access`.  The thread of an element made by atomic operations has no meaning.
     """
