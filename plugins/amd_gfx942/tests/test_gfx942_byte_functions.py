@@ -7,9 +7,13 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.values import value_of
+from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.execution import byte_functions
+from bitwise_core.execution.architecture import infos_of
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import Effect
 from gfx942_kernels import Array, launch_of, reading, run, text_of
 
 DECODED = [0, 0x1800, 0x1C00, 0x1E00, 0x2000, 0x2100, 0x2200, 0x2300]
@@ -278,3 +282,40 @@ def test_a_result_that_is_read_within_its_instructions_is_computed() -> None:
     expected = inner << np.uint32(16) | EXPECTED[(words & np.uint64(255)).astype(int)]
     assert (run(body, words) == expected).all()
     assert reading(body).signature not in (None, reading(body.replace("0x2000", "0x2080")).signature)
+
+
+def lanewise_instructions() -> list[str]:
+    """Return one or more instructions of each opcode that is declared to compute each lane by itself."""
+    found = []
+    for name in sorted(GFX942.opcodes.opcodes):
+        compares = name.startswith("v_cmp")
+        sources = ("v2", "v3", "v4") if not name.endswith(("b64", "u64", "i64")) else ("v[2:3]", "v[2:3]", "v[2:3]")
+        for count in (1, 2, 3):
+            target = "vcc" if compares else "v5" if sources[0] == "v2" else "v[4:5]"
+            line = f"{name} {', '.join((target, *sources[:count]))}" + (", vcc" if name == "v_cndmask_b32" else "")
+            if compares:
+                line += "\nv_cndmask_b32_e64 v5, v3, v4, vcc"
+            try:
+                kernel = GFX942.parse(text_of(line), "kernel.amdgcn").kernel(None)
+                info = infos_of(kernel, GFX942.opcodes)[7]
+                if info.effects.overlaps(Effect.LANEWISE) and not info.effects.overlaps(Effect.CROSS_LANE):
+                    run(line)
+                    found.append(line)
+            except (AssemblyError, Unsupported, ValueError):
+                continue
+    return found
+
+
+def test_what_is_declared_lanewise_follows_a_permutation_of_the_lanes() -> None:
+    random = np.random.default_rng(12)
+    order = random.permutation(64)
+    words = [random.integers(0, 1 << 32, 64, dtype=np.uint64) for _ in range(3)]
+    words[1][::3] &= np.uint64(31)
+    lines = lanewise_instructions()
+    assert len({line.split()[0] for line in lines}) > 60
+    assert not any(line.startswith(("v_cmp_lt_f32", "v_cmp_class_f32")) for line in lines), "these depend on a mode"
+    for line in lines:
+        assert (run(line, *(each[order] for each in words)) == run(line, *words)[order]).all(), line
+    assert (
+        run("v_mbcnt_lo_u32_b32 v5, -1, v2", words[0][order]) != run("v_mbcnt_lo_u32_b32 v5, -1, v2", words[0])[order]
+    ).any()

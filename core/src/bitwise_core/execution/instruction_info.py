@@ -45,7 +45,10 @@ class Effect(Flag):
     INTEGER = auto()
     """Pure integer arithmetic: the written registers depend only on the registers read."""
     LANEWISE = auto()
-    """In each lane, the written registers depend only on the registers read in that lane, bit for bit."""
+    """In each lane, the written registers depend only on the instruction and on the registers read in that lane.
+
+    They depend on bits alone, and on nothing else in the kernel, such as a mode.
+    """
 
     def overlaps(self, other: Effect) -> bool:
         """Return whether the two have an effect in common.  Unlike `&`, this builds no new Effect."""
