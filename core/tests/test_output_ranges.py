@@ -54,9 +54,9 @@ def memory_of(seed: int) -> GlobalMemory:
     return memory
 
 
-def left_by(memory: GlobalMemory) -> dict[int, Output] | str:
+def left_by(memory: GlobalMemory, release: bool = False) -> dict[int, Output] | str:
     try:
-        return outputs(memory)
+        return outputs(memory, release=release)
     except Unsupported as error:
         return str(error)
 
@@ -85,6 +85,9 @@ def test_ranges_leave_the_same_elements(seed: int, monkeypatch: pytest.MonkeyPat
     for most in (1, 37, 200):
         monkeypatch.setattr(module, "MAXIMUM_ROWS", most)
         assert columns(left_by(memory_of(seed))) == together
+        memory = memory_of(seed)
+        assert columns(left_by(memory, release=True)) == together
+        assert bool(memory.stores) == (seed % 5 != 0), "stores are forgotten where no element is stored twice"
     if seed % 5 == 0:
         assert all(used), "aligned elements of one width, each stored once, are sorted by ranges"
     if seed % 5 in (1, 2):

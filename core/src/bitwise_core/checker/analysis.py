@@ -534,7 +534,7 @@ def outputs_of_all_blocks(
             raise
         return found
     try:
-        return checked_outputs(memory, scratch)
+        return checked_outputs(memory, scratch, release=True)
     except Nondeterministic as error:
         found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:

@@ -10,6 +10,7 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.free_memory import return_free_memory
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -49,6 +50,12 @@ _LOADS_PER_BATCH = 1 << 14
 
 MAXIMUM_ROWS = 1 << 18
 """How many stored elements of one buffer are sorted together, where no two of them can overlap partially."""
+
+_PLACES_PER_ELEMENT = 8
+"""Elements that are further apart on average are not compared with each other in advance."""
+
+_RANGES_BETWEEN_RETURNS = 8
+"""After how many ranges the memory of forgotten stores is returned."""
 
 COMPUTED_ADDRESSES = 0
 """The key in the outputs of atomics at computed addresses, in whatever buffer."""
@@ -223,13 +230,16 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     return [*events, *(_accumulate_atomics(memory, buffer, *each) for each in zip(names, groups, strict=True))]
 
 
-def outputs(memory: GlobalMemory) -> dict[int, Output]:
-    """Return the final content of every buffer that the launch wrote.  Raises Unsupported for a race."""
+def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]:
+    """Return the final content of every buffer that the launch wrote.  Raises Unsupported for a race.
+
+    `release`: the memory is not used afterwards, and its stores may be forgotten.
+    """
     result: dict[int, Output] = {}
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
         form = memory.formats.get(buffer)
-        in_ranges = _output_by_ranges(memory, buffer, form)
+        in_ranges = _output_by_ranges(memory, buffer, form, release)
         if in_ranges is not None:
             result[buffer] = in_ranges
             continue
@@ -266,7 +276,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
     return result
 
 
-def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | None) -> Output | None:
+def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | None, release: bool) -> Output | None:
     """Return the final content of a buffer, made range by range of its addresses, so that it takes little memory.
 
     The ranges do not depend on each other where all elements have one width, to which they are aligned.  None where
@@ -287,13 +297,15 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
     # Pages that are not written take no memory.
     most, filled = count * max(1, width // 2), 0
     found: dict[str, Array] = {}
+    pending = list(zip(events, bounds, strict=True))
+    # With nothing stored twice, every range succeeds, and no store is needed after its last range.
+    forgets = release and _are_distinct(events, low, high, width, count)
+    if forgets:
+        del memory.stores[buffer]
+    del events
     for start in range(low, high, step):
         end = min(start + step, high)
-        inside = [
-            _within(each, start, end)
-            for each, (first, last) in zip(events, bounds, strict=True)
-            if first < end and last >= start
-        ]
+        inside = [_within(each, start, end) for each, (first, last) in pending if first < end and last >= start]
         inside = [each for each in inside if each.address.size]
         if not inside:
             continue
@@ -313,7 +325,23 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
                 found[each.name] = np.empty((*column.shape[:-1], most), dtype=column.dtype)
             found[each.name][..., filled : filled + size] = column
         filled += size
+        if forgets:
+            inside.clear()
+            pending = [each for each in pending if each[1][1] >= end]
+            if (start - low) // step % _RANGES_BETWEEN_RETURNS == _RANGES_BETWEEN_RETURNS - 1:
+                return_free_memory()
     return Output(**{name: column[..., :filled] for name, column in found.items()})
+
+
+def _are_distinct(events: list[Access], low: int, high: int, width: int, count: int) -> bool:
+    """Return whether aligned elements of one width, `count` in all, have different addresses from `low` to `high`."""
+    places = (high - low) // width
+    if places > _PLACES_PER_ELEMENT * count:
+        return False
+    stored = np.zeros(places, dtype=bool)
+    for each in events:
+        stored[(each.address - np.uint64(low)) // np.uint64(width)] = True
+    return int(np.count_nonzero(stored)) == count
 
 
 def _within(event: Access, start: int, end: int) -> Access:
