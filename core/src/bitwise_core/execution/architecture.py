@@ -229,6 +229,8 @@ class Arch:
     `storage` names the storage of a register, or of a key of the machine's register file; registers that are stored
     together have the same one.
 
+    `execution_mask` is the storage of the register whose lanes instructions are restricted to, None without one.
+
     `largest_cluster` is the largest number of blocks of a cluster, 1 without clusters.
 
     `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
@@ -249,6 +251,7 @@ class Arch:
     bits: BitSupport | None = None
     write: Callable[[Module], str] | None = None
     storage: Callable[[str], str] = str
+    execution_mask: str | None = None
     largest_cluster: int = 1
     audit_tools: Callable[[], tuple[str, ...]] | None = None
 

@@ -327,9 +327,13 @@ def machine_for(
     return machine
 
 
-def checked_outputs(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
-    """Return what the launch leaves in the caller's buffers.  Raises Unsupported for races and undefined values."""
-    found = {buffer: output for buffer, output in outputs(memory).items() if buffer not in scratch}
+def checked_outputs(memory: GlobalMemory, scratch: frozenset[int], *, release: bool = False) -> dict[int, Output]:
+    """Return what the launch leaves in the caller's buffers; `release` as in `outputs`.
+
+    Raises Unsupported for races and undefined values.
+    """
+    left = outputs(memory, release=release)
+    found = {buffer: output for buffer, output in left.items() if buffer not in scratch}
     for output in found.values():
         bad = (output.flags & np.uint32(STICKY)) != 0
         undefined = (output.flags & np.uint32(POISON)) != 0

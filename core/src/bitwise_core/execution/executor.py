@@ -19,8 +19,10 @@ import numpy as np
 
 from bitwise_core.assembly.module import Symbol
 from bitwise_core.execution.active_lanes import whole_mask
+from bitwise_core.execution.byte_functions import steps_with_byte_functions
 from bitwise_core.execution.data_loops import condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import (
     Barrier,
@@ -176,7 +178,8 @@ class Executor:
     ) -> Array | None:
         """Run one group until it diverges, waits, ends or reaches another group; return the lanes still alive."""
         machine, program = self.machine, self.program
-        steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
+        steps = steps_with_byte_functions(program) if isinstance(machine.domain, TermDomain) else program.steps
+        instructions, joins = program.kernel.instructions, program.joins
         machine.mask = machine.group = group.mask
         pc, end = group.pc, len(steps)
         others = [each for each in _ready(groups, stop) if each is not group]

@@ -13,8 +13,8 @@ from bitwise_core.assembly.module import Address, Immediate, Instruction, Operan
 class Effect(Flag):
     """What an instruction does in addition to writing registers.
 
-    MOVE and INTEGER are permissions: without them the analysis of loops is only less precise.  Every other effect must
-    be declared wherever it applies.
+    MOVE, INTEGER and LANEWISE are permissions: without them the analysis is only less precise or slower.  Every other
+    effect must be declared wherever it applies.
     """
 
     NONE = 0
@@ -44,6 +44,11 @@ class Effect(Flag):
     """Accesses the shared memory of other blocks of the cluster, or waits for these blocks."""
     INTEGER = auto()
     """Pure integer arithmetic: the written registers depend only on the registers read."""
+    LANEWISE = auto()
+    """In each lane, the written registers depend only on the instruction and on the registers read in that lane.
+
+    They depend on bits alone, and on nothing else in the kernel, such as a mode.
+    """
 
     def overlaps(self, other: Effect) -> bool:
         """Return whether the two have an effect in common.  Unlike `&`, this builds no new Effect."""
@@ -78,6 +83,9 @@ class InstructionInfo:
     `releases` and `acquires`: an access to global memory that releases what its thread has done before, and one that
     acquires what other threads have released to the same element, both in the whole device.  `coherent`: False for a
     load that may return what memory held before another thread's store, although the store is ordered before it.
+
+    `retained` are those of `reads` that only lanes outside of the active ones keep: where all lanes are active, the
+    result does not depend on them.
     """
 
     reads: frozenset[str]
@@ -89,14 +97,16 @@ class InstructionInfo:
     acquires: bool = False
     releases: bool = False
     coherent: bool = True
+    retained: frozenset[str] = frozenset()
 
     def extended(
         self,
         reads: frozenset[str] = frozenset(),
         writes: frozenset[str] = frozenset(),
         effects: Effect = Effect.NONE,
+        retained: frozenset[str] = frozenset(),
     ) -> InstructionInfo:
-        """Return this info with these reads, writes and effects in addition."""
+        """Return this info with these reads, writes, effects and retained registers in addition."""
         return InstructionInfo(
             self.reads | reads,
             self.writes | writes,
@@ -107,6 +117,7 @@ class InstructionInfo:
             self.acquires,
             self.releases,
             self.coherent,
+            self.retained | retained,
         )
 
 

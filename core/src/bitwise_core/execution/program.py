@@ -38,8 +38,9 @@ class Program:
 
     `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
     indices of the labelled instructions, where divergent groups of lanes are merged.  `refused` gives the reason why an
-    instruction is not modelled.  `storage` maps the name of a register to that under which it is kept.  `analyses`
-    caches facts about the program by their keys.
+    instruction is not modelled.  `storage` maps the name of a register to that under which it is kept.
+    `architecture` is the name of the architecture, and `execution_mask` the storage of its execution mask, if any.
+    `analyses` caches facts about the program by their keys.
     """
 
     kernel: Kernel
@@ -51,6 +52,8 @@ class Program:
     following: tuple[tuple[int, ...], ...]
     refused: Mapping[int, str]
     storage: Callable[[str], str]
+    architecture: str
+    execution_mask: str | None
     analyses: dict[Any, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
 
 
@@ -99,7 +102,8 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
         for index, postdominator in postdominators(following).items()
         if kernel.instructions[index].guard is not None or Effect.CONDITIONAL in infos[index].effects
     }
-    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, arch.storage)
+    storage, mask = arch.storage, arch.execution_mask
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, storage, arch.name, mask)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:

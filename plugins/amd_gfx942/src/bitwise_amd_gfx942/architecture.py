@@ -148,6 +148,7 @@ def _arch(name: str, own: tuple[OpcodeTable, ...], audit: Audit) -> Arch:
         prepare=prepare,
         audit_contraction=audit,
         storage=storage,
+        execution_mask=EXEC,
         bits=BitSupport(functions_of(name), rows),
     )
 

@@ -481,7 +481,7 @@ def _first_difference(first: Output, second: Output, both: ByteRanges) -> int | 
     chosen = []
     for output in (first, second):
         address = output.address.view(np.int64)
-        inside = covers(both, address) | covers(both, address + output.size.view(np.int64) - 1)
+        inside = covers(both, address) | covers(both, address + output.size.astype(np.int64) - 1)
         chosen.append((address[inside], output.size[inside], output.words[:, inside]))
     (address, size, words), (other_address, other_size, other_words) = chosen
     count = min(address.size, other_address.size)

@@ -163,6 +163,7 @@ class GlobalMemory:
         self.domain = domain
         self.given = none_given() if given is None else given
         self.stores: dict[int, list[Access]] = {}
+        self._storing: tuple[Array, Array, Array] | None = None
         self.loads: dict[int, list[Access]] = {}
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.pages: dict[int, StorePages] = {}
@@ -430,9 +431,10 @@ class GlobalMemory:
             return
         parts = stored_elements(self._with_widened_elements(value, address, mask))
         active = active_lanes(mask, address, thread, *(lanes.words[0] for _, lanes in parts))
-        where, who = active_values(address, active).astype(np.uint64, copy=False), active_values(thread, active)
+        where = active_values(address, active).astype(np.uint64, copy=False)
         if not where.size:
             return
+        who = self._active_threads(thread, active)
         self.stored += where.size * len(parts)
         if self.stored > MAXIMUM_STORED:
             reason = f"the launch stores more than {MAXIMUM_STORED} elements, which is more than is followed one by one"
@@ -453,6 +455,13 @@ class GlobalMemory:
                 part = L.chosen_lanes(flat, chosen[None])
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
                 self.stores.setdefault(buffer, []).append(access)
+
+    def _active_threads(self, thread: Array, active: Array) -> Array:
+        """Return the numbers of the active threads; stores by the same threads share them."""
+        known = self._storing
+        if known is None or known[0] is not thread or not np.array_equal(known[1], active):
+            known = self._storing = (thread, active, active_values(thread, active))
+        return known[2]
 
     def _with_widened_elements(self, value: Value, address: Array, mask: Array | None) -> Value:
         """Return the value with each bf16 that was widened to fp32 as one part, if all are elements of fp32 buffers.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.free_memory import return_free_memory
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -47,13 +48,22 @@ from bitwise_core.numerics import FloatFormat, operation
 _LOADS_PER_BATCH = 1 << 14
 """The number of loaded elements that are compared with stores in one step."""
 
+MAXIMUM_ROWS = 1 << 18
+"""How many stored elements of one buffer are sorted together, where no two of them can overlap partially."""
+
+_PLACES_PER_ELEMENT = 8
+"""Elements that are further apart on average are not compared with each other in advance."""
+
+_RANGES_BETWEEN_RETURNS = 8
+"""After how many ranges the memory of forgotten stores is returned."""
+
 COMPUTED_ADDRESSES = 0
 """The key in the outputs of atomics at computed addresses, in whatever buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a launch leaves in one buffer, by sorted address: widths in bytes, full hashes, flags, lines and threads.
+    """What a launch leaves in one buffer, by sorted address: bytes (uint8), full hashes, flags, lines and threads.
 
     Threads are numbered as in `Access`.  The thread of an element made by atomic operations has no meaning.
     """
@@ -127,9 +137,9 @@ def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
 def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, Array, Array, Array]:
     address = np.concatenate([e.address for e in events])
     thread = np.concatenate([e.thread for e in events])
-    size = np.concatenate([np.full(e.address.size, e.bits // 8, dtype=np.uint64) for e in events])
-    line = np.concatenate([np.full(e.address.size, e.line, dtype=np.int64) for e in events])
-    epoch = np.concatenate([np.full(e.address.size, e.epoch, dtype=np.int64) for e in events])
+    size = np.concatenate([np.full(e.address.size, e.bits // 8, dtype=np.uint8) for e in events])
+    line = np.concatenate([np.full(e.address.size, e.line, dtype=np.int32) for e in events])
+    epoch = np.concatenate([np.full(e.address.size, e.epoch, dtype=np.int32) for e in events])
     words, flag_rows = [], []
     for event in events:
         assert event.value is not None
@@ -220,12 +230,19 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     return [*events, *(_accumulate_atomics(memory, buffer, *each) for each in zip(names, groups, strict=True))]
 
 
-def outputs(memory: GlobalMemory) -> dict[int, Output]:
-    """Return the final content of every buffer that the launch wrote.  Raises Unsupported for a race."""
+def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]:
+    """Return the final content of every buffer that the launch wrote.  Raises Unsupported for a race.
+
+    `release`: the memory is not used afterwards, and its stores may be forgotten.
+    """
     result: dict[int, Output] = {}
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
         form = memory.formats.get(buffer)
+        in_ranges = _output_by_ranges(memory, buffer, form, release)
+        if in_ranges is not None:
+            result[buffer] = in_ranges
+            continue
         events = _without_own_nans(final_events(memory, buffer), form)
         stored = _StoredRows.of(split_elements(events))
         if stored.overlap():
@@ -257,6 +274,84 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
+
+
+def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | None, release: bool) -> Output | None:
+    """Return the final content of a buffer, made range by range of its addresses, so that it takes little memory.
+
+    The ranges do not depend on each other where all elements have one width, to which they are aligned.  None where
+    they may, where an order of threads decides what is left, and for a buffer with few elements.
+    """
+    events = memory.stores.get(buffer, [])
+    count = sum(each.address.size for each in events)
+    if count <= MAXIMUM_ROWS or memory.atomics.get(buffer) or memory.loads.get(buffer):
+        return None
+    width = events[0].bits // 8
+    within = np.uint64(width - 1)
+    if any(each.bits != 8 * width or np.bitwise_or.reduce(each.address) & within for each in events):
+        return None
+    bounds = [(int(each.address.min()), int(each.address.max())) for each in events]
+    low, high = min(first for first, _ in bounds), max(last for _, last in bounds) + width
+    ranges = -(-count // MAXIMUM_ROWS)
+    step = max(width, -(-(high - low) // ranges) // width * width)
+    # Pages that are not written take no memory.
+    most, filled = count * max(1, width // 2), 0
+    found: dict[str, Array] = {}
+    pending = list(zip(events, bounds, strict=True))
+    # With nothing stored twice, every range succeeds, and no store is needed after its last range.
+    forgets = release and _are_distinct(events, low, high, width, count)
+    if forgets:
+        del memory.stores[buffer]
+    del events
+    for start in range(low, high, step):
+        end = min(start + step, high)
+        inside = [_within(each, start, end) for each, (first, last) in pending if first < end and last >= start]
+        inside = [each for each in inside if each.address.size]
+        if not inside:
+            continue
+        check_time(inside[0].line)
+        stored = _StoredRows.of(split_elements(_without_own_nans(inside, form)))
+        if stored.overlap():
+            return None
+        try:
+            last_rows = _last_stores(memory, buffer, stored)
+        except Unsupported:
+            return None
+        part = _with_unspecified_nans(_of_format(stored.rows(last_rows), form), memory.kernel)
+        size = part.address.size
+        for each in fields(Output):
+            column: Array = getattr(part, each.name)
+            if each.name not in found:
+                found[each.name] = np.empty((*column.shape[:-1], most), dtype=column.dtype)
+            found[each.name][..., filled : filled + size] = column
+        filled += size
+        if forgets:
+            inside.clear()
+            pending = [each for each in pending if each[1][1] >= end]
+            if (start - low) // step % _RANGES_BETWEEN_RETURNS == _RANGES_BETWEEN_RETURNS - 1:
+                return_free_memory()
+    return Output(**{name: column[..., :filled] for name, column in found.items()})
+
+
+def _are_distinct(events: list[Access], low: int, high: int, width: int, count: int) -> bool:
+    """Return whether aligned elements of one width, `count` in all, have different addresses from `low` to `high`."""
+    places = (high - low) // width
+    if places > _PLACES_PER_ELEMENT * count:
+        return False
+    stored = np.zeros(places, dtype=bool)
+    for each in events:
+        stored[(each.address - np.uint64(low)) // np.uint64(width)] = True
+    return int(np.count_nonzero(stored)) == count
+
+
+def _within(event: Access, start: int, end: int) -> Access:
+    """Return the elements of a store at addresses from `start` up to `end`."""
+    chosen = (event.address >= np.uint64(start)) & (event.address < np.uint64(end))
+    if chosen.all():
+        return event
+    assert event.value is not None
+    value = L.chosen_lanes(event.value, chosen[None])
+    return replace(event, address=event.address[chosen], thread=event.thread[chosen], value=value)
 
 
 def _with_unspecified_nans(output: Output, kernel: Kernel | None) -> Output:

@@ -13,7 +13,7 @@ from bitwise_amd_gfx942.opcodes import sdwa
 from bitwise_amd_gfx942.opcodes.constants import FLOAT_FORMATS
 from bitwise_amd_gfx942.opcodes.execution_mask import read_operands, vector_opcode
 from bitwise_amd_gfx942.opcodes.float_classes import in_float_class
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader
@@ -56,8 +56,12 @@ def _names() -> list[str]:
 
 
 def _compare_info(instruction: Instruction) -> InstructionInfo:
-    writes = EXECUTION_MASK if instruction.opcode.startswith("v_cmpx") else frozenset()
-    return with_implicit(DESTINATION_FIRST, reads=EXECUTION_MASK, writes=writes)(instruction)
+    if instruction.opcode.startswith("v_cmpx"):
+        return with_implicit(DESTINATION_FIRST, reads=EXECUTION_MASK, writes=EXECUTION_MASK)(instruction)
+    # A comparison of numbers also depends on the mode of the kernel.
+    integers = form(instruction.opcode).name.split("_")[-1] in _INTEGER_KINDS
+    effects = Effect.LANEWISE if integers else Effect.NONE
+    return with_implicit(DESTINATION_FIRST, effects, reads=EXECUTION_MASK)(instruction)
 
 
 @TABLE.opcode(*(f"v_cmp{x}_{name}" for x in ("", "x") for name in _names()), operands=_compare_info)
@@ -121,7 +125,7 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector_opcode(TABLE, "v_cndmask_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_cndmask_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def select(instruction: Instruction, context: Context) -> Step:
     """The second source in the lanes of the mask, the first in the others."""
     operands = instruction.operands

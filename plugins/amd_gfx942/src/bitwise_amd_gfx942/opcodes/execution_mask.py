@@ -23,6 +23,8 @@ from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.execution.values.term_hash import poison
 
+_NONE: frozenset[str] = frozenset()
+
 
 def active_lanes(machine: Machine) -> Array | None:
     """The lanes in which a vector instruction acts, in the form of `Machine.mask` (None: all).
@@ -172,9 +174,11 @@ def vector_opcode(
     inner = info_from_roles(operands, effects) if isinstance(operands, Operands) else operands
 
     def describe(instruction: Instruction) -> InstructionInfo:
-        info = inner(instruction)
-        cross_lane = Effect.CROSS_LANE if form(instruction.opcode).encoding.endswith("dpp") else Effect.NONE
-        return info.extended(reads=info.writes | EXECUTION_MASK, effects=cross_lane)
+        info, found = inner(instruction), form(instruction.opcode)
+        cross_lane = Effect.CROSS_LANE if found.encoding.endswith("dpp") else Effect.NONE
+        whole = found.encoding != "sdwa" or found.modifiers.get("dst_unused") == "UNUSED_PAD"
+        retained = info.writes - info.reads if whole and "op_sel" not in found.modifiers else _NONE
+        return info.extended(reads=info.writes | EXECUTION_MASK, effects=cross_lane, retained=retained)
 
     def register(builder: Builder) -> Builder:
         def build(instruction: Instruction, context: Context) -> Step:

@@ -44,7 +44,7 @@ def _reversed(compute: Compute) -> Compute:
 
 @vector_opcode(
     TABLE, "v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16",
-    "v_subrev_u16", "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.NONE
+    "v_subrev_u16", "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
 )  # fmt: skip
 def add(instruction: Instruction, context: Context) -> Step:
     """Sums and differences that wrap; the modifier clamp saturates unsigned ones."""
@@ -64,7 +64,9 @@ def add(instruction: Instruction, context: Context) -> Step:
     )
 
 
-@vector_opcode(TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(
+    TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
+)
 def multiply(instruction: Instruction, context: Context) -> Step:
     """The low half of a product."""
     bits = int(form(instruction.opcode).name[-2:])
@@ -132,7 +134,7 @@ def multiply_24(instruction: Instruction, context: Context) -> Step:
 
 @vector_opcode(
     TABLE, "v_lshlrev_b32", "v_lshrrev_b32", "v_ashrrev_i32", "v_lshlrev_b64", "v_lshrrev_b64", "v_ashrrev_i64",
-    "v_lshlrev_b16", "v_lshrrev_b16", "v_ashrrev_i16", operands=DESTINATION_FIRST, effects=Effect.NONE
+    "v_lshlrev_b16", "v_lshrrev_b16", "v_ashrrev_i16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
 )  # fmt: skip
 def shift(instruction: Instruction, context: Context) -> Step:
     """Shifts of the second source by the low bits of the first."""
@@ -184,7 +186,7 @@ def shift_by_low_bits(
     "v_xad_u32",
     "v_lshl_or_b32",
     operands=DESTINATION_FIRST,
-    effects=Effect.NONE,
+    effects=Effect.LANEWISE,
 )
 def three_operand(instruction: Instruction, context: Context) -> Step:
     """Two integer operations on three sources."""
@@ -224,7 +226,7 @@ def three_operand(instruction: Instruction, context: Context) -> Step:
     "v_max_i16",
     "v_max_u16",
     operands=DESTINATION_FIRST,
-    effects=Effect.NONE,
+    effects=Effect.LANEWISE,
 )
 def minimum_or_maximum(instruction: Instruction, context: Context) -> Step:
     """The minimum or maximum of two integers."""

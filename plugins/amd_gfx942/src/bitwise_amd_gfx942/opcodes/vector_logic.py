@@ -43,7 +43,7 @@ def complement(machine: Machine, value: Value) -> Value:
     "v_xnor_b32",
     "v_not_b32",
     operands=DESTINATION_FIRST,
-    effects=Effect.NONE,
+    effects=Effect.LANEWISE,
 )
 def logic(instruction: Instruction, context: Context) -> Step:
     """Bitwise logic of words."""
@@ -58,7 +58,7 @@ def logic(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32", "b32"), 32, compute)
 
 
-@vector_opcode(TABLE, "v_or3_b32", "v_and_or_b32", "v_xor3_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_or3_b32", "v_and_or_b32", "v_xor3_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def logic_of_three(instruction: Instruction, context: Context) -> Step:
     """Two bitwise operations on three words."""
     first, second = {"or3": ("or", "or"), "and": ("and", "or"), "xor3": ("xor", "xor")}[
@@ -71,7 +71,7 @@ def logic_of_three(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
 
-@vector_opcode(TABLE, "v_bfi_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_bfi_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     """Each bit of the second source where the mask, the first source, is 1, else of the third source."""
 
@@ -83,7 +83,7 @@ def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
 
-@vector_opcode(TABLE, "v_bfe_u32", "v_bfe_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_bfe_u32", "v_bfe_i32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """Extract a field; its offset and width are the low 5 bits of the second and third source."""
     is_signed = form(instruction.opcode).name.endswith("i32")
@@ -113,14 +113,20 @@ def _constant_low_bits(value: Value) -> int | None:
     return int(value.flat[0]) & 31 if isinstance(value, np.ndarray) and value.size == 1 else None
 
 
-@vector_opcode(TABLE, "v_bfrev_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_bfrev_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def reverse(instruction: Instruction, context: Context) -> Step:
     """Reverse the bits."""
     return lanewise(instruction, ("b32",), 32, integer_operation("brev.b32"))
 
 
 @vector_opcode(
-    TABLE, "v_ffbh_u32", "v_ffbh_i32", "v_ffbl_b32", "v_bcnt_u32_b32", operands=DESTINATION_FIRST, effects=Effect.NONE
+    TABLE,
+    "v_ffbh_u32",
+    "v_ffbh_i32",
+    "v_ffbl_b32",
+    "v_bcnt_u32_b32",
+    operands=DESTINATION_FIRST,
+    effects=Effect.LANEWISE,
 )
 def count_bits(instruction: Instruction, context: Context) -> Step:
     """Bit scans and the population count.
@@ -141,7 +147,7 @@ def count_bits(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",), 32, integer_operation(found))
 
 
-@vector_opcode(TABLE, "v_alignbit_b32", "v_alignbyte_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_alignbit_b32", "v_alignbyte_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def align(instruction: Instruction, context: Context) -> Step:
     """The low word of a pair of words shifted right by bits or bytes."""
     by_bytes = form(instruction.opcode).name == "v_alignbyte_b32"
@@ -170,7 +176,7 @@ def pick_bytes(words: list[Value], indices: list[int]) -> Value:
     return concat(parts)
 
 
-@vector_opcode(TABLE, "v_perm_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_perm_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
 def permute(instruction: Instruction, context: Context) -> Step:
     """Four bytes by a selector of four bytes.
 
@@ -222,7 +228,7 @@ def _permuted_bytes(words: list[Value], selectors: list[int]) -> Value:
     "v_accvgpr_read_b32",
     "v_accvgpr_write_b32",
     operands=DESTINATION_FIRST,
-    effects=Effect.NONE,
+    effects=Effect.LANEWISE,
 )
 def move(instruction: Instruction, context: Context) -> Step:
     """Moves of vector registers and accumulation registers."""

@@ -1,0 +1,603 @@
+"""Functions of one or two bytes: long integer arithmetic on loaded bytes, executed as one look-up in a table.
+
+An instruction set without conversions of a narrow format emulates them: for each byte some thirty instructions compare
+it with constants and select.  A cone is such a computation within a basic block: an instruction and all instructions
+whose results only it uses, each of which computes every lane by itself (`Effect.LANEWISE`).
+
+The value of a cone is a term of its table.  Two facts make this sound.  The result depends on the bytes named in the
+table and on nothing else: the cone is executed once on terms, in lanes that differ in one byte of its inputs each, and
+a byte without an effect on the hash of the result does not occur in it.  The table is the result of the instructions'
+own steps on every value of these bytes.  So two cones with one table are one function, whatever their instructions.
+
+A cone whose instructions are fewer than `MINIMUM_INSTRUCTIONS`, or whose result depends on more bytes than
+`MAXIMUM_BYTES`, is executed as it is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_core.assembly.module import Instruction, Operand, Register, parts, registers_of
+from bitwise_core.execution.control_flow import EXIT
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.program import Program
+from bitwise_core.execution.program_analyses import live_at
+from bitwise_core.execution.term_recorder import SAME
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
+from bitwise_core.execution.values.term_hash import exact_hash, term
+
+MINIMUM_INSTRUCTIONS = 16
+"""The fewest instructions of a cone that is looked up."""
+
+MAXIMUM_INSTRUCTIONS = 512
+"""The most instructions of a cone that is looked up."""
+
+MAXIMUM_BYTES = 2
+"""The most bytes on which the result of a cone that is looked up depends."""
+
+_PERMISSIONS = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
+_INTERRUPTIONS = Effect.CALL | Effect.CLUSTER
+
+Definition: TypeAlias = tuple[str, int]
+"""A storage key, and the instruction that wrote it last (-1: before the block)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cone:
+    """A cone: its instructions in the order of the text, the last one being its root.
+
+    `inputs` names the registers that may hold each input, `captured` is the first member that reads it, and `consumed`
+    lists the inputs that each member reads.  `result` is the register that the root writes.  `form` is the same for
+    cones that differ in the names of registers and the order of independent instructions only; it numbers the inputs.
+    """
+
+    members: tuple[int, ...]
+    inputs: tuple[tuple[str, ...], ...]
+    captured: tuple[int, ...]
+    consumed: Mapping[int, tuple[int, ...]]
+    result: str
+    form: Hashable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Bits of a result: `table` has one axis of 256 numbers for each of `atoms`, which are bytes of inputs.
+
+    No atom: a constant.  `copies`: the bits are those of the only atom.
+    """
+
+    low: int
+    bits: int
+    atoms: tuple[tuple[int, int], ...]
+    table: Array
+    tag: str
+    copies: bool
+
+
+Function: TypeAlias = tuple[Part, ...]
+"""The parts of a result, least significant first."""
+
+
+_FUNCTIONS: OrderedDict[Hashable, Function | None] = OrderedDict()
+"""The functions of the most recent cones, by architecture, form and constant inputs; None: not of a few bytes."""
+
+_MAXIMUM_FUNCTIONS = 1024
+"""How many functions are cached, of at most 256 KiB each."""
+
+
+def steps_with_byte_functions(program: Program) -> tuple[Step, ...]:
+    """Return the steps of a program for the domain of terms, with its cones replaced by look-ups."""
+    found: tuple[Step, ...] | None = program.analyses.get("steps with byte functions")
+    if found is None:
+        found = program.analyses["steps with byte functions"] = _replaced_steps(program)
+    return found
+
+
+# -- cones -----------------------------------------------------------------------------------------------------------
+
+
+def _replaced_steps(program: Program) -> tuple[Step, ...]:
+    steps = list(program.steps)
+    for first, end in _blocks(program):
+        cones, skipped = _cones(program, first, end)
+        if not cones:
+            continue
+        captures: dict[int, list[tuple[int, int, tuple[str, ...]]]] = {}
+        for cone in cones:
+            for number, place in enumerate(cone.captured):
+                captures.setdefault(place, []).append((cone.members[-1], number, cone.inputs[number]))
+        for index in skipped:
+            steps[index] = _skipping(steps[index], skipped[index])
+        for cone in cones:
+            steps[cone.members[-1]] = _looking_up(steps[cone.members[-1]], cone, program)
+        for index, wanted in captures.items():
+            steps[index] = _capturing(steps[index], wanted)
+        steps[first] = _entering(steps[first], frozenset(cone.members[-1] for cone in cones), program.execution_mask)
+    return tuple(steps)
+
+
+def _blocks(program: Program) -> Iterator[tuple[int, int]]:
+    """Yield the first instruction and the end of each run of instructions that a group of all lanes executes."""
+    starts = {0, *program.joins, *program.reconvergence.values()}
+    count = len(program.steps)
+    for index, following in enumerate(program.following):
+        if following != (index + 1,) or _ends_a_block(program, index):
+            starts.update((index, index + 1, *(each for each in following if each != EXIT)))
+    ordered = sorted(each for each in starts if 0 <= each < count)
+    for first, end in zip(ordered, [*ordered[1:], count], strict=True):
+        if end - first >= MINIMUM_INSTRUCTIONS:
+            yield first, end
+
+
+def _ends_a_block(program: Program, index: int) -> bool:
+    """Return whether other instructions may run at an instruction, or only some lanes execute it.
+
+    At a barrier of the block no lane of a group that holds all of them waits for another one.
+    """
+    return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(_INTERRUPTIONS)
+
+
+def _is_member(program: Program, index: int) -> bool:
+    """Return whether an instruction may belong to a cone: it computes one register, each lane by itself."""
+    info = program.infos[index]
+    if not info.effects.overlaps(Effect.LANEWISE) or info.effects & ~_PERMISSIONS or index in program.refused:
+        return False
+    keys = {program.storage(name) for name in info.writes}
+    return len(keys) == 1 and (info.writes == keys or len(info.writes) > 1)
+
+
+def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int, int]]:
+    """Return the cones of a block, and the other instructions that they replace, each with the root of one cone."""
+    members = [_is_member(program, index) for index in range(first, end)]
+    if sum(members) < MINIMUM_INSTRUCTIONS:
+        return [], {}
+    storage = cache(program.storage)
+    reads: dict[int, dict[str, Definition]] = {}
+    uses: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    """How many instructions a cone has at most."""
+    latest: dict[str, int] = {}
+    for index in range(first, end):
+        info = program.infos[index]
+        reads[index] = found = {}
+        for name in info.reads if not members[index - first] else info.reads - info.retained:
+            key = storage(name)
+            found[key] = (key, latest.get(key, -1))
+            if key in latest:
+                uses.setdefault(latest[key], []).append(index)
+        if members[index - first]:
+            sizes[index] = 1 + sum(sizes.get(place, 0) for _, place in found.values())
+        for name in info.writes:
+            latest[storage(name)] = index
+    if max(sizes.values()) < MINIMUM_INSTRUCTIONS:
+        return [], {}
+    live = live_at(program, end)
+    # A definition that is live at the end, or that an instruction outside of cones reads, is a root.
+    escapes = {index for key, index in latest.items() if live(key)}
+    roots = [
+        index
+        for index in range(first, end)
+        if sizes.get(index, 0) >= MINIMUM_INSTRUCTIONS
+        and (index in escapes or any(not members[each - first] for each in uses.get(index, ())))
+    ]
+    cones = []
+    for root in roots:
+        cone = _cone(program, root, reads, first, members, storage)
+        if cone is not None:
+            cones.append(cone)
+    kept = cones
+    while True:
+        skipped = _skipped(kept, uses, escapes)
+        # Few instructions are saved where others need the results inside of a cone.
+        saved = {*skipped, *(cone.members[-1] for cone in kept)}
+        saving = [cone for cone in kept if 2 * sum(each in saved for each in cone.members) >= len(cone.members)]
+        if len(saving) == len(kept):
+            return kept, skipped
+        kept = saving
+
+
+def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: Collection[int]) -> dict[int, int]:
+    """Return the instructions whose results only these cones need, each with the root of one of them."""
+    roots = {cone.members[-1] for cone in cones}
+    owner = {index: cone.members[-1] for cone in cones for index in cone.members[:-1]}
+    found: dict[int, int] = {}
+    for index in sorted(owner, reverse=True):
+        if index not in roots and index not in escapes and all(each in found or each in roots for each in uses[index]):
+            found[index] = owner[index]
+    return found
+
+
+def _cone(
+    program: Program,
+    root: int,
+    reads: Mapping[int, Mapping[str, Definition]],
+    first: int,
+    members: Sequence[bool],
+    storage: Callable[[str], str],
+) -> Cone | None:
+    """Return the cone of a root, None if it is too small or too large, or if its inputs cannot be captured."""
+    order: list[int] = []
+    numbers: dict[Definition, int] = {}
+    inputs: dict[Definition, int] = {}
+    consumed: dict[int, tuple[int, ...]] = {}
+    mask = program.execution_mask
+    form: list[Hashable] = []
+    read: dict[Definition, set[str]] = {}
+
+    def visit(index: int) -> bool:
+        if len(order) > MAXIMUM_INSTRUCTIONS:
+            return False
+        instruction, info = program.kernel.instructions[index], program.infos[index]
+        named: dict[str, Hashable] = {}
+        own: list[int] = []
+        for name in _in_order(instruction, info):
+            definition = reads[index][storage(name)]
+            place = definition[1]
+            if place >= first and members[place - first]:
+                if definition not in numbers and not visit(place):
+                    return False
+                named[name] = ("made", numbers[definition])
+            else:
+                if definition[0] == mask and place >= first:
+                    return False  # the lanes are others than when the block was entered
+                number = inputs.setdefault(definition, len(inputs))
+                named[name] = ("input", number)
+                own.append(number)
+                read.setdefault(definition, set()).add(name)
+        (key,) = {storage(name) for name in info.writes}
+        numbers[key, index] = len(order)
+        order.append(index)
+        consumed[index] = tuple(dict.fromkeys(own))
+        explicit = registers_of(*instruction.operands)
+        implicit = tuple(value for name, value in named.items() if name not in explicit)
+        form.append((instruction.opcode, tuple(_renamed(each, named) for each in instruction.operands), implicit))
+        return True
+
+    if not visit(root) or len(order) < MINIMUM_INSTRUCTIONS:
+        return None
+    sequence = tuple(sorted(order))
+    captured: dict[int, int] = {}
+    for index in sequence:
+        for number in consumed[index]:
+            captured.setdefault(number, index)
+    (result,) = {storage(name) for name in program.infos[root].writes}
+    if result not in program.infos[root].writes:
+        return None
+    names = tuple((key, *sorted(read[definition] - {key})) for definition in inputs for key in definition[:1])
+    return Cone(sequence, names, tuple(captured[each] for each in range(len(names))), consumed, result, tuple(form))
+
+
+def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
+    """Return the registers that an instruction's result depends on, in an order that does not depend on names."""
+    wanted = info.reads - info.retained
+    explicit = [
+        each.name
+        for operand in instruction.operands
+        for each in parts(operand)
+        if isinstance(each, Register) and each.name in wanted
+    ]
+    return list(dict.fromkeys([*explicit, *sorted(wanted)]))
+
+
+def _renamed(operand: Operand, names: Mapping[str, Hashable]) -> Hashable:
+    """Return an operand with its registers renamed; a register that is written only has no name."""
+    if isinstance(operand, Register):
+        return names.get(operand.name, "written")
+    inner = tuple(parts(operand))
+    if inner == (operand,):
+        return operand
+    changes = getattr(operand, "changes", ()), getattr(operand, "offset", 0)
+    return type(operand).__name__, changes, tuple(_renamed(each, names) for each in inner)
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+_OPEN = "cones that were entered"
+"""The key of `machine.extra` for the inputs of the cones that were entered, by root and number of the input."""
+
+
+def _entering(step: Step, roots: frozenset[int], execution_mask: str | None) -> Step:
+    """Return the first step of a block, which opens these cones if all lanes execute it, under no condition on data.
+
+    Until the end of the block, neither the lanes nor the condition can change.
+    """
+
+    def run(machine: Machine) -> Control | None:
+        whole = machine.mask is None and machine.condition is None
+        if whole and execution_mask is not None:
+            lanes = machine.registers.get(execution_mask)
+            whole = isinstance(lanes, np.ndarray) and lanes.size == 1 and bool(lanes.all())
+        machine.extra[_OPEN] = {root: {} for root in roots} if whole else {}
+        return step(machine)
+
+    return run
+
+
+def _skipping(step: Step, root: int) -> Step:
+    """Return a step that does nothing while a cone that needs it is open, since the cone executes it itself.
+
+    All cones of a block are opened together, and each is open until its root.
+    """
+
+    def run(machine: Machine) -> Control | None:
+        return None if root in machine.extra.get(_OPEN, ()) else step(machine)
+
+    return run
+
+
+def _capturing(step: Step, wanted: Sequence[tuple[int, int, tuple[str, ...]]]) -> Step:
+    """Return a step before which inputs of open cones are noted."""
+
+    def run(machine: Machine) -> Control | None:
+        cones = machine.extra.get(_OPEN)
+        if cones:
+            registers = machine.registers
+            for root, number, names in wanted:
+                if root in cones:
+                    cones[root][number] = {name: registers[name] for name in names if name in registers}
+        return step(machine)
+
+    return run
+
+
+def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
+    """Return the step of a root: it looks the result up, or executes the whole cone where that is not possible."""
+    root = cone.members[-1]
+    functions: dict[Hashable, Function | None] = {}  # of this cone: its form is long, and hashed once only
+
+    def run(machine: Machine) -> Control | None:
+        cones = machine.extra.get(_OPEN)
+        if not cones or root not in cones:
+            return step(machine)
+        captured: dict[int, dict[str, Value]] = cones.pop(root)
+        value = _value(machine, cone, captured, program, functions)
+        if value is None:
+            value = _executed(machine, cone, program, captured)
+        machine.registers[cone.result] = value
+        return None
+
+    return run
+
+
+def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[int, Mapping[str, Value]]) -> Value:
+    """Return the result of the instructions of a cone on these inputs."""
+    registers: dict[str, Value] = {}
+    outer, line = machine.registers, machine.line
+    machine.registers = registers
+    try:
+        for index in cone.members:
+            machine.line = program.kernel.instructions[index].line
+            # Instructions outside of the cone may have written the register of an input that a member wrote before.
+            for number in cone.consumed[index]:
+                for name in cone.inputs[number]:
+                    registers.pop(name, None)
+                registers.update(inputs[number])
+            program.steps[index](machine)
+        return registers[cone.result]
+    finally:
+        machine.registers, machine.line = outer, line
+
+
+# -- functions -------------------------------------------------------------------------------------------------------
+
+
+def _value(
+    machine: Machine,
+    cone: Cone,
+    captured: Mapping[int, Mapping[str, Value]],
+    program: Program,
+    functions: dict[Hashable, Function | None],
+) -> Value | None:
+    """Return the result of a cone from its table, None if it is not a function of a few bytes of these inputs."""
+    constants, varying = [], {}
+    for number, names in enumerate(cone.inputs):
+        held = captured[number]
+        if not held:
+            return None
+        for name, value in held.items():
+            place = names.index(name)
+            if isinstance(value, np.ndarray) and value.size == 1:
+                constants.append((number, place, value.dtype.str, int(value.flat[0])))
+            elif isinstance(value, SymbolicVector | PackedVector) and len(held) == 1 and width(value) % 8 == 0:
+                varying[number] = value
+            else:
+                return None
+    if not varying:
+        return None
+    widths = tuple((number, width(value)) for number, value in varying.items())
+    key = (tuple(constants), widths)
+    if key not in functions:
+        functions[key] = _cached_function(machine, cone, captured, key, program)
+    function = functions[key]
+    if function is None:
+        return None
+    found: list[Value] = []
+    for part in function:
+        bits = _part_value(part, varying)
+        if bits is None:
+            return None
+        found.append(bits)
+    recorder = machine.domain.recorder
+    if recorder is not None:
+        # The tree of a table is that of the instructions.
+        whole = _executed(machine, cone, program, captured)
+        for part, value in zip(function, found, strict=True):
+            if part.atoms and not part.copies:
+                recorder.add(
+                    SAME, as_symbolic_vector(value), [as_symbolic_vector(extract(whole, part.low, part.bits))], False
+                )
+    return concat(found)
+
+
+def _part_value(part: Part, varying: Mapping[int, Value]) -> Value | None:
+    """Return bits of a result; None where lanes have constants among several atoms."""
+    if not part.atoms:
+        return part.table.reshape(1, 1)
+    atoms = [extract(varying[number], 8 * byte, 8) for number, byte in part.atoms]
+    if part.copies:
+        return atoms[0]
+    vectors = [as_symbolic_vector(each) for each in atoms]
+    known = [L.constant_mask(each) for each in vectors]
+    if len(vectors) > 1 and any(each is not False for each in known):
+        return None
+    result = term(part.bits, part.tag, vectors, L.INTEGER, exact=True)
+    if known[0] is False:
+        return result
+    numbers = part.table[(vectors[0].words[0] & np.uint64(255)).astype(np.intp)]
+    return L.as_array_if_constant(L.blend(known[0], L.constant_vector(numbers), result))
+
+
+def _cached_function(
+    machine: Machine,
+    cone: Cone,
+    captured: Mapping[int, Mapping[str, Value]],
+    inputs: tuple[Hashable, tuple[tuple[int, int], ...]],
+    program: Program,
+) -> Function | None:
+    """Return the function of a cone, with its constant inputs and the widths of the others, as it was found before."""
+    key = (program.architecture, cone.form, inputs)
+    if key in _FUNCTIONS:
+        _FUNCTIONS.move_to_end(key)
+        return _FUNCTIONS[key]
+    found = _FUNCTIONS[key] = _function(machine, cone, captured, dict(inputs[1]), program)
+    if len(_FUNCTIONS) > _MAXIMUM_FUNCTIONS:
+        _FUNCTIONS.popitem(last=False)
+    return found
+
+
+def _function(
+    machine: Machine,
+    cone: Cone,
+    captured: Mapping[int, Mapping[str, Value]],
+    widths: Mapping[int, int],
+    program: Program,
+) -> Function | None:
+    """Return the function that a cone computes of some bytes of its inputs, None if there are too many of them."""
+    run = _Trial(machine, cone, captured, program)
+    every = [(number, byte) for number, bits in widths.items() for byte in range(bits // 8)]
+    found: list[Part] = []
+    for low, bits, needed in run.dependences(every):
+        table = run.table(needed, widths) if len(needed) <= MAXIMUM_BYTES else None
+        if table is None:
+            return None
+        found += _parts(table, needed, low, bits)
+    return tuple(found) or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Executions of a cone on other inputs than those of the launch."""
+
+    machine: Machine
+    cone: Cone
+    captured: Mapping[int, Mapping[str, Value]]
+    program: Program
+
+    def dependences(self, atoms: Sequence[tuple[int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
+        """Return the halves of the result: the first bit and the number of bits, and the bytes that they depend on.
+
+        Each byte is a load.  Lane 0 has one place for each, and every other lane another place for one of them.  The
+        list is empty if the dependence cannot be found out.
+        """
+        # Far apart, so that no bytes are adjacent.
+        places = np.full((len(atoms), 1 + len(atoms)), 0, dtype=np.uint64) + (
+            np.arange(1, len(atoms) + 1, dtype=np.uint64)[:, None] << np.uint64(20)
+        )
+        places[np.arange(len(atoms)), 1 + np.arange(len(atoms))] += np.uint64(1 << 19)
+        loads = {
+            atom: SymbolicVector(8, L.both_words(row[None]), L.LOAD) for atom, row in zip(atoms, places, strict=True)
+        }
+        outer, self.machine.domain = self.machine.domain, TermDomain()
+        try:
+            result = self._result(loads)
+        finally:
+            self.machine.domain = outer
+        if result is None or width(result) not in (16, 32, 64):
+            return []
+        found = []
+        for low in range(0, width(result), 16):
+            half = as_symbolic_vector(extract(result, low, 16))
+            words = np.broadcast_to(exact_hash(half), (2, *places[:1].shape))
+            flags = L.flags_of_lanes(half.flags, places[:1].shape)
+            changed = (words != words[:, :, :1]).any(axis=0) | (flags != flags[:, :1])
+            needed = [atom for atom, differs in zip(atoms, changed[0, 1:], strict=True) if differs]
+            found.append((low, 16, needed))
+        return found
+
+    def table(self, atoms: Sequence[tuple[int, int]], widths: Mapping[int, int]) -> Array | None:
+        """Return the results for all values of some bytes, in an axis for each; the other bytes are 0."""
+        size = 256 ** len(atoms)
+        numbers = np.arange(size, dtype=np.uint64)
+        values: dict[tuple[int, int], Value] = {}
+        for number, bits in widths.items():
+            for byte in range(bits // 8):
+                values[number, byte] = np.zeros((1, 1), dtype=np.uint8)
+        for axis, atom in enumerate(atoms):
+            shift = np.uint64(8 * (len(atoms) - 1 - axis))
+            values[atom] = (numbers >> shift & np.uint64(255)).astype(np.uint8)[None]
+        result = self._result(values)
+        if not isinstance(result, np.ndarray) or result.dtype == np.bool_:
+            return None
+        return np.broadcast_to(result, (1, size)).reshape((256,) * len(atoms))
+
+    def _result(self, atoms: Mapping[tuple[int, int], Value]) -> Value | None:
+        """Return the result of the cone where these are the bytes of its inputs, the others those of the launch."""
+        inputs = dict(self.captured)
+        for number in {number for number, _ in atoms}:
+            (name,) = self.captured[number]
+            count = sum(each == number for each, _ in atoms)
+            inputs[number] = {name: _joined([atoms[number, byte] for byte in range(count)])}
+        try:
+            return _executed(self.machine, self.cone, self.program, inputs)
+        except Exception:
+            # What a step cannot do with these inputs is no function; it is executed on those of the launch.
+            return None
+
+
+def _joined(parts: Sequence[Value]) -> Value:
+    """Return bytes as one value; numbers of different shapes are broadcast."""
+    if all(isinstance(each, np.ndarray) for each in parts):
+        total = np.zeros((1, 1), dtype=np.uint64)
+        for place, each in enumerate(parts):
+            assert isinstance(each, np.ndarray)
+            total = total | each.astype(np.uint64) << np.uint64(8 * place)
+        return total.astype(L.UNSIGNED[8 * len(parts)])
+    return concat(parts)
+
+
+def _parts(table: Array, atoms: Sequence[tuple[int, int]], low: int, bits: int) -> Iterator[Part]:
+    """Yield the parts of bits of a result: bytes where they are constant, copied, or depend on different bytes."""
+    kind = L.UNSIGNED[bits]
+    numbers: Array = (table >> table.dtype.type(low)).astype(kind)
+    deep = [axis for axis in range(numbers.ndim) if (numbers != numbers.take([0], axis=axis)).any()]
+    for axis in reversed(range(numbers.ndim)):
+        if axis not in deep:
+            numbers = numbers.take(0, axis=axis)
+    own = tuple(atoms[axis] for axis in deep)
+    if bits > 16 or (bits == 16 and _separable(table, low, len(deep))):
+        yield from _parts(table, atoms, low, bits // 2)
+        yield from _parts(table, atoms, low + bits // 2, bits // 2)
+        return
+    copies = bits == 8 and len(own) == 1 and bool((numbers == np.arange(256)).all())
+    digest = blake2b(np.ascontiguousarray(numbers).tobytes(), digest_size=16).hexdigest()
+    yield Part(low, bits, own, numbers, f"table {bits} {len(own)} {digest}", copies)
+
+
+def _separable(table: Array, low: int, most: int) -> bool:
+    """Return whether one byte of 16 bits is constant, or each depends on fewer atoms than both."""
+    counts = []
+    for place in (low, low + 8):
+        byte = (table >> table.dtype.type(place)).astype(np.uint8)
+        counts.append(sum(bool((byte != byte.take([0], axis=axis)).any()) for axis in range(byte.ndim)))
+    return max(counts) > 0 and (min(counts) == 0 or max(counts) < most)
