@@ -28,7 +28,7 @@ def _audit(
 
 
 def _arch(name: str) -> Arch:
-    bits = BitSupport(matrix_units=tuple(matrix_units.ROWS))
+    bits = BitSupport(matrix_units=matrix_units.ROWS, block_scaled_units=matrix_units.BLOCK_SCALED_ROWS)
     arch = nvidia_arch(name, (name, f"{name}a", f"{name}f"), tcgen05.TABLE, bits, largest_cluster=16)
     assert arch.audit_contraction is not None
     return replace(arch, audit_contraction=partial(_audit, arch.audit_contraction))
