@@ -24,14 +24,14 @@ def tile_layout(descriptor: int) -> TileLayout:
     """Return what the descriptor of a tile states.
 
     Its bits: 0-13 address / 16; 16-29 leading byte offset / 16; 32-45 stride byte offset / 16; 46-48 the constant 1;
-    49-51 base offset; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128, 4 of 64, 6 of 32 bytes).
-    Raises Unsupported for a base offset, an absolute leading address, and a swizzle of units of 32 bytes.
+    49-51 base offset, of a swizzle only; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128, 4 of 64, 6 of 32 bytes).
+    Raises Unsupported for a base offset with a swizzle, an absolute leading address, and a swizzle of units of 32 bytes.
     """
     start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
     if descriptor >> 46 & 7 != 1:
         raise Unsupported("bits 46 to 48 of a matrix descriptor are not 1, as tcgen05 requires")
-    if descriptor >> 49 & 7:
-        raise Unsupported("a matrix descriptor with a base offset is not modelled")
+    if descriptor >> 49 & 7 and descriptor >> 61:
+        raise Unsupported("a matrix descriptor with a swizzle and a base offset is not modelled")
     if descriptor >> 52 & 1:
         raise Unsupported("a matrix descriptor with an absolute leading address is not modelled")
     if descriptor >> 53 & 0xFF or descriptor >> 14 & 3 or descriptor >> 30 & 3:

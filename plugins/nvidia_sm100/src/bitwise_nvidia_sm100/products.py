@@ -128,7 +128,7 @@ class Product:
             raise Unsupported("the operands of a matrix instruction begin at different lanes of tensor memory")
         lanes, per_column = self._lanes(address), 32 // bits
         columns = (address & 0xFFFF) + np.arange(self.k // per_column)
-        self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ))
+        self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY})))
         parts = [
             extract(self.memory.column(number), low * bits, bits)
             for number in columns.tolist()
@@ -153,7 +153,7 @@ class Product:
         shape, memory, lanes = self.shape, self.memory, self._lanes(address)
         columns = (address & 0xFFFF) + np.arange(shape.n)
         kind = _accumulation(address, shape)
-        self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind})))
+        self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind, COPY})))
         bits = 16 if shape.result == "f16" else 32
         before = [extract(memory.column(number), 0, bits) for number in columns.tolist()]
         whole = stacked(before)

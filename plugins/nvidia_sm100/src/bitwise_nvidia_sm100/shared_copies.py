@@ -23,20 +23,23 @@ from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, n
 from bitwise_nvidia_sm100.products import COPY, OPERAND_READ
 from bitwise_nvidia_sm100.tensor_memory import LANES, NAME, PIPELINE, QUARTER, race_cells, tensor_memory
 
-_SHAPES: dict[tuple[str, ...], tuple[int, int, tuple[int, ...]]] = {
-    ("128x256b",): (128, 32, (0, 1, 2, 3)),
-    ("128x128b",): (128, 16, (0, 1, 2, 3)),
-    ("64x128b", "warpx2::02_13"): (64, 16, (0, 1, 0, 1)),
-    ("64x128b", "warpx2::01_23"): (64, 16, (0, 0, 1, 1)),
-    ("32x128b", "warpx4"): (32, 16, (0, 0, 0, 0)),
+_SHAPES: dict[frozenset[str], tuple[int, int, tuple[int, ...]]] = {
+    frozenset({"128x256b"}): (128, 32, (0, 1, 2, 3)),
+    frozenset({"128x128b"}): (128, 16, (0, 1, 2, 3)),
+    frozenset({"64x128b", "warpx2::02_13"}): (64, 16, (0, 1, 0, 1)),
+    frozenset({"64x128b", "warpx2::01_23"}): (64, 16, (0, 0, 1, 1)),
+    frozenset({"32x128b", "warpx4"}): (32, 16, (0, 0, 0, 0)),
 }
-"""The rows of each shape, the bytes of a row, and which 32 rows each quarter of the lanes receives."""
+"""The rows of each shape, the bytes of a row, and which 32 rows each quarter of the lanes receives.
+
+ptxas takes the shape and the multicast in either order; Triton emits the multicast first.
+"""
 
 
 def copy_step(instruction: Instruction, modifiers: Sequence[str]) -> Step:
     """tcgen05.cp.cta_group::1.{shape}{.multicast} [address], descriptor."""
-    shape = _SHAPES.get(tuple(modifiers))
-    if shape is None:
+    shape = _SHAPES.get(frozenset(modifiers))
+    if shape is None or len(modifiers) != len(set(modifiers)):
         raise UnknownInstruction(instruction)
     if len(instruction.operands) != 2 or not isinstance(instruction.operands[0], Address):
         raise UnknownInstruction(instruction, "has operands that are not modelled")
@@ -69,9 +72,11 @@ def _copy(
     cells, touched = tile_cells(machine, words, 4)
     places = race_cells(np.arange(LANES)[:, None], columns[None])
     agent = (PIPELINE, thread)
+    # PTX orders a multiplication after a copy; that a copy follows earlier work is an assumption (SOUNDNESS.md).
+    copied = AgentAccess(agent, thread, writes=True, kind=COPY, after=frozenset({COPY, OPERAND_READ}))
     for races in machine.races.of_blocks(blocks):
         races.agent_reads(touched, AgentAccess(agent, thread, writes=False, kind=OPERAND_READ))
-        races.agent_accesses(NAME, places, AgentAccess(agent, thread, writes=True, kind=COPY))
+        races.agent_accesses(NAME, places, copied)
     value = tile_values(machine, words, cells, 4)
     lane = np.arange(LANES)
     row = np.array(quarters)[lane // QUARTER] * QUARTER + lane % QUARTER
