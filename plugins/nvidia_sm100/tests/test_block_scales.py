@@ -276,7 +276,7 @@ CHANGES = {
     "a copy by another thread": (COPY, "@%p8" + COPY[4:]),
     "another shape of copy": ("32x128b.warpx4", "64x128b.warpx2::02_13"),
     "no proxy fence": ("fence.proxy.async.shared::cta;", ""),
-    "scales that nothing has written": (f"[%r3+{A_SCALES}], [%r3+{B_SCALES}], %p4;", f"[%r3+{A_SCALES}], [%r3+400], %p4;"),
+    "scales that nothing has written": (f"[%r3+{B_SCALES}], %p4;", "[%r3+400], %p4;"),
 }  # fmt: skip
 
 
@@ -312,7 +312,7 @@ REFUSED = [
     ("decompression", "32x128b.warpx4", "32x128b.warpx4.b8x16.b4x16_p64", "is not modelled"),
     ("too few operands", f"[%r3+{B_SCALES}], %p4;", "%p4;", "operands that are not modelled"),
     ("scale_vec of another kind", "scale_vec::2X", "scale_vec::4X", "is not modelled"),
-    ("a copy to other lanes", f"[%r3+{A_SCALES}], %rd30;", f"[%r3+{A_SCALES + (32 << 16)}], %rd30;", "tcgen05.cp to lane 32"),
+    ("a copy to other lanes", f"[%r3+{A_SCALES}], %rd", f"[%r3+{A_SCALES + (32 << 16)}], %rd", "tcgen05.cp to lane 32"),
 ]  # fmt: skip
 
 

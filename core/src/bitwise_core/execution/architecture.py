@@ -188,8 +188,8 @@ class BitSupport:
 
     `functions` maps full operation names to functions for the operations whose bits the hardware defines.  A function
     takes and returns arrays of patterns and is exact for every pattern.  `matrix_units` and `block_scaled_units` are
-    the rows of fused matrix steps; instructions refer to them by name.  Raises UnknownOperation for a name that is not in
-    the vocabulary, and ValueError for one that the vocabulary evaluates itself.
+    the rows of fused matrix steps; instructions refer to them by name.  Raises UnknownOperation for a name that is not
+    in the vocabulary, and ValueError for one that the vocabulary evaluates itself.
     """
 
     functions: Mapping[str, Callable[..., Array]] = field(default_factory=dict)

@@ -153,8 +153,8 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
     if argument.padding != "zero" or argument.swizzle not in modes:
         raise Unsupported("a tensor map with this padding or swizzle is not modelled")
     rank = len(argument.shape)
-    numbers = {"address": (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset, "element bytes": element, "packed bytes": 0,
-               "swizzle": modes[argument.swizzle]}  # fmt: skip
+    numbers = {"address": (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset, "element bytes": element,
+               "packed bytes": 0, "swizzle": modes[argument.swizzle]}  # fmt: skip
     for dimension in range(rank):
         axis = rank - 1 - dimension
         numbers[f"size {dimension}"] = argument.shape[axis]

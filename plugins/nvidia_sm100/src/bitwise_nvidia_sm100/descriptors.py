@@ -24,8 +24,9 @@ def tile_layout(descriptor: int) -> TileLayout:
     """Return what the descriptor of a tile states.
 
     Its bits: 0-13 address / 16; 16-29 leading byte offset / 16; 32-45 stride byte offset / 16; 46-48 the constant 1;
-    49-51 base offset, of a swizzle only; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128, 4 of 64, 6 of 32 bytes).
-    Raises Unsupported for a base offset with a swizzle, an absolute leading address, and a swizzle of units of 32 bytes.
+    49-51 base offset, which only a swizzle has; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128,
+    4 of 64, 6 of 32 bytes).  Raises Unsupported for a base offset of a swizzle, an absolute leading address, and a
+    swizzle of units of 32 bytes.
     """
     start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
     if descriptor >> 46 & 7 != 1:

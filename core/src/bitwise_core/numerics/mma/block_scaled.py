@@ -168,9 +168,11 @@ def _operand(vectors: Bits, form: str, spec: BlockScaledSpec) -> _Operand:
     size = vectors.shape[-1] - spec.scales
     elements, scales = vectors[..., :size], vectors[..., size:]
     values, exponents = decode(unpacked(elements, FLOAT_FORMATS[form].bits), FLOAT_FORMATS[form])
-    tables = _scale_tables(spec.scale)
-    found = Factors(*(np.moveaxis(each, -1, 0) for each in (values, exponents)))
-    return _Operand(found, Factors(*(np.moveaxis(each[scales], -1, 0) for each in tables)))
+    of_scales, exponents_of_scales = _scale_tables(spec.scale)
+    return _Operand(
+        Factors(np.moveaxis(values, -1, 0), np.moveaxis(exponents, -1, 0)),
+        Factors(np.moveaxis(of_scales[scales], -1, 0), np.moveaxis(exponents_of_scales[scales], -1, 0)),
+    )
 
 
 def unpacked(packed: Bits, bits: int) -> Bits:
