@@ -21,7 +21,7 @@ from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import Operation, UnknownOperation, operation, verbs
-from bitwise_core.numerics.mma import BlockScaledSpec, MmaSpec
+from bitwise_core.numerics.mma import BlockScaledSpec, MatrixUnit, MmaSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +200,12 @@ class BitSupport:
         for name in self.functions:
             if operation(name).evaluable:
                 raise ValueError(f"{name} is evaluated by the vocabulary; an architecture must not override it")
+
+    @property
+    def units(self) -> Mapping[str, MatrixUnit]:
+        """The rows by name."""
+        rows: tuple[MatrixUnit, ...] = (*self.matrix_units, *self.block_scaled_units)
+        return {each.name: each for each in rows}
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,7 @@ def simulate_batch(
 def matrix_units(prepared: PreparedLaunch) -> Mapping[str, MatrixUnit]:
     """Return the rows of the architecture's matrix units by name: a fused step's name with underscores for spaces."""
     support = prepared.arch.bits
-    if support is None:
-        return {}
-    units: tuple[MatrixUnit, ...] = (*support.matrix_units, *support.block_scaled_units)
-    return {each.name: each for each in units}
+    return {} if support is None else support.units
 
 
 def bits_domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool) -> BitsDomain:
