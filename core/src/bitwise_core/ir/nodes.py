@@ -193,7 +193,7 @@ class Matrix(Node):
         )
         _require_nodes((accumulator, *left, *right), instruction)
         _require(len(left) > 0 and len(right) > 0, f"{instruction} has no products")
-        bytes_only = all(isinstance(node, Node) and node.bits == 8 for node in (*left, *right))
+        bytes_only = all(node.bits == 8 for node in (*left, *right))
         _require(
             len(left) == len(right) or bytes_only, f"{instruction} has {len(left)} left and {len(right)} right factors"
         )
