@@ -43,6 +43,7 @@ from bitwise_nvidia_sm100.tensor_memory import (
     fragment,
     loaded,
     race_cells,
+    same_of_threads,
     stored,
     tensor_memory,
 )
@@ -226,14 +227,22 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
             lanes, columns = _places(machine, shape, places, threads, addresses, split)
             last = columns + 1 if packed else columns
             memory.require_allocated(np.stack([columns[threads], last[threads]]), rows)
+            values = [] if loads else [machine.read_bits(each, 32) for each in registers]
+            before: list[Array] = []
             for thread in _warp_threads(machine, threads):
-                own = slice(thread, thread + machine.warp)
+                own = np.arange(thread, thread + machine.warp)
                 cells = race_cells(lanes[own], np.stack([columns[own], last[own]]))
-                access = AgentAccess((agent, thread), thread, writes=not loads)
+                repeats = any(
+                    np.array_equal(lanes[each], lanes[own])
+                    and np.array_equal(columns[each], columns[own])
+                    and same_of_threads(values, each, own)
+                    for each in before
+                )
+                before += [] if loads else [own]
+                access = AgentAccess((agent, thread), thread, writes=not loads, repeats=repeats)
                 for races in machine.races.of_blocks(rows):
                     races.agent_accesses(NAME, cells, access)
             if not loads:
-                values = [machine.read_bits(each, 32) for each in registers]
                 stored(memory, values, lanes, columns, threads, packed, rows)
                 continue
             found = loaded(memory, lanes, columns, threads, packed)

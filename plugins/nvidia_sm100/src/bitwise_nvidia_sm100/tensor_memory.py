@@ -204,6 +204,17 @@ def stored(
         memory.put(place, content, rows)
 
 
+def same_of_threads(values: Sequence[Value], some: Array, others: Array) -> bool:
+    """Return whether these values are equal between some threads and others, in every block."""
+    for value in values:
+        vector = as_symbolic_vector(value)
+        parts = [vector.words] if isinstance(vector.flags, int) else [vector.words, vector.flags]
+        for part in parts:
+            if part.shape[-1] > 1 and not np.array_equal(part[..., some], part[..., others]):
+                return False
+    return True
+
+
 def _moved(value: Value, index: Array, size: int) -> Value:
     """Return `take_threads` of a value of `size` threads or lanes, the value itself where nothing moves."""
     if index.size == size and np.array_equal(index, _identity(size)):
