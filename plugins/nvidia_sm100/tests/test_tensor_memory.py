@@ -211,7 +211,7 @@ def test_tensor_memory_is_released_once_and_allocated_again() -> None:
 
 
 def stores_of_two_warpgroups(index: str = "and.b32 %r8, %r1, 127;") -> str:
-    """Return a kernel in which warps 4 to 7 store to the same lanes as warps 0 to 3; `index` chooses what each loads."""
+    """Return a kernel in which warps 4 to 7 store to the lanes of warps 0 to 3; `index` chooses what each loads."""
     text = Text(64, threads=256).add(index, "mad.wide.u32 %rd11, %r8, 16, %rd1;")
     text.add(*(f"ld.global.b32 %r{100 + each}, [%rd11+{4 * each}];" for each in range(4)))
     text.store("32x32b", 4, 100, 4).add("bar.sync 0;").load("32x32b", 4, 200, 4).write_out(200, 4)
