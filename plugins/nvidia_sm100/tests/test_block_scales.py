@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.checker.analysis import Options, Source, analyse, prepare
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.plugins import registry
 from bitwise_nvidia_sm100.descriptors import scale_vector
 from tcgen05_kernels import Text, executed, reading, registers, smem_descriptor
 
@@ -195,33 +201,44 @@ def rounded(value: Fraction) -> int:
     return (value < 0) << 31 | math.floor(size / Fraction(2) ** (exponent - 23)) + (exponent + 126 << 23)
 
 
+Vectors = tuple[Sequence[int], Sequence[int]]
+
+
+def after_step(last: int, elements: Vectors, scales: Vectors, forms: tuple[str, str], form: str) -> int:
+    """Return last + A B by exact arithmetic, for the elements of a row and a column and their scales in a step.
+
+    Products, or groups of 16 of them where a step has 64, are cut below the largest exponent.
+    """
+    count = len(elements[0])
+    group, kept = (1, 25) if count == 32 else (16, 35)
+    block = count // len(scales[0])
+    terms = []
+    for start in range(0, count, group):
+        one, other = (scale(each[start // block], form) for each in scales)
+        products, exponent = Fraction(0), one[1] + other[1]
+        for k in range(start, start + group):
+            a, b = (number(each[k], name) for each, name in zip(elements, forms, strict=True))
+            products += a[0] * b[0]
+            exponent += a[1] + b[1] if group == 1 else 0
+        terms.append((products * one[0] * other[0], exponent))
+    total = float(np.array(last, dtype=np.uint32).view(np.float32))
+    if total:
+        terms.append((Fraction(total), math.frexp(total)[1] - 1))
+    terms = [each for each in terms if each[0]]
+    unit = Fraction(2) ** (max((exponent for _, exponent in terms), default=0) - kept)
+    return rounded(sum((math.trunc(value / unit) for value, _ in terms), 0) * unit)
+
+
 def expected(case: Case, data: Data, row: int, column: int) -> int:
-    """Return an element of D by exact arithmetic: products, or groups of 16, are cut below the largest exponent."""
-    group, kept = (1, 25) if case.kind == "mxf8f6f4" else (16, 35)
-    total, last = Fraction(0), 0
+    """Return an element of D by exact arithmetic."""
+    last = 0
     for step in range(2):
-        terms = []
-        for start in range(0, case.k, group):
-            place = 8 * (case.bytes[step] + start // case.block)
-            one, other = (
-                scale(int(each[at]) >> place & 255, case.form)
-                for each, at in zip(data.scales, (row, column), strict=True)
-            )
-            products, exponent = Fraction(0), one[1] + other[1]
-            for k in range(step * case.k + start, step * case.k + start + group):
-                a, b = (
-                    number(int(data.elements[0][row, k]), case.left),
-                    number(int(data.elements[1][column, k]), case.right),
-                )
-                products += a[0] * b[0]
-                exponent += a[1] + b[1] if group == 1 else 0
-            terms.append((products * one[0] * other[0], exponent))
-        if total:
-            terms.append((total, math.frexp(float(total))[1] - 1))
-        terms = [each for each in terms if each[0]]
-        unit = Fraction(2) ** (max((exponent for _, exponent in terms), default=0) - kept)
-        last = rounded(sum((math.trunc(value / unit) for value, _ in terms), 0) * unit)
-        total = Fraction(float(np.array(last, dtype=np.uint32).view(np.float32)))
+        here = slice(step * case.k, (step + 1) * case.k)
+        elements = data.elements[0][row, here].tolist(), data.elements[1][column, here].tolist()
+        words = int(data.scales[0][row]), int(data.scales[1][column])
+        first = case.bytes[step]
+        one, other = ([word >> 8 * (first + place) & 255 for place in range(case.scales)] for word in words)
+        last = after_step(last, elements, (one, other), (case.left, case.right), case.form)
     return last
 
 
@@ -411,3 +428,77 @@ def test_registers_are_not_scales() -> None:
     found = reading(text.replace(old, f"%r3, [%r3+{B_SCALES}], %p4;"))
     assert found.unknown is not None
     assert registers(0, 1) not in found.unknown
+
+
+SAMPLES = Path(__file__).parent / "samples/sm_100"
+PRODUCTS = [
+    ("gemm_mxfp8/gemm_mxfp8_0.ptx", 1, 32, ("e4m3", "e4m3"), 32, 1),
+    ("gemm_mxfp8/gemm_mxfp8_1.ptx", 2, 32, ("e4m3", "e4m3"), 32, 1),
+    ("gemm_mxfp8/gemm_mxfp8_2.ptx", 1, 32, ("e5m2", "e4m3"), 32, 1),
+    ("gemm_nvfp4/gemm_nvfp4_0.ptx", 1, 64, ("e2m1", "e2m1"), 16, 1),
+    ("gemm_nvfp4/gemm_nvfp4_2.ptx", 1, 64, ("e2m1", "e2m1"), 32, 1),
+    ("gemm_mx_tma/gemm_mx_tma_0.ptx", 1, 32, ("e4m3", "e2m1"), 32, 4),
+    ("gemm_mx_tma/gemm_mx_tma_2.ptx", 1, 64, ("e2m1", "e2m1"), 32, 4),
+]
+"""Products of Triton of 128 by 128 by 256: columns of blocks, products a step, types, elements a scale, and how many
+scales of a row stand together: all (1), or 4 in the blocks of 128 rows that a tensor copy takes.
+"""
+
+
+def source(name: str, columns: int, change: tuple[str, str] = ("", "")) -> Source:
+    text = (SAMPLES / name).read_text()
+    assert change[0] in text
+    buffers = [{"buffer": each, "dtype": "fp32" if each == "c" else "u8"} for each in ("a", "sa", "b", "sb", "c")]
+    arguments = [*buffers, *({"i32": size} for size in (128, 128, 256))]
+    launch = Launch.model_validate({"file": "k.ptx", "grid": [1, columns], "args": arguments})
+    return Source("k.ptx", text.replace(*change) if change[0] else text, launch)
+
+
+@pytest.mark.parametrize(("name", "columns", "k", "forms", "block", "together"), PRODUCTS, ids=lambda each: str(each))
+def test_kernels_of_triton_have_the_bits_of_exact_sums(
+    name: str, columns: int, k: int, forms: tuple[str, str], block: int, together: int
+) -> None:
+    random = np.random.default_rng(block + k)
+    form, middle = ("ue4m3", 56) if block == 16 else ("ue8m0", 127)
+    before, elements, scales = {"c": np.zeros(128 * 128 * 4, dtype=np.uint8)}, [], []
+    for buffer, element in zip("ab", forms, strict=True):
+        matrix = patterns(random, (128, 256), element)
+        rows = [list(stored_row(row, element, padded=False)) for row in matrix]
+        own = random.integers(middle - 6, middle + 6, (128, 256 // block)).astype(np.uint8)
+        before[buffer] = np.array(rows, dtype=np.uint8).ravel()
+        blocked = own.reshape(4, 32, -1, 4).transpose(2, 1, 0, 3) if together == 4 else own
+        before[f"s{buffer}"] = np.ascontiguousarray(blocked).ravel()
+        elements.append(matrix)
+        scales.append(own)
+    ready = prepare(source(name, columns), registry.default().arch("sm_100"), Options())
+    found = simulate(ready, before).after["c"].view(np.uint32).reshape(128, 128)
+    for row, column in zip(random.integers(0, 128, 20).tolist(), random.integers(0, 128, 20).tolist(), strict=True):
+        last = 0
+        for start in range(0, 256, k):
+            one, other = (
+                matrix[place, start : start + k].tolist() for matrix, place in zip(elements, (row, column), strict=True)
+            )
+            parts = slice(start // block, (start + k) // block)
+            left, right = (own[place, parts].tolist() for own, place in zip(scales, (row, column), strict=True))
+            last = after_step(last, (one, other), (left, right), forms, form)
+        assert found[row, column] == last
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("0xe;", "0xf;"), "element type 15 is not modelled"),
+        (("0xe;", "0x10;"), "element type 16 is not modelled"),
+        (("0xe;", "0xd;"), None),
+    ],
+)
+def test_types_of_4_bits_of_tensor_maps(change: tuple[str, str], reason: str | None) -> None:
+    """The sample copies 16 elements of 4 bits to 16 bytes each; without the padding, a product reads other bytes."""
+    arch, numbers = registry.default().arch("sm_100"), {"a": 1, "sa": 2, "b": 3, "sb": 4, "c": 5}
+    original = analyse(source("gemm_mx_tma/gemm_mx_tma_0.ptx", 1), arch, numbers, Options())
+    found = analyse(source("gemm_mx_tma/gemm_mx_tma_0.ptx", 1, change), arch, numbers, Options())
+    assert original.signature is not None
+    assert found.signature != original.signature
+    if reason is not None:
+        assert found.unknown is not None
+        assert reason in found.unknown
