@@ -20,7 +20,7 @@ MODELLED = (
 
 _COPIES = (
     "copies to tensor memory (tcgen05.cp) are assumed to follow the copies and multiplications that their thread has "
-    "issued before, as CUTLASS and Triton assume; the PTX ISA does not say so"
+    "issued before, as Triton assumes; the PTX ISA does not say so"
 )
 
 
