@@ -24,6 +24,8 @@ LAYOUT = {
     "e4m3fnuz": (4, 3, 8, 0),
     "e5m2fnuz": (5, 2, 16, 0),
     "e2m1": (2, 1, 1, 0),
+    "e2m3": (2, 3, 1, 0),
+    "e3m2": (3, 2, 3, 0),
 }
 WIDTH = {name: 1 + sum(row[:2]) + row[3] for name, row in LAYOUT.items()}
 LARGEST = {
@@ -31,6 +33,8 @@ LARGEST = {
     "e4m3fnuz": Fraction(240),
     "e5m2fnuz": Fraction(57344),
     "e2m1": Fraction(6),
+    "e2m3": Fraction(15, 2),
+    "e3m2": Fraction(28),
 }
 NAN = {
     "fp64": 0x7FFFFFFFFFFFFFFF,
@@ -98,10 +102,12 @@ def whole(size: Fraction, sign: bool, rounding: str) -> int:
 def encode(name: str, number: Number | None, rounding: str, saturate: bool = False) -> int:
     exponent_bits, mantissa_bits, bias, padding = LAYOUT[name]
     if number is None:
-        return NAN.get(name, 7)
+        return NAN.get(name, 7 if name == "e2m1" else 0x1F)
     sign, size = number
     infinite = ((1 << exponent_bits) - 1) << mantissa_bits
-    top = (infinite - 1) if name not in LARGEST else {"e4m3": 0x7E, "e2m1": 7}.get(name, 0x7F)
+    top = (
+        (infinite - 1) if name not in LARGEST else {"e4m3": 0x7E, "e2m1": 7, "e2m3": 0x1F, "e3m2": 0x1F}.get(name, 0x7F)
+    )
     if size is None:
         magnitude = top if saturate else infinite
     elif size == 0:

@@ -18,9 +18,15 @@ Step = Callable[[RaceDetector], None]
 
 
 def access(
-    agent: tuple[int, int], *, writes: bool, thread: int = 0, kind: int = 0, after: tuple[int, ...] = ()
+    agent: tuple[int, int],
+    *,
+    writes: bool,
+    thread: int = 0,
+    kind: int = 0,
+    after: tuple[int, ...] = (),
+    repeats: bool = False,
 ) -> Step:
-    found = AgentAccess(agent, thread, writes, kind, frozenset(after))
+    found = AgentAccess(agent, thread, writes, kind, frozenset(after), repeats)
     return lambda races: races.agent_accesses("m", CELLS, found)
 
 
@@ -57,6 +63,7 @@ def writes(thread: int) -> Step:
 
 
 WRITE, READ = access(PIPELINE, writes=True), access(PIPELINE, writes=False)
+REPEAT, THIRD = access(OTHER, writes=True, thread=32, repeats=True), (3, 0)
 ORDERED = {
     "reads of two agents": [READ, access(OTHER, writes=False, thread=32)],
     "a write after a wait for its agent": [WRITE, waits(PIPELINE, 0), WRITE],
@@ -65,6 +72,13 @@ ORDERED = {
     ],
     "a write of another warp after a memory barrier": [
         WRITE, arrives(), completes(1), access(OTHER, writes=True, thread=32),
+    ],
+    "a write that repeats another agent's": [WRITE, REPEAT],
+    "a write after both of two equal writes": [
+        WRITE, REPEAT, waits(PIPELINE, 0), waits(OTHER, 32), block_barrier, access(THIRD, writes=True),
+    ],
+    "a read after the first of two equal writes": [
+        WRITE, REPEAT, waits(PIPELINE, 0), access(THIRD, writes=False),
     ],
     "work in a pipeline": [
         access(PIPELINE, writes=True, kind=5), access(PIPELINE, writes=True, kind=5, after=(5,)),
@@ -99,6 +113,15 @@ RACES = {
     ],
     "another agent's work of the same kind": [
         access(OTHER, writes=True, thread=32, kind=5), access(PIPELINE, writes=True, kind=5, after=(5,)),
+    ],
+    "a write after the first of two equal writes": [
+        WRITE, REPEAT, waits(PIPELINE, 0), block_barrier, access(THIRD, writes=True),
+    ],
+    "a write after the second of two equal writes": [
+        WRITE, REPEAT, waits(OTHER, 32), block_barrier, access(THIRD, writes=True),
+    ],
+    "a write that repeats another after a read that it does not know": [
+        access(THIRD, writes=False), waits(THIRD, 0), WRITE, REPEAT,
     ],
     "a write of shared memory that is being read": [reads_shared(), block_barrier, writes(32)],
     "a write of shared memory by the issuing thread": [reads_shared(), writes(0)],

@@ -249,7 +249,7 @@ def test_the_product_of_a_library_is_explained(toy_library: None) -> None:
          "NT, TN or TT"),
         ([*TOY2, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; choose one of "
          "fp64, "
-         "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
+         "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2, ue8m0"),
         ([*TOY2[:-1], "toy:3"], "--library: toy 3 on toy_1 is not described; available: toy:2 on toy_1"),
         ([*TOY2[:-1], "toy"], "--library takes NAME:VERSION and needs the architecture, --arch; available: toy:2 on "
          "toy_1"),
@@ -333,7 +333,7 @@ def test_a_tail_in_the_summary() -> None:
         (["4", "4", "16", "--arch", "toy_2"], "--arch: no installed plugin has matrix units of 'toy_2'; known "
          "architectures: toy_1"),
         (["4", "4", "16", "--dtype", "half"], "there is no floating-point type 'half'; choose one of fp64, fp32, tf32, "
-         "fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
+         "fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2, ue8m0"),
         (["4", "4", "16", "--arch", "toy_1", "--dtype", "e4m3"],
          "toy_1 multiplies e4m3 by e4m3 in fp32 with mma, wide, whose bits differ: choose one with --family"),
         (["4", "4", "16", "--arch", "toy_1", "--family", "tall"],

@@ -37,6 +37,8 @@ def test_properties_of_the_format_rows() -> None:
         "e4m3fnuz": (-10, 7),
         "e5m2fnuz": (-17, 15),
         "e2m1": (-1, 2),
+        "e2m3": (-3, 2),
+        "e3m2": (-4, 4),
         "ue8m0": (-127, 127),
     }
 

@@ -20,7 +20,7 @@ PAIRS = [(target, source) for target in LAYOUT for source in LAYOUT]
 @given(data=st.data())
 def test_conversions(target: str, source: str, data: st.DataObject) -> None:
     rounding = data.draw(st.sampled_from(ROUNDINGS))
-    saturate = target == "e2m1" or data.draw(st.booleans())
+    saturate = target in ("e2m1", "e2m3", "e3m2") or data.draw(st.booleans())
     drawn = data.draw(st.lists(patterns(source), min_size=20, max_size=60))
     found = operation(f"convert.{rounding}{'.satfinite' * saturate}.{target}.{source}")
     got = found.evaluate(array(source, drawn))
@@ -44,7 +44,7 @@ def test_nan_rounded_to_tf32_with_ties_away_as_on_an_h100(options: str, results:
     assert operation(f"convert.rna{options}.tf32.fp32").evaluate(given).tolist() == list(results.values())
 
 
-@pytest.mark.parametrize("target", ["e4m3", "e5m2", "e2m1", "e4m3fnuz", "e5m2fnuz", "bf16"])
+@pytest.mark.parametrize("target", ["e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "e4m3fnuz", "e5m2fnuz", "bf16"])
 def test_every_fp16_converts(target: str) -> None:
     drawn = np.arange(1 << 16, dtype=np.uint16)
     got = operation(f"convert.rn.satfinite.{target}.fp16").evaluate(drawn).tolist()

@@ -208,3 +208,35 @@ def test_tensor_memory_is_released_once_and_allocated_again() -> None:
     found = reading(text.replace("@%p1 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", ""))
     assert found.unknown is not None
     assert "more tensor memory than there is" in found.unknown
+
+
+def stores_of_two_warpgroups(index: str = "and.b32 %r8, %r1, 127;") -> str:
+    """Return a kernel in which warps 4 to 7 store to the lanes of warps 0 to 3; `index` chooses what each loads."""
+    text = Text(64, threads=256).add(index, "mad.wide.u32 %rd11, %r8, 16, %rd1;")
+    text.add(*(f"ld.global.b32 %r{100 + each}, [%rd11+{4 * each}];" for each in range(4)))
+    text.store("32x32b", 4, 100, 4).add("bar.sync 0;").load("32x32b", 4, 200, 4).write_out(200, 4)
+    return text.whole()
+
+
+def test_warps_that_store_the_same_values_to_the_same_lanes_do_not_race() -> None:
+    text = stores_of_two_warpgroups()
+    content = np.random.default_rng(4).integers(0, 256, 2048).astype(np.uint8)
+    assert reading(text).unknown is None
+    assert executed(text, content, 4096).view(np.uint8).tolist() == [*content.tolist(), *content.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("and.b32 %r8, %r1, 127;", "mov.b32 %r8, %r1;"),
+        ("and.b32 %r8, %r1, 127;", "and.b32 %r8, %r1, 127; min.u32 %r8, %r8, 126; @%p1 mov.b32 %r8, 3;"),
+        ("tcgen05.wait::st.sync.aligned;", ""),
+        ("tcgen05.wait::st.sync.aligned;\n  bar.sync 0;", "tcgen05.wait::st.sync.aligned;"),
+    ],
+)
+def test_warps_that_store_other_values_or_do_not_wait_race(old: str, new: str) -> None:
+    text = stores_of_two_warpgroups()
+    assert old in text
+    found = reading(text.replace(old, new))
+    assert found.unknown is not None
+    assert "before conflicting work on it is known to be complete" in found.unknown

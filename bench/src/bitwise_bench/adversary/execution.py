@@ -98,7 +98,7 @@ def run(
     buffers = BufferContents([by_number])
     support = language.arch.bits
     assert support is not None
-    units = {each.name: each for each in support.matrix_units}
+    units = support.units
     recorded: dict[tuple[str, int], Array] = {}
     notes: dict[str, None] = {}
 

@@ -126,7 +126,7 @@ def test_trees(suite: Suite, kernel: Kernel) -> None:
 def test_trees_evaluate_to_recorded_bytes(suite: Suite, kernel: Kernel) -> None:
     """A tree of arithmetic operations, evaluated on the bytes before a run, gives the bytes after it."""
     arch, group = suite.arch(kernel.group.arch), kernel.group
-    units = {} if arch.bits is None else {each.name: each for each in arch.bits.matrix_units}
+    units = {} if arch.bits is None else arch.bits.units
     evaluated = 0
     for element, lines in group.expected.trees[kernel.file].items():
         (root,) = tree_text.read("\n".join(lines))

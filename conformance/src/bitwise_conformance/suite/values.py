@@ -10,7 +10,7 @@ from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.ir.evaluation import evaluate
 from bitwise_core.ir.nodes import Node
 from bitwise_core.numerics import Unevaluable, storage
-from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+from bitwise_core.numerics.mma import BlockScaledSpec, MatrixUnit, step_results
 
 
 def place_of(element: str, root: Node) -> tuple[str, int]:
@@ -19,7 +19,7 @@ def place_of(element: str, root: Node) -> tuple[str, int]:
     return buffer, int(index) * (root.bits // 8)
 
 
-def value_of(root: Node, before: Mapping[str, Array], units: Mapping[str, MmaSpec]) -> int:
+def value_of(root: Node, before: Mapping[str, Array], units: Mapping[str, MatrixUnit]) -> int:
     """Return the bit pattern of a tree over the bytes of buffers; `units` are the matrix rows by name.
 
     Raises Unevaluable for an operation specific to an architecture and for a row that is not in `units`.
@@ -32,9 +32,13 @@ def value_of(root: Node, before: Mapping[str, Array], units: Mapping[str, MmaSpe
         unit = units.get(name)
         if unit is None:
             raise Unevaluable(f"there is no row {name}")
-        a = np.array([left], dtype=storage(unit.form("left").bits))
-        b = np.array(right, dtype=storage(unit.form("right").bits))
-        c = np.array([[accumulator]], dtype=storage(unit.form("result").bits))
-        return int(multiply_accumulate(unit, a, b[:, None], c)[0, 0])
+        widths = (
+            (8, 8, 32)
+            if isinstance(unit, BlockScaledSpec)
+            else (unit.form("left").bits, unit.form("right").bits, unit.form("result").bits)
+        )
+        forms = [storage(each) for each in widths]
+        a, b, c = (np.array(each, dtype=form) for each, form in zip((left, right, accumulator), forms, strict=True))
+        return int(step_results(unit, a[None], b[:, None], c.reshape(1, 1))[0, 0])
 
     return evaluate(root, memory, step)

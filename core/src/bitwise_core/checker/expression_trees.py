@@ -57,7 +57,9 @@ def build_tree(provenance: Provenance, root: Scalar, maximum: int | None = MAXIM
             stack.append((scalar, True))
             stack.extend((each, False) for each in reversed(operands) if each not in nodes)
             continue
-        node = _node(provenance, definition, tuple(nodes[each] for each in operands))
+        node = _node(
+            provenance, definition, tuple(nodes[each] for each in operands), _left_count(definition, definitions)
+        )
         nodes[scalar] = node
         if definition.line:
             lines.setdefault(node, definition.line)
@@ -93,7 +95,15 @@ def _tree_operands(definition: Definition, definitions: dict[Scalar, Definition]
     return (definition.operands[0], *(factor for each in vectors if each is not None for factor in each.operands))
 
 
-def _node(provenance: Provenance, definition: Definition, operands: tuple[Node, ...]) -> Node:
+def _left_count(definition: Definition, definitions: dict[Scalar, Definition]) -> int:
+    """Return the number of left factors of a matrix step whose vectors are both defined, else 0."""
+    if not definition.name.startswith(mma_steps.MATRIX) or definition.operands[1] not in definitions:
+        return 0
+    return len(definitions[definition.operands[1]].operands)
+
+
+def _node(provenance: Provenance, definition: Definition, operands: tuple[Node, ...], left_count: int) -> Node:
+    """Return the node of a definition; `left_count` is the number of left factors of a matrix step."""
     scalar = definition.scalar
     if definition.name == "load":
         return Load(buffer_name(provenance, buffer_at(scalar.first)), offset_at(scalar.first), scalar.bits)
@@ -105,10 +115,8 @@ def _node(provenance: Provenance, definition: Definition, operands: tuple[Node, 
         factors = operands[1:]
         if not factors:
             return Undefined(TRUNCATED, scalar.bits)
-        half = len(factors) // 2
-        return Matrix(
-            _joined_name(definition.name.removeprefix(mma_steps.MATRIX)), operands[0], factors[:half], factors[half:]
-        )
+        name = _joined_name(definition.name.removeprefix(mma_steps.MATRIX))
+        return Matrix(name, operands[0], factors[:left_count], factors[left_count:])
     operation_name, *rest = definition.name.split()
     if operation_name in _STRUCTURAL_NODES:
         return _STRUCTURAL_NODES[operation_name](operands, [int(each) for each in rest if each.isdigit()], scalar.bits)

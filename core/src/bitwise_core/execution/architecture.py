@@ -21,7 +21,7 @@ from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import Operation, UnknownOperation, operation, verbs
-from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.numerics.mma import BlockScaledSpec, MatrixUnit, MmaSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +187,25 @@ class BitSupport:
     """What execution on bit patterns needs in addition to IEEE arithmetic.
 
     `functions` maps full operation names to functions for the operations whose bits the hardware defines.  A function
-    takes and returns arrays of patterns and is exact for every pattern.  `matrix_units` are the rows of fused matrix
-    steps; instructions refer to them by name.  Raises UnknownOperation for a name that is not in the vocabulary, and
-    ValueError for one that the vocabulary evaluates itself.
+    takes and returns arrays of patterns and is exact for every pattern.  `matrix_units` and `block_scaled_units` are
+    the rows of fused matrix steps; instructions refer to them by name.  Raises UnknownOperation for a name that is not
+    in the vocabulary, and ValueError for one that the vocabulary evaluates itself.
     """
 
     functions: Mapping[str, Callable[..., Array]] = field(default_factory=dict)
     matrix_units: tuple[MmaSpec, ...] = ()
+    block_scaled_units: tuple[BlockScaledSpec, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.functions:
             if operation(name).evaluable:
                 raise ValueError(f"{name} is evaluated by the vocabulary; an architecture must not override it")
+
+    @property
+    def units(self) -> Mapping[str, MatrixUnit]:
+        """The rows by name."""
+        rows: tuple[MatrixUnit, ...] = (*self.matrix_units, *self.block_scaled_units)
+        return {each.name: each for each in rows}
 
 
 @dataclass(frozen=True, slots=True)

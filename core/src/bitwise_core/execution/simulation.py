@@ -20,7 +20,7 @@ from bitwise_core.execution.executor import MAXIMUM_STEPS
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.numerics.mma import MatrixUnit
 
 MAXIMUM_BLOCKS = 1 << 26
 """The largest number of blocks of a launch that is simulated as a whole."""
@@ -108,10 +108,10 @@ def simulate_batch(
     ]
 
 
-def matrix_units(prepared: PreparedLaunch) -> Mapping[str, MmaSpec]:
+def matrix_units(prepared: PreparedLaunch) -> Mapping[str, MatrixUnit]:
     """Return the rows of the architecture's matrix units by name: a fused step's name with underscores for spaces."""
     support = prepared.arch.bits
-    return {} if support is None else {each.name: each for each in support.matrix_units}
+    return {} if support is None else support.units
 
 
 def bits_domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool) -> BitsDomain:

@@ -168,7 +168,8 @@ def _listed(widths: list[int]) -> str:
 class Matrix(Node):
     """One fused step of a matrix unit: the accumulator plus the products left[i] * right[i].
 
-    `instruction` names the family, native k, types and architecture, which determine the bits.
+    `instruction` names the family, native k, types and architecture, which determine the bits.  The factors of an
+    instruction with block scales are bytes: packed elements and then scales, whose numbers differ with the types.
     """
 
     __slots__ = ("accumulator", "instruction", "left", "right")
@@ -191,8 +192,11 @@ class Matrix(Node):
             f"the instruction {instruction!r} is not one word of letters, digits and . _ : / + -",
         )
         _require_nodes((accumulator, *left, *right), instruction)
-        _require(len(left) > 0, f"{instruction} has no products")
-        _require(len(left) == len(right), f"{instruction} has {len(left)} left and {len(right)} right factors")
+        _require(len(left) > 0 and len(right) > 0, f"{instruction} has no products")
+        bytes_only = all(node.bits == 8 for node in (*left, *right))
+        _require(
+            len(left) == len(right) or bytes_only, f"{instruction} has {len(left)} left and {len(right)} right factors"
+        )
         for factors, side in ((left, "left"), (right, "right")):
             _require(len({node.bits for node in factors}) == 1, f"the {side} factors of {instruction} differ in width")
         fields = ("instruction", instruction), ("accumulator", accumulator), ("left", left), ("right", right)

@@ -166,6 +166,8 @@ FLOAT_FORMATS: dict[str, FloatFormat] = {
         FloatFormat("e4m3fnuz", 8, 4, 3, 8, False, "negative_zero", 0x80),
         FloatFormat("e5m2fnuz", 8, 5, 2, 16, False, "negative_zero", 0x80),
         FloatFormat("e2m1", 4, 2, 1, 1, False, "none", None),
+        FloatFormat("e2m3", 6, 2, 3, 1, False, "none", None),
+        FloatFormat("e3m2", 6, 3, 2, 3, False, "none", None),
         FloatFormat("ue8m0", 8, 8, 0, 127, False, "all_ones", 0xFF, signed=False, subnormals=False),
     )
 }

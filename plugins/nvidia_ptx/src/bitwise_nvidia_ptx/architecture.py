@@ -154,7 +154,7 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
         raise Unsupported("a tensor map with this padding or swizzle is not modelled")
     rank = len(argument.shape)
     numbers = {"address": (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset, "element bytes": element,
-               "swizzle": modes[argument.swizzle]}  # fmt: skip
+               "packed bytes": 0, "swizzle": modes[argument.swizzle]}  # fmt: skip
     for dimension in range(rank):
         axis = rank - 1 - dimension
         numbers[f"size {dimension}"] = argument.shape[axis]

@@ -1,1 +1,1 @@
-"""NVIDIA sm_100 and sm_103: the opcodes that they share with other architectures.  Tensor memory is not modelled."""
+"""NVIDIA sm_100 and sm_103: tensor memory, its matrix instructions, and opcodes shared with other architectures."""

@@ -7,9 +7,15 @@ those listed here is not modelled.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileLayout
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.numerics import FLOAT_FORMATS
+from bitwise_core.numerics.mma import ScaleFormat
+from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileLayout, tile_addresses
 
 _SWIZZLES = {0: 0, 2: 128, 4: 64, 6: 32}
 
@@ -18,14 +24,15 @@ def tile_layout(descriptor: int) -> TileLayout:
     """Return what the descriptor of a tile states.
 
     Its bits: 0-13 address / 16; 16-29 leading byte offset / 16; 32-45 stride byte offset / 16; 46-48 the constant 1;
-    49-51 base offset; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128, 4 of 64, 6 of 32 bytes).
-    Raises Unsupported for a base offset, an absolute leading address, and a swizzle of units of 32 bytes.
+    49-51 base offset, which only a swizzle has; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128,
+    4 of 64, 6 of 32 bytes).  Raises Unsupported for a base offset of a swizzle, an absolute leading address, and a
+    swizzle of units of 32 bytes.
     """
     start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
     if descriptor >> 46 & 7 != 1:
         raise Unsupported("bits 46 to 48 of a matrix descriptor are not 1, as tcgen05 requires")
-    if descriptor >> 49 & 7:
-        raise Unsupported("a matrix descriptor with a base offset is not modelled")
+    if descriptor >> 49 & 7 and descriptor >> 61:
+        raise Unsupported("a matrix descriptor with a swizzle and a base offset is not modelled")
     if descriptor >> 52 & 1:
         raise Unsupported("a matrix descriptor with an absolute leading address is not modelled")
     if descriptor >> 53 & 0xFF or descriptor >> 14 & 3 or descriptor >> 30 & 3:
@@ -37,10 +44,25 @@ def tile_layout(descriptor: int) -> TileLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class Scales:
+    """The block scales of an instruction: its kind, their format, and the number of elements that share one.
+
+    A row has `count` scales, one byte each.  They begin at these bytes of the words of tensor memory.
+    """
+
+    kind: str
+    form: ScaleFormat
+    block: int
+    count: int
+    left_byte: int
+    right_byte: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """What the descriptor of an instruction states: extents, types as PTX spells them, and which tiles are transposed.
 
-    `saturates`: integer results are clamped.
+    `saturates`: integer results are clamped.  `scales` is None for an instruction without block scales.
     """
 
     m: int
@@ -51,6 +73,7 @@ class Shape:
     transposes_a: bool
     transposes_b: bool
     saturates: bool
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +132,95 @@ def instruction_shape(kind: str, descriptor: int) -> Shape:
     if kind in ("f8f6f4", "i8") and transposes[1] and n % 16:
         raise Unsupported(f"a transposed operand of 8 bits with {n} columns is not modelled")
     return Shape(m, n, result, left, right, *transposes, bool(number(3, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledKind:
+    """A kind of tcgen05.mma with block scales: its native k, its types, and its scales.
+
+    `scales` maps the number after scale_vec to the formats of the scales by their numbers in the descriptor; `default`
+    is the number of an opcode without one, 0 where PTX demands one.
+    """
+
+    k: int
+    elements: dict[int, str]
+    scales: dict[int, dict[int, ScaleFormat]]
+    default: int
+
+
+SCALED_KINDS = {
+    "mxf8f6f4": ScaledKind(32, {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}, {1: {1: "ue8m0"}}, 1),
+    "mxf4": ScaledKind(64, {1: "e2m1"}, {2: {1: "ue8m0"}}, 2),
+    "mxf4nvf4": ScaledKind(64, {1: "e2m1"}, {2: {1: "ue8m0"}, 4: {0: "ue4m3", 1: "ue8m0"}}, 0),
+}
+
+
+def scale_vector(kind: str, suffix: str) -> int | None:
+    """Return the number of scales of a row that an opcode of a kind states, None for one that does not exist.
+
+    `suffix` is scale_vec::NX, block16, block32, or empty.
+    """
+    known = SCALED_KINDS[kind]
+    number = known.default
+    if suffix in ("block16", "block32"):
+        number = known.k // int(suffix[5:])
+    elif suffix:
+        number = {f"scale_vec::{each}X": each for each in (1, 2, 4)}.get(suffix, 0)
+    return number if number in known.scales else None
+
+
+def scaled_shape(kind: str, vector: int, descriptor: int) -> Shape:
+    """Return what the descriptor of an instruction with block scales states; `vector` is the number of a row's scales.
+
+    Its bits: 2 sparsity; 4-5 byte of the scales of B; 7-9 and 10-12 types of A and B (10-11 with types of 4 bits); 13
+    and 14 negations; 15 and 16 transposes; 17-22 N / 8; 23 type of the scales; 27-28 M / 128; 29-30 byte of the scales
+    of A; 31 another k with types of 4 bits.  Raises Unsupported for what is not modelled.
+    """
+
+    def number(low: int, count: int) -> int:
+        return descriptor >> low & (1 << count) - 1
+
+    known, packed = SCALED_KINDS[kind], kind != "mxf8f6f4"
+    undefined = {0, 1, 3, 6, 24, 25, 26} | ({12} if packed else {31})
+    refused = {
+        "sparse operands": number(2, 1) != 0,
+        "bits that the ISA does not define": any(number(low, 1) for low in undefined),
+        "a negated operand": number(13, 2) != 0,
+        "96 products at once": packed and number(31, 1) != 0,
+    }
+    for what, present in refused.items():
+        if present:
+            raise Unsupported(f"the descriptor of a matrix instruction states {what}, which is not modelled")
+    left, right = known.elements.get(number(7, 3)), known.elements.get(number(10, 3))
+    form = known.scales[vector].get(number(23, 1))
+    if left is None or right is None or form is None:
+        raise Unsupported(f"the descriptor of a matrix instruction states types of kind::{kind} that do not exist")
+    m, n = number(27, 2) << 7, number(17, 6) << 3
+    if m != 128 or not 8 <= n <= 256:
+        raise Unsupported(f"a matrix instruction of {m} rows by {n} columns with block scales is not modelled")
+    transposes = bool(number(15, 1)), bool(number(16, 1))
+    for element, transposed in ((left, transposes[0]), (right, transposes[1])):
+        if transposed and FLOAT_FORMATS[element].bits < 8:
+            raise Unsupported(f"a transposed operand of {element} is not modelled")
+    if transposes[1] and n % 16:
+        raise Unsupported(f"a transposed operand of 8 bits with {n} columns is not modelled")
+    left_byte, right_byte = number(29, 2), number(4, 2)
+    if left_byte % vector or right_byte % vector:
+        raise Unsupported(f"{vector} scales of a row begin at byte {max(left_byte, right_byte)} of a word")
+    scales = Scales(kind, form, known.k // vector, vector, left_byte, right_byte)
+    return Shape(m, n, "f32", left, right, *transposes, saturates=False, scales=scales)
+
+
+@lru_cache(maxsize=512)
+def element_places(layout: TileLayout, rows: int, element: str, k: int, k_major: bool, padded: bool) -> Array:
+    """Return the addresses of the bytes that hold the k elements of each row of a tile, shape (rows, bytes).
+
+    `padded`: 16 elements of 4 or 6 bits are packed at the beginning of 16 bytes.
+    """
+    bits = FLOAT_FORMATS[element].bits
+    if bits == 8 or not padded:
+        return tile_addresses(layout, rows, k * bits // 8, 1, k_major)
+    whole = tile_addresses(layout, rows, k, 1, k_major)
+    found: Array = np.ascontiguousarray(whole[:, np.flatnonzero(np.arange(k) % 16 < 2 * bits)])
+    found.setflags(write=False)
+    return found

@@ -1,10 +1,11 @@
-"""The rows of Blackwell's matrix units: mma.sync, and tcgen05.mma of dense operands without block scales."""
+"""The rows of Blackwell's matrix units: mma.sync, and tcgen05.mma of dense operands."""
 
 from __future__ import annotations
 
-from bitwise_core.numerics.mma import FusedSum, MmaSpec
+from bitwise_core.numerics.mma import BlockScaledSpec, FusedSum, MmaSpec
 from bitwise_core.numerics.mma.spec import Status
-from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, PUBLISHED, fp64, fused, integers
+from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, MODELS, PUBLISHED, fp64, fused, integers
+from bitwise_nvidia_sm100.descriptors import SCALED_KINDS
 
 MMA_SYNC, TCGEN05 = "mma.sync", "tcgen05"
 
@@ -48,3 +49,33 @@ ROWS: tuple[MmaSpec, ...] = (
     *_mma_sync_rows("sm_103", PUBLISHED),
     *_tcgen05_rows("sm_103"),
 )
+
+
+def _scaled_rows(architecture: str) -> tuple[BlockScaledSpec, ...]:
+    """Return the rows of tcgen05.mma with block scales: 16 products of e2m1 are summed exactly where k is 64."""
+    rows = []
+    for name, kind in SCALED_KINDS.items():
+        group, fraction_bits = (1, 25) if name == "mxf8f6f4" else (16, 35)
+        rows += [
+            BlockScaledSpec(
+                architecture,
+                f"{TCGEN05}.{name}",
+                left,
+                right,
+                kind.k,
+                kind.k // vector,
+                scale,
+                group,
+                fraction_bits,
+                PUBLISHED,
+                MODELS,
+            )
+            for left in kind.elements.values()
+            for right in kind.elements.values()
+            for vector, scales in kind.scales.items()
+            for scale in scales.values()
+        ]
+    return tuple(rows)
+
+
+BLOCK_SCALED_ROWS = (*_scaled_rows("sm_100"), *_scaled_rows("sm_103"))

@@ -18,17 +18,23 @@ MODELLED = (
     "was measured here"
 )
 
+_COPIES = (
+    "copies to tensor memory (tcgen05.cp) are assumed to follow the copies and multiplications that their thread has "
+    "issued before, as Triton assumes; the PTX ISA does not say so"
+)
+
 
 def _audit(
     audit: Callable[[Module, str, str | None], ContractionAudit], module: Module, text: str, entry: str | None
 ) -> ContractionAudit:
     """See `Arch.audit_contraction`: the method also says that nothing of tcgen05 was measured."""
     found = audit(module, text, entry)
-    return replace(found, method=f"{found.method}; {MODELLED}") if "tcgen05." in text else found
+    notes = [MODELLED] * ("tcgen05." in text) + [_COPIES] * ("tcgen05.cp." in text)
+    return replace(found, method="; ".join([found.method, *notes]))
 
 
 def _arch(name: str) -> Arch:
-    bits = BitSupport(matrix_units=tuple(matrix_units.ROWS))
+    bits = BitSupport(matrix_units=matrix_units.ROWS, block_scaled_units=matrix_units.BLOCK_SCALED_ROWS)
     arch = nvidia_arch(name, (name, f"{name}a", f"{name}f"), tcgen05.TABLE, bits, largest_cluster=16)
     assert arch.audit_contraction is not None
     return replace(arch, audit_contraction=partial(_audit, arch.audit_contraction))

@@ -4,14 +4,13 @@ Source: PTX ISA 8.8, "TensorCore 5th Generation Family Instructions".
 Instructions take effect when they are issued.  Their accesses are those of asynchronous agents: the matrix pipeline of
 the issuing thread, and the loads and the stores of a warp.  An access whose completion the issuing warp has not waited
 for is a race with every conflicting one.  The pipeline executes multiplications with one accumulator and one shape in
-the order of issue.
+the order of issue, and each after the copies before it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -22,45 +21,34 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTIN
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import write_shared
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
-from bitwise_core.execution.values.packing import concat, extract
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
-from bitwise_core.execution.values.term_hash import poison
-from bitwise_nvidia_ptx.opcodes.common import FORMATS
-from bitwise_nvidia_ptx.opcodes.issuing_thread import (
-    active_lane_count,
-    for_each_place,
-    require_known_condition,
-    value_of_issuing_thread,
-)
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, registers_in, step_name
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_vectors
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
+from bitwise_nvidia_ptx.opcodes.matrix_sync import registers_in
 from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
-from bitwise_nvidia_sm100.descriptors import KINDS, Shape, instruction_shape, tile_layout
+from bitwise_nvidia_sm100.descriptors import KINDS, SCALED_KINDS, instruction_shape, scale_vector, scaled_shape
+from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
 from bitwise_nvidia_sm100.pending_loads import early_use
+from bitwise_nvidia_sm100.products import Product
+from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
+    ALLOCATION,
     LANES,
+    LOADS,
     NAME,
-    TensorMemory,
+    PIPELINE,
+    STORES,
     fragment,
     loaded,
     race_cells,
-    stacked,
+    same_of_threads,
     stored,
     tensor_memory,
-    unstacked,
 )
 
 TABLE = OpcodeTable()
-FAMILY = "tcgen05"
-_PIPELINE, _LOADS, _STORES, _ALLOCATION = range(1, 5)
-"""The agents: the pipeline of a thread, and the loads, the stores and the allocations of a warp."""
-_OPERAND_READ = 1
-"""The kind of work that reads A; those of multiplications are `_accumulation`."""
 
 
 def tensor_info(instruction: Instruction) -> InstructionInfo:
@@ -75,14 +63,14 @@ def tensor_info(instruction: Instruction) -> InstructionInfo:
 
 @TABLE.opcode("tcgen05", operands=tensor_info)
 def tensor_core(instruction: Instruction, context: Context) -> Step:
-    """tcgen05.{alloc,dealloc,relinquish_alloc_permit,ld,st,wait,fence,mma,commit} of one block."""
+    """tcgen05.{alloc,dealloc,relinquish_alloc_permit,ld,st,wait,fence,cp,mma,commit} of one block."""
     parts = instruction.opcode.split(".")[1:]
     if any(each.startswith("cta_group::") and each != "cta_group::1" for each in parts):
         raise UnknownInstruction(instruction, "works on the tensor memory of two blocks, which is not modelled")
     if parts in (["fence::before_thread_sync"], ["fence::after_thread_sync"]):
         return _no_operation
     if parts in (["wait::ld", "sync", "aligned"], ["wait::st", "sync", "aligned"]):
-        return _wait(_LOADS if parts[0] == "wait::ld" else _STORES)
+        return _wait(LOADS if parts[0] == "wait::ld" else STORES)
     if parts[:4] == ["alloc", "cta_group::1", "sync", "aligned"] and parts[4:] in (["shared::cta", "b32"], ["b32"]):
         return _allocate(instruction)
     if parts == ["dealloc", "cta_group::1", "sync", "aligned", "b32"]:
@@ -96,19 +84,28 @@ def tensor_core(instruction: Instruction, context: Context) -> Step:
         ["shared::cluster", "b64"],
     ):
         return _commit(instruction)
-    if parts[:2] == ["mma", "cta_group::1"] and len(parts) in (3, 4):
-        kind = parts[2].removeprefix("kind::")
-        if kind in KINDS and parts[3:] in ([], ["collector::a::discard"], ["collector::a::fill"]):
-            return _multiply(instruction, context, kind)
+    if parts[:2] == ["cp", "cta_group::1"]:
+        return copy_step(instruction, parts[2:])
+    if parts[:2] == ["mma", "cta_group::1"] and len(parts) > 2:
+        found = _multiplication(instruction, context, parts[2].removeprefix("kind::"), parts[3:])
+        if found is not None:
+            return found
     raise UnknownInstruction(instruction)
+
+
+def _multiplication(instruction: Instruction, context: Context, kind: str, modifiers: Sequence[str]) -> Step | None:
+    """Return the step of tcgen05.mma of a kind, None for modifiers that are not modelled."""
+    rest = [each for each in modifiers if each not in ("collector::a::discard", "collector::a::fill")]
+    if kind in KINDS and not rest:
+        return _multiply(instruction, context, kind)
+    if kind in SCALED_KINDS and rest[:1] == ["block_scale"] and len(rest) < 3:
+        vector = scale_vector(kind, "".join(rest[1:]))
+        return None if vector is None else _multiply(instruction, context, kind, vector)
+    return None
 
 
 def _no_operation(machine: Machine) -> None:
     return None
-
-
-def _require_known(machine: Machine) -> None:
-    require_known_condition(machine, "an instruction on tensor memory", of_blocks=True)
 
 
 def _warps(machine: Machine, value: Array | None = None) -> Iterator[tuple[Array, Array, Array]]:
@@ -117,7 +114,7 @@ def _warps(machine: Machine, value: Array | None = None) -> Iterator[tuple[Array
     `value` holds a number of each thread, which the lanes of a warp share.  Yields boolean arrays of the shapes
     (blocks,) and (threads,), and numbers of the shape (threads,).  Raises Unsupported for a part of a warp.
     """
-    _require_known(machine)
+    require_known(machine)
     if not has_whole_warps(machine) or machine.threads % machine.warp:
         raise Unsupported("an instruction on tensor memory runs in a part of a warp")
     active = machine.active()
@@ -127,15 +124,6 @@ def _warps(machine: Machine, value: Array | None = None) -> Iterator[tuple[Array
         if (row.reshape(-1, machine.warp) != row[:: machine.warp, None]).any():
             raise Unsupported("an operand of an instruction on tensor memory differs between the lanes of a warp")
         yield (keyed == row).all(axis=1), row >= 0, np.where(row >= 0, row, 0)
-
-
-def _known_numbers(machine: Machine, operand: Operand, bits: int) -> Array:
-    """Return the numbers of an address in brackets, or of another operand.  Raises DataDependent."""
-    of_address = isinstance(operand, Address)
-    value = machine.known(address_of(machine, operand) if of_address else machine.read_bits(operand, bits))
-    if value is None:
-        raise DataDependent("an operand of an instruction on tensor memory depends on data")
-    return value
 
 
 def _warp_threads(machine: Machine, threads: Array) -> list[int]:
@@ -178,7 +166,7 @@ def _allocate(instruction: Instruction) -> Step:
 
 
 def _count_of(machine: Machine, operand: Operand) -> int:
-    number = _known_numbers(machine, operand, 32)
+    number = known_numbers(machine, operand, 32)
     if (number != number.flat[0]).any():
         raise Unsupported("the number of columns of an allocation differs between threads")
     return int(number.flat[0])
@@ -189,11 +177,11 @@ def _release(instruction: Instruction) -> Step:
 
     def step(machine: Machine) -> None:
         memory, number = tensor_memory(machine), _count_of(machine, count)
-        for rows, threads, addresses in _warps(machine, _known_numbers(machine, place, 32)):
+        for rows, threads, addresses in _warps(machine, known_numbers(machine, place, 32)):
             warps = _warp_threads(machine, threads)
             if len(warps) != 1:
                 raise Unsupported("several warps of a block release tensor memory at once")
-            first, agent = int(addresses[warps[0]]), (_ALLOCATION, warps[0])
+            first, agent = int(addresses[warps[0]]), (ALLOCATION, warps[0])
             memory.release(first, number, rows)
             cells = race_cells(np.arange(LANES)[:, None], np.arange(first, first + number)[None])
             for races in machine.races.of_blocks(rows):
@@ -204,7 +192,7 @@ def _release(instruction: Instruction) -> Step:
 
 
 def _give_up_permit(machine: Machine) -> None:
-    _require_known(machine)
+    require_known(machine)
     memory = tensor_memory(machine)
     memory.permitted = memory.permitted & ~machine.active_blocks()
 
@@ -230,23 +218,31 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
         raise UnknownInstruction(
             instruction, f"writes registers that line {early} may use before tcgen05.wait::ld has waited for them"
         )
-    agent = _LOADS if loads else _STORES
+    agent = LOADS if loads else STORES
 
     def step(machine: Machine) -> None:
         memory = tensor_memory(machine)
         outer = machine.mask
-        for rows, threads, addresses in _warps(machine, _known_numbers(machine, place, 32)):
+        for rows, threads, addresses in _warps(machine, known_numbers(machine, place, 32)):
             lanes, columns = _places(machine, shape, places, threads, addresses, split)
             last = columns + 1 if packed else columns
             memory.require_allocated(np.stack([columns[threads], last[threads]]), rows)
+            values = [] if loads else [machine.read_bits(each, 32) for each in registers]
+            before: list[Array] = []
             for thread in _warp_threads(machine, threads):
-                own = slice(thread, thread + machine.warp)
+                own = np.arange(thread, thread + machine.warp)
                 cells = race_cells(lanes[own], np.stack([columns[own], last[own]]))
-                access = AgentAccess((agent, thread), thread, writes=not loads)
+                repeats = any(
+                    np.array_equal(lanes[each], lanes[own])
+                    and np.array_equal(columns[each], columns[own])
+                    and same_of_threads(values, each, own)
+                    for each in before
+                )
+                before += [] if loads else [own]
+                access = AgentAccess((agent, thread), thread, writes=not loads, repeats=repeats)
                 for races in machine.races.of_blocks(rows):
                     races.agent_accesses(NAME, cells, access)
             if not loads:
-                values = [machine.read_bits(each, 32) for each in registers]
                 stored(memory, values, lanes, columns, threads, packed, rows)
                 continue
             found = loaded(memory, lanes, columns, threads, packed)
@@ -284,25 +280,16 @@ def _places(
     return lane[:, None] + places[0][within], column[:, None] + places[1][within]
 
 
-def _issuing_thread(machine: Machine, what: str) -> int:
-    """Return the thread that issues an instruction in every active block.  Raises Unsupported for several."""
-    _require_known(machine)
-    threads = np.flatnonzero(machine.active_threads())
-    if threads.size != 1:
-        raise Unsupported(f"several threads issue one {what}")
-    return int(threads[0])
-
-
 def _commit(instruction: Instruction) -> Step:
     target = instruction.operands[0]
     if len(instruction.operands) != 1:
         raise UnknownInstruction(instruction)
 
     def commit(machine: Machine) -> None:
-        thread = _issuing_thread(machine, "tcgen05.commit")
+        thread = issuing_thread(machine, "tcgen05.commit")
         barrier = mbarrier_at(machine, target)
         for races in machine.races.acting(machine.mask):
-            races.agent_arrives((_PIPELINE, thread), thread, barrier.address)
+            races.agent_arrives((PIPELINE, thread), thread, barrier.address)
         count_arrivals(machine, barrier, active_lane_count(machine), 1, (True, False), instruction.line)
 
     def step(machine: Machine) -> None:
@@ -311,171 +298,43 @@ def _commit(instruction: Instruction) -> Step:
     return step
 
 
-def _multiply(instruction: Instruction, context: Context, kind: str) -> Step:
-    """tcgen05.mma [d], a, b, idesc, enable-input-d: D = A B, plus D if the predicate is true."""
-    if len(instruction.operands) != 5 or isinstance(instruction.operands[4], Vector):
+def _multiply(instruction: Instruction, context: Context, kind: str, vector: int = 0) -> Step:
+    """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}, enable-input-d: D = A B, plus D if it is enabled.
+
+    `vector` is the number of block scales of a row, 0 for none.
+    """
+    operands = instruction.operands
+    if len(operands) != (7 if vector else 5) or isinstance(operands[4], Vector):
         raise UnknownInstruction(instruction, "has operands that are not modelled")
     if kind == "i8" and context.arch.name != "sm_100":
         raise UnknownInstruction(instruction, f"does not exist on {context.arch.name}")
-    d, a, b, form, enable = instruction.operands
-    if not isinstance(d, Address):
+    d, a, b, form, *scales, enable = operands
+    if not all(isinstance(each, Address) for each in (d, *scales)):
         raise UnknownInstruction(instruction)
     of_tensor_memory = isinstance(a, Address)
 
     def step(machine: Machine) -> None:
-        thread = _issuing_thread(machine, "matrix instruction")
-        rows = machine.active_blocks()
+        thread = issuing_thread(machine, "matrix instruction")
         predicate = (
-            np.full((1, 1), bool(enable.value)) if isinstance(enable, Immediate) else _known_numbers(machine, enable, 1)
+            np.full((1, 1), bool(enable.value)) if isinstance(enable, Immediate) else known_numbers(machine, enable, 1)
         )
         found = [
-            _known_numbers(machine, each, bits)
-            for each, bits in ((d, 32), (a, 32 if of_tensor_memory else 64), (b, 64), (form, 32))
+            known_numbers(machine, each, bits)
+            for each, bits in (
+                (d, 32),
+                (a, 32 if of_tensor_memory else 64),
+                (b, 64),
+                (form, 32),
+                *((each, 32) for each in scales),
+            )
         ]
-        own = [value_of_issuing_thread(machine, each)[:, 0].astype(np.uint64) for each in (*found, predicate)]
-        table = np.stack([np.broadcast_to(each, (machine.blocks,)) for each in own], axis=1)
-        for chosen in np.unique(table[rows], axis=0):
-            here = rows & (table == chosen).all(axis=1)
-            numbers = [int(each) for each in chosen]
-            shape = instruction_shape(kind, numbers[3])
-            product = _Product(machine, thread, here, context.arch.name, KINDS[kind].k, shape)
-            left = product.of_tensor_memory(numbers[0], numbers[1]) if of_tensor_memory else product.rows(numbers[1])
-            product.accumulate(numbers[0], left, product.columns(numbers[2]), bool(numbers[4]))
+        for numbers, here in numbers_of_blocks(machine, (*found, predicate)):
+            accumulator, left, right, descriptor, *places, adds = numbers
+            of_a, of_b = places or (0, 0)
+            shape = scaled_shape(kind, vector, descriptor) if vector else instruction_shape(kind, descriptor)
+            k = SCALED_KINDS[kind].k if vector else KINDS[kind].k
+            product = Product(machine, thread, here, context.arch.name, k, shape)
+            rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
+            product.accumulate(accumulator, rows, product.columns(right, of_b), bool(adds))
 
     return step
-
-
-class _Product:
-    """One multiplication that a thread of some blocks issues."""
-
-    def __init__(self, machine: Machine, thread: int, blocks: Array, arch: str, k: int, shape: Shape) -> None:
-        self.machine, self.thread, self.blocks, self.k, self.shape = machine, thread, blocks, k, shape
-        self.memory: TensorMemory = tensor_memory(machine)
-        options = " satfinite" if shape.saturates else ""
-        types = shape.result, shape.left, shape.right, shape.result
-        self.step = MmaStep(
-            step_name(FAMILY, k, *types, arch, options),
-            positive_zero=shape.result != "s32",
-            commutes=shape.left == shape.right,
-            integers=integer_products(k, *types[:3], clamps=shape.saturates),
-        )
-
-    def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:
-        return AgentAccess((_PIPELINE, self.thread), self.thread, writes, kind, after)
-
-    def rows(self, descriptor: int) -> OperandVectors:
-        """Return the rows of A in shared memory."""
-        return self._tile(descriptor, self.shape.m, self.shape.left, not self.shape.transposes_a)
-
-    def columns(self, descriptor: int) -> OperandVectors:
-        """Return the columns of B."""
-        return self._tile(descriptor, self.shape.n, self.shape.right, not self.shape.transposes_b)
-
-    def _tile(self, descriptor: int, rows: int, element: str, k_major: bool) -> OperandVectors:
-        machine, size = self.machine, ELEMENT_BITS[element] // 8
-        addresses = tile_addresses(tile_layout(descriptor), rows, self.k, size, k_major)
-        cells, touched = tile_cells(machine, addresses, size)
-        for races in machine.races.of_blocks(self.blocks):
-            races.agent_reads(touched, self._access(writes=False, kind=_OPERAND_READ))
-        return tile_vectors(machine, addresses, cells, size, FORMATS.get(element, element))
-
-    def _lanes(self, address: int) -> Array:
-        """Return the lanes of the rows of A or D at an address: those of 64 rows are half of each quarter."""
-        first = address >> 16
-        if first not in ((0,) if self.shape.m == LANES else (0, 16)):
-            raise Unsupported(f"a matrix of {self.shape.m} rows begins at lane {first} of tensor memory")
-        return first + row_lanes(self.shape.m)
-
-    def of_tensor_memory(self, accumulator: int, address: int) -> OperandVectors:
-        """Return the rows of A in tensor memory, whose elements are packed along k."""
-        bits = ELEMENT_BITS[self.shape.left]
-        if accumulator >> 16 != address >> 16:
-            raise Unsupported("the operands of a matrix instruction begin at different lanes of tensor memory")
-        lanes, per_column = self._lanes(address), 32 // bits
-        columns = (address & 0xFFFF) + np.arange(self.k // per_column)
-        self._record(lanes, columns, self._access(writes=False, kind=_OPERAND_READ))
-        parts = [
-            extract(self.memory.column(number), low * bits, bits)
-            for number in columns.tolist()
-            for low in range(per_column)
-        ]
-        elements = _of_lanes(stacked(parts), lanes)
-        flags = elements.flags if isinstance(elements.flags, int) else elements.flags.transpose(0, 2, 1)
-        words = elements.words.transpose(0, 1, 3, 2)
-        form = FORMATS.get(self.shape.left, self.shape.left)
-        return self.machine.domain.operand_vectors(SymbolicVector(bits, words, flags), form)
-
-    def _record(self, lanes: Array, columns: Array, access: AgentAccess) -> None:
-        self.memory.require_allocated(columns, self.blocks)
-        cells = race_cells(lanes[:, None], columns[None])
-        for races in self.machine.races.of_blocks(self.blocks):
-            races.agent_accesses(NAME, cells, access)
-
-    def accumulate(self, address: int, left: OperandVectors, right: OperandVectors, adds: bool) -> None:
-        """Compute D at an address: it is the sum of products, and of its old content if the product `adds`."""
-        shape, memory, lanes = self.shape, self.memory, self._lanes(address)
-        columns = (address & 0xFFFF) + np.arange(shape.n)
-        kind = _accumulation(address, shape)
-        self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind})))
-        bits = 16 if shape.result == "f16" else 32
-        before = [extract(memory.column(number), 0, bits) for number in columns.tolist()]
-        whole = stacked(before)
-        old = _of_lanes(whole, lanes) if adds else _zero(bits)
-        row, column = np.arange(shape.m)[None], np.arange(shape.n)[:, None]
-        new = self.machine.domain.mma_step(self.step, old, left.take(row), right.take(column))
-        for index, each in unstacked(_replaced(whole, new, lanes, self.blocks)).items():
-            content = each if bits == 32 else concat([each, poison(16)])
-            memory.columns[int(columns[index])] = content
-
-
-def _accumulation(address: int, shape: Shape) -> int:
-    """Return the kind of work of a multiplication: those with one accumulator, one type and one shape have one."""
-    types = ("f16", "f32", "s32").index(shape.result)
-    return 1 << 60 | address << 20 | types << 18 | shape.m // 16 << 10 | shape.n
-
-
-@lru_cache(maxsize=4)
-def row_lanes(m: int) -> Array:
-    """Return the lanes of the rows of a matrix from its first lane on: of 64 rows, 16 are in each quarter."""
-    row = np.arange(m)
-    return row if m == LANES else row // 16 * 32 + row % 16
-
-
-def _zero(bits: int) -> SymbolicVector:
-    zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
-    return SymbolicVector(bits, zero.words.reshape(2, 1, 1, 1), zero.flags)
-
-
-def _of_lanes(value: SymbolicVector, lanes: Array) -> SymbolicVector:
-    """Return some lanes of a value with words of the shape (2, blocks, columns, lanes)."""
-    if lanes.size == LANES:
-        return value
-    flags = value.flags if isinstance(value.flags, int) else value.flags[..., lanes]
-    return SymbolicVector(value.bits, value.words[..., lanes], flags)
-
-
-def _replaced(whole: SymbolicVector, new: SymbolicVector, lanes: Array, blocks: Array) -> SymbolicVector:
-    """Return a value of all lanes in which some lanes of some blocks are replaced."""
-    count, rows = whole.words.shape[2], max(whole.words.shape[1], new.words.shape[1])
-    shape = (rows, count, lanes.size)
-    words = np.broadcast_to(new.words, (2, *shape))
-    flags = new.flags if isinstance(new.flags, int) else np.broadcast_to(new.flags, shape)
-    if lanes.size == LANES and blocks.all():
-        return SymbolicVector(new.bits, words, flags)
-    rows = rows if blocks.all() else len(blocks)
-    full = (rows, count, LANES)
-    chosen = np.zeros((rows, LANES), dtype=bool)
-    chosen[np.ix_(np.ones(rows, dtype=bool) if blocks.all() else blocks, lanes)] = True
-    spread = np.zeros(LANES, dtype=np.int64)
-    spread[lanes] = np.arange(lanes.size)
-    moved = SymbolicVector(
-        new.bits,
-        np.broadcast_to(words[..., spread], (2, *full)),
-        flags if isinstance(flags, int) else flags[..., spread],
-    )
-    found = L.blend(
-        np.broadcast_to(chosen[:, None], full),
-        moved,
-        SymbolicVector(whole.bits, np.broadcast_to(whole.words, (2, *full)), whole.flags),
-    )
-    return found

@@ -25,6 +25,10 @@ UNIT = 32
 _GROUP = 16
 """The detector of races distinguishes groups of this number of lanes: no access takes a part of one."""
 NAME = "tensor memory"
+PIPELINE, LOADS, STORES, ALLOCATION = range(1, 5)
+"""The agents: the pipeline of a thread, and the loads, the stores and the allocations of a warp."""
+QUARTER = 32
+"""The number of lanes that one warp of four accesses."""
 
 
 @dataclass(slots=True)
@@ -200,6 +204,17 @@ def stored(
         memory.put(place, content, rows)
 
 
+def same_of_threads(values: Sequence[Value], some: Array, others: Array) -> bool:
+    """Return whether these values are equal between some threads and others, in every block."""
+    for value in values:
+        vector = as_symbolic_vector(value)
+        parts = [vector.words] if isinstance(vector.flags, int) else [vector.words, vector.flags]
+        for part in parts:
+            if part.shape[-1] > 1 and not np.array_equal(part[..., some], part[..., others]):
+                return False
+    return True
+
+
 def _moved(value: Value, index: Array, size: int) -> Value:
     """Return `take_threads` of a value of `size` threads or lanes, the value itself where nothing moves."""
     if index.size == size and np.array_equal(index, _identity(size)):
@@ -256,3 +271,47 @@ def unstacked(value: SymbolicVector) -> Mapping[int, SymbolicVector]:
         each.bundle = (value, index)
         found[index] = each
     return found
+
+
+def first_copies(parts: Sequence[Value], rows: int) -> SymbolicVector:
+    """Return the lanes of the first quarter of columns, one column after another, with words (2, blocks, rows).
+
+    Raises Unsupported unless each quarter of the lanes holds the same values in the lanes that rows use.
+    """
+    whole = stacked(parts)
+    blocks, count = whole.words.shape[1:3]
+    quarters = LANES // QUARTER
+    words = whole.words.reshape(2, blocks, count, quarters, QUARTER)
+    used = np.arange(count * QUARTER).reshape(count, QUARTER) < rows
+    differ = ((words != words[..., :1, :]).any(axis=(0, 3)) & used).any()
+    flags = whole.flags
+    if not isinstance(flags, int):
+        split = np.broadcast_to(flags, (flags.shape[0], count, LANES)).reshape(-1, count, quarters, QUARTER)
+        differ |= ((split != split[..., :1, :]).any(axis=2) & used).any()
+        flags = split[..., 0, :].reshape(-1, count * QUARTER)[:, :rows]
+    if differ:
+        raise Unsupported("the quarters of the lanes of tensor memory do not hold the same scales")
+    chosen = words[..., 0, :].reshape(2, blocks, count * QUARTER)[..., :rows]
+    return SymbolicVector(whole.bits, chosen, flags if isinstance(flags, int) else L.uniform_flags(flags))
+
+
+def joined_vectors(vectors: SymbolicVector, more: Sequence[SymbolicVector]) -> SymbolicVector:
+    """Return vectors of words (2, blocks, rows, k) with further elements of words (2, blocks, rows) at their ends."""
+    parts = [vectors, *(_widened(each) for each in more)]
+    rows = vectors.words.shape[2]
+    blocks = max(_blocks(each) for each in parts)
+    words = np.concatenate(
+        [np.broadcast_to(each.words, (2, blocks, rows, each.words.shape[3])) for each in parts], axis=3
+    )
+    if all(isinstance(each.flags, int) and each.flags == vectors.flags for each in parts):
+        return SymbolicVector(vectors.bits, words, vectors.flags)
+    flags = np.concatenate(
+        [np.broadcast_to(np.asarray(each.flags, dtype=np.uint32), (blocks, *each.words.shape[2:])) for each in parts],
+        axis=2,
+    )
+    return SymbolicVector(vectors.bits, words, flags)
+
+
+def _widened(value: SymbolicVector) -> SymbolicVector:
+    flags = value.flags if isinstance(value.flags, int) else value.flags[..., None]
+    return SymbolicVector(value.bits, value.words[..., None], flags)

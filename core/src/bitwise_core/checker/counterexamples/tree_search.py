@@ -24,7 +24,7 @@ from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.simulation import matrix_units
 from bitwise_core.ir.evaluation import Values, evaluate_many
 from bitwise_core.ir.nodes import Load, Node, descendants
-from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+from bitwise_core.numerics.mma import MatrixUnit, OpenArithmetic, step_results
 
 Different = Callable[[Array, Array], Array]
 """The memory contents on which two results differ."""
@@ -113,12 +113,15 @@ class Evaluator:
         return function(*operands)
 
     def _step(self, name: str, accumulator: Values, left: tuple[Values, ...], right: tuple[Values, ...]) -> Values:
-        unit: MmaSpec | None = self._units.get(name)
+        unit: MatrixUnit | None = self._units.get(name)
         if unit is None:
             raise numerics.Unevaluable(f"the matrix step {name} has no matrix-unit row")
         a, b = (np.stack([np.broadcast_to(each, (SAMPLES,)) for each in side], axis=-1) for side in (left, right))
         c = np.broadcast_to(accumulator, (SAMPLES,))[:, None, None]
-        result: Values = multiply_accumulate(unit, a[:, None], b[..., None], c)
+        try:
+            result: Values = step_results(unit, a[:, None], b[..., None], c)
+        except OpenArithmetic as error:
+            raise numerics.Unevaluable(str(error)) from None
         return result.reshape(SAMPLES)
 
 

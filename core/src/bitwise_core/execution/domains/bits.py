@@ -23,7 +23,7 @@ from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
-from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+from bitwise_core.numerics.mma import MatrixUnit, OpenArithmetic, step_results
 
 PatternFunction = Callable[..., Array]
 """A function on bit patterns: one array for each operand, in the unsigned type of its width, to the results."""
@@ -88,7 +88,7 @@ class BitsDomain:
         self,
         contents: Contents,
         approximations: Mapping[str, PatternFunction] | None = None,
-        units: Mapping[str, MmaSpec] | None = None,
+        units: Mapping[str, MatrixUnit] | None = None,
         *,
         finite: bool = False,
     ) -> None:
@@ -160,7 +160,10 @@ class BitsDomain:
         if unit.status == "published only":
             self.notes[f"the matrix step {step.name} follows a published model that hardware has not confirmed"] = None
         _require_known_or_sticky(accumulator)
-        result = matrix_step(unit, left.elements, right.elements, L.constants_of(accumulator))
+        try:
+            result = matrix_step(unit, left.elements, right.elements, L.constants_of(accumulator))
+        except OpenArithmetic as error:
+            raise Unsupported(str(error)) from None
         if self.finite and mma_makes_non_finite(
             unit, left.elements, right.elements, L.constants_of(accumulator), result
         ):
@@ -233,7 +236,7 @@ def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: in
     )
 
 
-def matrix_step(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) -> Array:
+def matrix_step(unit: MatrixUnit, rows: Array, columns: Array, accumulators: Array) -> Array:
     """Return one step of a unit, of shape (...), for rows (..., k), columns (..., k) and accumulators (...).
 
     The shapes broadcast.  An axis along which only `rows` varies is an axis of the product's rows; one along which only
@@ -252,7 +255,7 @@ def matrix_step(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array)
     a = spread[0].transpose(*order, last).reshape(*outer, m, -1)
     b = spread[1].transpose(*order, last).reshape(*outer, n, -1)
     c = np.broadcast_to(accumulators, shape_of).transpose(order).reshape(*outer, m, n)
-    product = multiply_accumulate(unit, a, b.swapaxes(-1, -2), c)
+    product = step_results(unit, a, b.swapaxes(-1, -2), c)
     found: Array = product.reshape([shape_of[axis] for axis in order]).transpose(np.argsort(order))
     return found
 

@@ -19,7 +19,8 @@ class AgentAccess:
     """What an agent does to some cells: it reads them, or it writes them and may read them.
 
     `agent` identifies the agent, and `thread` issues its work.  `kind` numbers the kind of work.  `after` are the kinds
-    of work of the same agent after which this work is executed in any case, as in a pipeline.
+    of work of the same agent after which this work is executed in any case, as in a pipeline.  `repeats`: the work
+    writes exactly what the last write of these cells writes.
     """
 
     agent: tuple[int, ...]
@@ -27,6 +28,7 @@ class AgentAccess:
     writes: bool
     kind: int = 0
     after: frozenset[int] = frozenset()
+    repeats: bool = False
 
 
 @dataclass(slots=True)
@@ -50,23 +52,31 @@ class AgentMemory:
     def record(self, cells: Array, access: AgentAccess, agent: int, time: int, seen: Array) -> Array:
         """Record an access at a time of an agent; `seen` is the clock of the warp that issues it.
 
-        Returns which cells have an earlier access with which this one conflicts and after which it is not ordered.
+        Returns which cells have an earlier access with which this one conflicts and after which it is not ordered.  A
+        write that repeats another one is as a read of what that one leaves, in whatever order the two are executed.
         """
         self._require(int(cells.max(initial=-1)) + 1)
         writer = self.writer[cells]
         unordered = (writer >= 0) & (self.written[cells] > seen[writer])
         unordered &= ~((writer == agent) & np.isin(self.written_as[cells], list(access.after)))
-        if not access.writes:
+        if access.repeats:
+            unordered = self._unordered_with_reads(cells, access, agent, seen)
+        if not access.writes or access.repeats:
             key = agent, access.kind
             if key not in self.reads:
                 self.reads[key] = np.zeros(self.writer.size, dtype=np.int32)
             self.reads[key][cells] = time
             return unordered
-        for (reader, kind), times in self.reads.items():
-            if reader != agent or kind not in access.after:
-                unordered |= times[cells] > seen[reader]
+        unordered |= self._unordered_with_reads(cells, access, agent, seen)
         self.writer[cells], self.written[cells], self.written_as[cells] = agent, time, access.kind
         return unordered
+
+    def _unordered_with_reads(self, cells: Array, access: AgentAccess, agent: int, seen: Array) -> Array:
+        found = np.zeros(cells.shape, dtype=bool)
+        for (reader, kind), times in self.reads.items():
+            if reader != agent or kind not in access.after:
+                found |= times[cells] > seen[reader]
+        return found
 
     def _require(self, cells: int) -> None:
         more = cells - self.writer.size

@@ -11,7 +11,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, Operation, nan_of
-from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.numerics.mma import BlockScaledSpec, MatrixUnit
 
 
 def makes_non_finite(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
@@ -39,11 +39,13 @@ def non_finite_lanes(operation: Operation, operands: Sequence[Value], result: Va
     return found
 
 
-def mma_makes_non_finite(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
+def mma_makes_non_finite(unit: MatrixUnit, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
     """Return whether a step of a matrix unit violates finiteness, judged over all its operands and results.
 
-    It does if it makes an infinity from finite numbers, or a NaN.
+    It does if it makes an infinity from finite numbers, or a NaN; with block scales, if it makes any of them.
     """
+    if isinstance(unit, BlockScaledSpec):
+        return bool(not_finite(result, FLOAT_FORMATS["fp32"]).any())
     made = FLOAT_FORMATS.get(unit.result)
     if made is None or not not_finite(result, made).any():
         return False

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from bitwise_core.numerics.mma.block_scaled import (
+    BlockScaledSpec,
+    MatrixUnit,
+    OpenArithmetic,
+    ScaleFormat,
+    scaled_multiply_accumulate,
+    step_results,
+)
 from bitwise_core.numerics.mma.evaluation import multiply_accumulate
 from bitwise_core.numerics.mma.spec import (
     Arithmetic,
@@ -15,11 +23,17 @@ from bitwise_core.numerics.mma.spec import (
 
 __all__ = [
     "Arithmetic",
+    "BlockScaledSpec",
     "FlooredSum",
     "FusedSum",
     "IntegerSum",
     "MatrixError",
+    "MatrixUnit",
     "MmaSpec",
+    "OpenArithmetic",
+    "ScaleFormat",
     "SequentialMultiplyAdd",
     "multiply_accumulate",
+    "scaled_multiply_accumulate",
+    "step_results",
 ]

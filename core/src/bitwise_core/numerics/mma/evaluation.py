@@ -67,7 +67,7 @@ def multiply_accumulate(spec: MmaSpec, a: npt.ArrayLike, b: npt.ArrayLike, c: np
     evaluator = _EVALUATORS[type(spec.arithmetic)]
     result = np.empty((count, m, n), dtype=storage(spec.form("result").bits))
     with np.errstate(all="ignore"):
-        for batches, rows, columns in _blocks(count, m, n):
+        for batches, rows, columns in result_blocks(count, m, n):
             result[batches, rows, columns] = evaluator(
                 spec, flat[0][batches, rows], flat[1][batches, :, columns], flat[2][batches, rows, columns]
             )
@@ -88,7 +88,7 @@ def _checked(spec: MmaSpec, operand: Any, values: npt.ArrayLike) -> Bits:
     return array
 
 
-def _blocks(count: int, m: int, n: int) -> list[Slices]:
+def result_blocks(count: int, m: int, n: int) -> list[Slices]:
     """Return slices that cover (count, m, n) in blocks of about LANES results."""
     columns = max(1, min(n, max(128, LANES // max(m, 1))))
     rows = max(1, min(m, LANES // max(columns, 1)))

@@ -66,18 +66,22 @@ def tile_cells(machine: Machine, addresses: Array, size: int) -> tuple[Array, Ar
 
 def tile_vectors(machine: Machine, addresses: Array, cells: Array, size: int, form: str) -> OperandVectors:
     """Return the operand vectors of a tile of a format, whose elements have these addresses and first cells."""
-    shared = machine.shared
     cache: dict[object, tuple[int, Array, OperandVectors]] = machine.extra.setdefault("tiles", {})
-    key = (id(addresses), size, form)
+    key, version = (id(addresses), size, form), machine.shared.version
     found = cache.get(key)
-    if found is not None and found[0] == shared.version and found[1] is addresses:
+    if found is not None and found[0] == version and found[1] is addresses:
         return found[2]
-    value = as_symbolic_vector(shared.load(cells, size * 8))
+    result = machine.domain.operand_vectors(tile_values(machine, addresses, cells, size), form)
+    if len(cache) > 64:
+        cache.clear()
+    cache[key] = (version, addresses, result)
+    return result
+
+
+def tile_values(machine: Machine, addresses: Array, cells: Array, size: int) -> SymbolicVector:
+    """Return the elements of a tile with these addresses and first cells, words of shape (2, blocks, rows, k)."""
+    value = as_symbolic_vector(machine.shared.load(cells, size * 8))
     (rows, k), blocks = addresses.shape, value.words.shape[1]
     flags = value.flags if isinstance(value.flags, int) else value.flags.reshape(value.flags.shape[0], rows, k)
     words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
-    result = machine.domain.operand_vectors(SymbolicVector(size * 8, words, flags), form)
-    if len(cache) > 64:
-        cache.clear()
-    cache[key] = (shared.version, addresses, result)
-    return result
+    return SymbolicVector(size * 8, words, flags)

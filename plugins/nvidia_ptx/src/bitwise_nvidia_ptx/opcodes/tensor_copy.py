@@ -19,6 +19,7 @@ from bitwise_core.execution.memory.cluster_memory import cluster_state, own_rank
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, take_blocks
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
@@ -113,6 +114,8 @@ class Box:
     """A box of a tensor: for each element, its global address, whether it is inside the tensor, and its shared offset.
 
     `element` is the size of an element and `bytes` the size of the box, in bytes; `swizzle` is the mode, 0 to 3.
+    16 elements of 4 bits are one element of 8 bytes.  `padding` marks elements that no memory holds, None for none: a
+    copy leaves them undefined, and does not count their bytes.
     """
 
     address: Array
@@ -121,6 +124,7 @@ class Box:
     element: int
     swizzle: int
     bytes: int
+    padding: Array | None = None
 
 
 def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
@@ -139,17 +143,28 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
             raise DataDependent("a tensor copy at computed coordinates", line)
         coordinates.append(value_of_issuing_thread(machine, value).view(np.int32).astype(np.int64))
     extents = [table.uniform(f"box {d}") for d in range(rank)]
-    element = table.uniform("element bytes")
+    sizes = [table.number(f"size {d}").astype(np.int64) for d in range(rank)]
+    element, packed = table.uniform("element bytes"), table.uniform("packed bytes")
+    if packed:
+        if any((each % 16).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
+            raise Unsupported("a box of elements of 4 bits that are not multiples of 16 is not modelled", line)
+        coordinates[0], extents[0], sizes[0] = coordinates[0] // 16, extents[0] // 16, sizes[0] // 16
     index = np.indices(extents[::-1]).reshape(rank, -1)[::-1]
     inside: Array = np.ones((1, index.shape[1]), dtype=bool)
     where = table.number("address").astype(np.int64)
     for d in range(rank):
         position = coordinates[d] + index[d][None]
-        inside = inside & (position >= 0) & (position < table.number(f"size {d}").astype(np.int64))
+        inside = inside & (position >= 0) & (position < sizes[d])
         stride = np.int64(element) if d == 0 else table.number(f"stride {d}").astype(np.int64)
         where = where + position * stride
-    offset = np.arange(index.shape[1], dtype=np.int64) * element
-    return Box(where.astype(np.uint64), inside, offset, element, table.uniform("swizzle"), index.shape[1] * element)
+    size, swizzle = index.shape[1] * element, table.uniform("swizzle")
+    repeats = max(1, packed // element)
+    offset = np.arange(index.shape[1] * repeats, dtype=np.int64) * element
+    if repeats == 1:
+        return Box(where.astype(np.uint64), inside, offset, element, swizzle, size)
+    # Each unit of 16 bytes holds its elements first.
+    where, inside = (np.repeat(each, repeats, axis=1) for each in (where, inside))
+    return Box(where.astype(np.uint64), inside, offset, element, swizzle, size, np.arange(offset.size) % repeats > 0)
 
 
 def _swizzle(address: Array, mode: int) -> Array:
@@ -185,6 +200,8 @@ def _load_box(
     )
     if not box.inside.all():
         value = blend_values(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
+    if box.padding is not None:
+        value = blend_values(~box.padding[None], value, poison(bits))
     addresses = _swizzle(base + box.offset, box.swizzle)[None]
     cells = machine.shared.cells(addresses, None)
     step = max(1, box.element // machine.shared.granule)
@@ -251,6 +268,8 @@ def _add_copy(machine: Machine, barrier: MBarrier, copied: tuple[Array, Value, A
 
 def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, line: int) -> None:
     box = _box(machine, target, rank, line)
+    if box.padding is not None:
+        raise Unsupported("a tensor copy of padded elements from shared memory is not modelled", line)
     base = uniform_offset(machine, source, "a tensor copy's source")
     addresses = _swizzle(base + box.offset, box.swizzle)[None]
     cells = machine.shared.cells(addresses, None)

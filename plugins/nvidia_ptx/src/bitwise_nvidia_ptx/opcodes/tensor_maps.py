@@ -73,6 +73,8 @@ ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10:
 
 The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32, tf32.ftz.
 """
+PACKED_ELEMENTS = {13: 8, 14: 16}
+"""The bytes that 16 elements of 4 bits take in shared memory, by the codes of such types: b4x16 and b4x16_p64."""
 
 
 @TABLE.opcode("tensormap", operands=NO_DESTINATION, effects=Effect.LOAD | Effect.STORE)
@@ -132,7 +134,13 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -
     if name == "stride" and ordinal is not None:
         table.fields[f"stride {ordinal + 1}"] = value
     elif name == "element type":
-        table.fields["element bytes"] = np.full((1, 1), ELEMENT_BYTES[int(value.flat[0])], dtype=np.uint64)
+        code = int(value.flat[0])
+        packed = PACKED_ELEMENTS.get(code, 0)
+        if code not in ELEMENT_BYTES and not packed:
+            raise Unsupported(f"a tensor map with the element type {code} is not modelled")
+        size = 8 if packed else ELEMENT_BYTES[code]
+        for field_name, number in (("element bytes", size), ("packed bytes", packed)):
+            table.fields[field_name] = np.full((1, 1), number, dtype=np.uint64)
     elif name == "fill" and value.any():
         raise Unsupported("a tensor map that fills with NaN is not modelled")
     elif name == "interleave" and value.any():

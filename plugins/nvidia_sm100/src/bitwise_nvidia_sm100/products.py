@@ -1,0 +1,222 @@
+"""Multiplications of tcgen05.mma: their operands in shared and tensor memory, and their accumulators.
+
+Source: PTX ISA 8.8, "tcgen05.mma" and "Block Scaling".
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.agent_accesses import AgentAccess
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_nvidia_ptx.opcodes.common import FORMATS
+from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name
+from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_values, tile_vectors
+from bitwise_nvidia_sm100.descriptors import SCALED_KINDS, Scales, Shape, element_places, tile_layout
+from bitwise_nvidia_sm100.tensor_memory import (
+    LANES,
+    NAME,
+    PIPELINE,
+    QUARTER,
+    TensorMemory,
+    first_copies,
+    joined_vectors,
+    race_cells,
+    stacked,
+    tensor_memory,
+    unstacked,
+)
+
+FAMILY = "tcgen05"
+OPERAND_READ, COPY = 1, 2
+"""The kinds of work that read A or scales, and that copy; those of multiplications are `_accumulation`."""
+_BYTES = "bytes"
+"""The form of operand vectors with block scales: they have no format."""
+
+
+class Product:
+    """One multiplication that a thread of some blocks issues."""
+
+    def __init__(self, machine: Machine, thread: int, blocks: Array, arch: str, k: int, shape: Shape) -> None:
+        self.machine, self.thread, self.blocks, self.k, self.shape = machine, thread, blocks, k, shape
+        self.memory: TensorMemory = tensor_memory(machine)
+        scales = shape.scales
+        options = " satfinite" if shape.saturates else f" {scales.form} block{scales.block}" if scales else ""
+        family = f"{FAMILY}.{scales.kind}" if scales else FAMILY
+        types = shape.result, shape.left, shape.right, shape.result
+        self.step = MmaStep(
+            step_name(family, k, *types, arch, options),
+            positive_zero=shape.result != "s32",
+            commutes=shape.left == shape.right,
+            integers=integer_products(k, *types[:3], clamps=shape.saturates),
+            opaque=scales is not None,
+        )
+
+    def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:
+        return AgentAccess((PIPELINE, self.thread), self.thread, writes, kind, after)
+
+    def rows(self, descriptor: int, scales: int = 0) -> OperandVectors:
+        """Return the rows of A in shared memory; `scales` is the address of its scales, if it has any."""
+        shape = self.shape
+        if shape.scales is None:
+            return self._tile(descriptor, shape.m, shape.left, not shape.transposes_a)
+        values = self._bytes(descriptor, shape.m, shape.left, not shape.transposes_a)
+        return self._scaled(values, scales, shape.scales, shape.scales.left_byte)
+
+    def columns(self, descriptor: int, scales: int = 0) -> OperandVectors:
+        """Return the columns of B; `scales` is the address of its scales, if it has any."""
+        shape = self.shape
+        if shape.scales is None:
+            return self._tile(descriptor, shape.n, shape.right, not shape.transposes_b)
+        values = self._bytes(descriptor, shape.n, shape.right, not shape.transposes_b)
+        return self._scaled(values, scales, shape.scales, shape.scales.right_byte)
+
+    def _tile(self, descriptor: int, rows: int, element: str, k_major: bool) -> OperandVectors:
+        machine, size = self.machine, ELEMENT_BITS[element] // 8
+        addresses = tile_addresses(tile_layout(descriptor), rows, self.k, size, k_major)
+        cells, touched = tile_cells(machine, addresses, size)
+        for races in machine.races.of_blocks(self.blocks):
+            races.agent_reads(touched, self._access(writes=False, kind=OPERAND_READ))
+        return tile_vectors(machine, addresses, cells, size, FORMATS.get(element, element))
+
+    def _bytes(self, descriptor: int, rows: int, element: str, k_major: bool) -> SymbolicVector:
+        """Return the bytes of packed elements of each row, words of shape (2, blocks, rows, bytes)."""
+        padded = self.shape.scales is not None and self.shape.scales.kind == "mxf8f6f4"
+        addresses = element_places(tile_layout(descriptor), rows, element, self.k, k_major, padded)
+        cells, touched = tile_cells(self.machine, addresses, 1)
+        for races in self.machine.races.of_blocks(self.blocks):
+            races.agent_reads(touched, self._access(writes=False, kind=OPERAND_READ))
+        return tile_values(self.machine, addresses, cells, 1)
+
+    def _scaled(self, elements: SymbolicVector, address: int, scales: Scales, byte: int) -> OperandVectors:
+        """Return the vectors of rows of bytes and their scales, which tensor memory holds at an address.
+
+        Row r has its scales in lane r % 32 and column r // 32, from a byte on.  Each quarter of the lanes holds a copy.
+        """
+        rows = elements.words.shape[2]
+        if address >> 16:
+            raise Unsupported(f"the scales of a matrix instruction begin at lane {address >> 16} of tensor memory")
+        columns = (address & 0xFFFF) + np.arange(-(-rows // QUARTER))
+        self._record(np.arange(LANES), columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY})))
+        found = []
+        for place in range(scales.count):
+            parts = [extract(self.memory.column(number), 8 * (byte + place), 8) for number in columns.tolist()]
+            found.append(first_copies(parts, rows))
+        return self.machine.domain.operand_vectors(joined_vectors(elements, found), _BYTES)
+
+    def _lanes(self, address: int) -> Array:
+        """Return the lanes of the rows of A or D at an address: those of 64 rows are half of each quarter."""
+        first = address >> 16
+        if first not in ((0,) if self.shape.m == LANES else (0, 16)):
+            raise Unsupported(f"a matrix of {self.shape.m} rows begins at lane {first} of tensor memory")
+        return first + row_lanes(self.shape.m)
+
+    def of_tensor_memory(self, accumulator: int, address: int, scales: int = 0) -> OperandVectors:
+        """Return the rows of A in tensor memory, whose elements are packed along k; `scales` as for `rows`."""
+        if self.shape.scales is not None and self.shape.left not in ELEMENT_BITS:
+            raise Unsupported(f"an operand of {self.shape.left} in tensor memory is not modelled")
+        bits = ELEMENT_BITS[self.shape.left]
+        if accumulator >> 16 != address >> 16:
+            raise Unsupported("the operands of a matrix instruction begin at different lanes of tensor memory")
+        lanes, per_column = self._lanes(address), 32 // bits
+        columns = (address & 0xFFFF) + np.arange(self.k // per_column)
+        self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY})))
+        parts = [
+            extract(self.memory.column(number), low * bits, bits)
+            for number in columns.tolist()
+            for low in range(per_column)
+        ]
+        elements = _of_lanes(stacked(parts), lanes)
+        flags = elements.flags if isinstance(elements.flags, int) else elements.flags.transpose(0, 2, 1)
+        words = elements.words.transpose(0, 1, 3, 2)
+        whole = SymbolicVector(bits, words, flags)
+        if self.shape.scales is not None:
+            return self._scaled(whole, scales, self.shape.scales, self.shape.scales.left_byte)
+        return self.machine.domain.operand_vectors(whole, FORMATS.get(self.shape.left, self.shape.left))
+
+    def _record(self, lanes: Array, columns: Array, access: AgentAccess) -> None:
+        self.memory.require_allocated(columns, self.blocks)
+        cells = race_cells(lanes[:, None], columns[None])
+        for races in self.machine.races.of_blocks(self.blocks):
+            races.agent_accesses(NAME, cells, access)
+
+    def accumulate(self, address: int, left: OperandVectors, right: OperandVectors, adds: bool) -> None:
+        """Compute D at an address: it is the sum of products, and of its old content if the product `adds`."""
+        shape, memory, lanes = self.shape, self.memory, self._lanes(address)
+        columns = (address & 0xFFFF) + np.arange(shape.n)
+        kind = _accumulation(address, shape)
+        self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind, COPY})))
+        bits = 16 if shape.result == "f16" else 32
+        before = [extract(memory.column(number), 0, bits) for number in columns.tolist()]
+        whole = stacked(before)
+        old = _of_lanes(whole, lanes) if adds else _zero(bits)
+        row, column = np.arange(shape.m)[None], np.arange(shape.n)[:, None]
+        new = self.machine.domain.mma_step(self.step, old, left.take(row), right.take(column))
+        for index, each in unstacked(_replaced(whole, new, lanes, self.blocks)).items():
+            content = each if bits == 32 else concat([each, poison(16)])
+            memory.columns[int(columns[index])] = content
+
+
+def _accumulation(address: int, shape: Shape) -> int:
+    """Return the kind of work of a multiplication.
+
+    Those with one accumulator, one type, one shape and one kind of block scales have one.
+    """
+    types = ("f16", "f32", "s32").index(shape.result)
+    scaled = 0 if shape.scales is None else 1 + list(SCALED_KINDS).index(shape.scales.kind)
+    return 1 << 60 | scaled << 50 | address << 20 | types << 18 | shape.m // 16 << 10 | shape.n
+
+
+@lru_cache(maxsize=4)
+def row_lanes(m: int) -> Array:
+    """Return the lanes of the rows of a matrix from its first lane on: of 64 rows, 16 are in each quarter."""
+    row = np.arange(m)
+    return row if m == LANES else row // 16 * 32 + row % 16
+
+
+def _zero(bits: int) -> SymbolicVector:
+    zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
+    return SymbolicVector(bits, zero.words.reshape(2, 1, 1, 1), zero.flags)
+
+
+def _of_lanes(value: SymbolicVector, lanes: Array) -> SymbolicVector:
+    """Return some lanes of a value with words of the shape (2, blocks, columns, lanes)."""
+    if lanes.size == LANES:
+        return value
+    flags = value.flags if isinstance(value.flags, int) else value.flags[..., lanes]
+    return SymbolicVector(value.bits, value.words[..., lanes], flags)
+
+
+def _replaced(whole: SymbolicVector, new: SymbolicVector, lanes: Array, blocks: Array) -> SymbolicVector:
+    """Return a value of all lanes in which some lanes of some blocks are replaced."""
+    count, rows = whole.words.shape[2], max(whole.words.shape[1], new.words.shape[1])
+    shape = (rows, count, lanes.size)
+    words = np.broadcast_to(new.words, (2, *shape))
+    flags = new.flags if isinstance(new.flags, int) else np.broadcast_to(new.flags, shape)
+    if lanes.size == LANES and blocks.all():
+        return SymbolicVector(new.bits, words, flags)
+    rows = rows if blocks.all() else len(blocks)
+    full = (rows, count, LANES)
+    chosen = np.zeros((rows, LANES), dtype=bool)
+    chosen[np.ix_(np.ones(rows, dtype=bool) if blocks.all() else blocks, lanes)] = True
+    spread = np.zeros(LANES, dtype=np.int64)
+    spread[lanes] = np.arange(lanes.size)
+    moved = SymbolicVector(
+        new.bits,
+        np.broadcast_to(words[..., spread], (2, *full)),
+        flags if isinstance(flags, int) else flags[..., spread],
+    )
+    found = L.blend(
+        np.broadcast_to(chosen[:, None], full),
+        moved,
+        SymbolicVector(whole.bits, np.broadcast_to(whole.words, (2, *full)), whole.flags),
+    )
+    return found

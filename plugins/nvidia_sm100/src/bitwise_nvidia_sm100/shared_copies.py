@@ -1,0 +1,85 @@
+"""tcgen05.cp: copies from shared memory to tensor memory.
+
+Source: PTX ISA 8.8, "tcgen05.cp".
+The tile in shared memory has the layout of an operand whose rows are contiguous: each row fills the columns of a lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.assembly.module import Address, Instruction
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.agent_accesses import AgentAccess
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_values
+from bitwise_nvidia_sm100.descriptors import tile_layout
+from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks
+from bitwise_nvidia_sm100.products import COPY, OPERAND_READ
+from bitwise_nvidia_sm100.tensor_memory import LANES, NAME, PIPELINE, QUARTER, race_cells, tensor_memory
+
+_SHAPES: dict[frozenset[str], tuple[int, int, tuple[int, ...]]] = {
+    frozenset({"128x256b"}): (128, 32, (0, 1, 2, 3)),
+    frozenset({"128x128b"}): (128, 16, (0, 1, 2, 3)),
+    frozenset({"64x128b", "warpx2::02_13"}): (64, 16, (0, 1, 0, 1)),
+    frozenset({"64x128b", "warpx2::01_23"}): (64, 16, (0, 0, 1, 1)),
+    frozenset({"32x128b", "warpx4"}): (32, 16, (0, 0, 0, 0)),
+}
+"""The rows of each shape, the bytes of a row, and which 32 rows each quarter of the lanes receives.
+
+ptxas takes the shape and the multicast in either order; Triton emits the multicast first.
+"""
+
+
+def copy_step(instruction: Instruction, modifiers: Sequence[str]) -> Step:
+    """tcgen05.cp.cta_group::1.{shape}{.multicast} [address], descriptor."""
+    shape = _SHAPES.get(frozenset(modifiers))
+    if shape is None or len(modifiers) != len(set(modifiers)):
+        raise UnknownInstruction(instruction)
+    if len(instruction.operands) != 2 or not isinstance(instruction.operands[0], Address):
+        raise UnknownInstruction(instruction, "has operands that are not modelled")
+    target, source = instruction.operands
+
+    def step(machine: Machine) -> None:
+        thread = issuing_thread(machine, "tcgen05.cp")
+        found = known_numbers(machine, target, 32), known_numbers(machine, source, 64)
+        for (address, descriptor), blocks in numbers_of_blocks(machine, found):
+            _copy(machine, thread, blocks, shape, address, descriptor)
+
+    return step
+
+
+def _copy(
+    machine: Machine,
+    thread: int,
+    blocks: Array,
+    shape: tuple[int, int, tuple[int, ...]],
+    address: int,
+    descriptor: int,
+) -> None:
+    rows, size, quarters = shape
+    if address >> 16:
+        raise Unsupported(f"tcgen05.cp to lane {address >> 16} of tensor memory is not modelled")
+    memory = tensor_memory(machine)
+    columns = (address & 0xFFFF) + np.arange(size // 4)
+    memory.require_allocated(columns, blocks)
+    words = np.ascontiguousarray(tile_addresses(tile_layout(descriptor), rows, size, 1, True)[:, ::4])
+    cells, touched = tile_cells(machine, words, 4)
+    places = race_cells(np.arange(LANES)[:, None], columns[None])
+    agent = (PIPELINE, thread)
+    # PTX orders a multiplication after a copy; that a copy follows earlier work is an assumption (SOUNDNESS.md).
+    copied = AgentAccess(agent, thread, writes=True, kind=COPY, after=frozenset({COPY, OPERAND_READ}))
+    for races in machine.races.of_blocks(blocks):
+        races.agent_reads(touched, AgentAccess(agent, thread, writes=False, kind=OPERAND_READ))
+        races.agent_accesses(NAME, places, copied)
+    value = tile_values(machine, words, cells, 4)
+    lane = np.arange(LANES)
+    row = np.array(quarters)[lane // QUARTER] * QUARTER + lane % QUARTER
+    for index, column in enumerate(columns.tolist()):
+        flags = value.flags if isinstance(value.flags, int) else L.uniform_flags(value.flags[:, row, index])
+        memory.put(column, SymbolicVector(32, value.words[:, :, row, index], flags), blocks)
