@@ -290,9 +290,9 @@ def fact_lanes(name: str, value: SymbolicVector, form: Format, context: TermCont
     """Return the lanes in which a fact is known of a value of a format."""
     found: Lanes = False
     if name in _GREATEST:
+        # Known of all lanes or of none: lanes with constants are folded, and a rule for them alone would split a value.
         bound = maximum_of(value)
-        if bound is not None and bound < 1 << _GREATEST[name](form.bits):
-            return True
+        return bound is not None and bound < 1 << _GREATEST[name](form.bits)
     flag = READ_FLAGS.get(name)
     if flag is not None:
         # The canonical NaN of another format may be a signalling one of bf16.

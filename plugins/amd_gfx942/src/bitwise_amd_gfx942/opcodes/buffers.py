@@ -122,15 +122,13 @@ def _data_dependent_base(machine: Machine, word: Value) -> tuple[Value | None, A
     """
     upper = machine.known(extract(word, 48, 16))
     middle = extract(word, 32, 16)
-    slices = slices_of(middle)
-    if upper is None or upper.any() or len(slices) != 1 or slices[0].lanes is not True:
-        return None, None
-    source, first_bit = slices[0].whole, slices[0].low
-    if first_bit == 32 and source.bits == 64:
-        high = extract(source, 32, 32)
-    elif first_bit == 0 and source.bits == 32:
-        high = source
-    else:
+    high: Value | None = None
+    for each in slices_of(middle):
+        if each.lanes is True and (each.low, each.whole.bits) == (32, 64):
+            high = extract(each.whole, 32, 32)
+        elif each.lanes is True and (each.low, each.whole.bits) == (0, 32):
+            high = each.whole
+    if high is None or upper is None or upper.any():
         return None, None
     whole = concat([extract(word, 0, 32), high])  # the low word may be another one than that of the source
     found = provenance_of(machine, whole)
