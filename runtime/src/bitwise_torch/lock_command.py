@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.errors import InputError
 from bitwise_core.plugins.profiles import NotCovered
+from bitwise_torch.default_command import WritesByDefault
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
 from bitwise_torch.locks.shape_file import read_problems
 from bitwise_torch.program_products import lockable_profile, locked_products, recorded_products
@@ -29,18 +29,8 @@ MAXIMUM_REASONS = 40
 """The number of reasons that `bitwise lock write` prints, the most frequent ones first."""
 
 
-class _LockGroup(TyperGroup):
-    """A command group with the default command `write`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] != "--help":
-            args = ["write", *args]
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
-
-
 app = typer.Typer(
-    name="lock", cls=_LockGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="lock", cls=WritesByDefault, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode=None, help="Lock the bits of a library's matrix products. "
     "A lock file reproduces them on other machines.\n\n`bitwise lock SCRIPT` is short for `bitwise lock write SCRIPT`.",
 )  # fmt: skip

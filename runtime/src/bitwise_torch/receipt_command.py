@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.errors import InputError
 from bitwise_core.plugins.profiles import SupportedProfile
+from bitwise_torch.default_command import WritesByDefault
 from bitwise_torch.lock_command import only_library
 from bitwise_torch.locks import LockError, read_lock
 from bitwise_torch.program_products import lockable_profile
@@ -23,18 +23,8 @@ FAILED_STATUS, INCOMPLETE_STATUS = 1, 3
 """Exit statuses: a claim failed or receipts differ; something was not checked or is not known."""
 
 
-class _ReceiptGroup(TyperGroup):
-    """A command group with the default command `write`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] != "--help":
-            args = ["write", *args]
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
-
-
 app = typer.Typer(
-    name="receipt", cls=_ReceiptGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="receipt", cls=WritesByDefault, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode=None, help="State what the bits of a run rest on: proved, measured and assumed claims.\n\n"
     "`bitwise receipt LOCK` is short for `bitwise receipt write LOCK`.",
 )  # fmt: skip
