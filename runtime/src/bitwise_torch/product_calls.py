@@ -21,7 +21,7 @@ from bitwise_torch import dispatch_cache
 from bitwise_torch.locks import Lock
 from bitwise_torch.product_forms import Form, NotLockable, finished_product, form_of
 from bitwise_torch.products import ProductError, matmul
-from bitwise_torch.tensor_problems import problem_of
+from bitwise_torch.tensor_problems import alignment_of, problem_of
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +83,7 @@ def _called(
         addend, a, b = arguments
         problem = problem_of(a, b, a.dtype, "bias")
         form = Form(a, b, (addend.expand(a.shape[0], b.shape[1]),), problem)
-    desc = _locked(lock, form.problem) if lock is not None else _described(like or "", form, arguments[0])
+    desc = _locked(lock, form.problem) if lock is not None else _described(like or "", form)
     if isinstance(desc, FinishedGEMM):
         return finished_product(desc, form)
     if isinstance(desc, BiasedGEMM):
@@ -135,14 +135,14 @@ def _locked(lock: Lock, problem: GEMMProblem) -> GEMMDesc | BiasedGEMM | Finishe
 _known: dict[Any, GEMMDesc | FinishedGEMM] = {}
 
 
-def _described(like: str, form: Form, first: Any) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
+def _described(like: str, form: Form) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
     """Return what a library computes for a form, cached.  Raises NotCovered and ProductError."""
     profiles = [each for each in registry.default().profiles if isinstance(each, LockableProfile)]
     profile = next((each for each in profiles if each.library == like), None)
     if profile is None:
         known = ", ".join(sorted({each.library for each in profiles})) or "none, install the plugin of one"
         raise ProductError(f"no installed plugin describes the library {like!r}; known libraries: {known}")
-    alignment = _alignment(form.a), _alignment(form.b), 256
+    alignment = alignment_of(form.a), alignment_of(form.b), 256
     token = getattr(profile, "cache_token", lambda: None)()
     key = (id(profile), token, form.problem, alignment, form.a.device)
     if key not in _known:
@@ -153,11 +153,6 @@ def _described(like: str, form: Form, first: Any) -> GEMMDesc | BiasedGEMM | Fin
             _known.clear()
         _known[key] = _biased(found) if isinstance(found, BiasedGEMM) else found
     return _known[key]
-
-
-def _alignment(matrix: torch.Tensor) -> int:
-    address = int(matrix.data_ptr())
-    return min(address & -address, 256) if address else 256
 
 
 def grouped_mm(

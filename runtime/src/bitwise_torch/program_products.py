@@ -39,7 +39,7 @@ from bitwise_torch.operator_samples import (
 )
 from bitwise_torch.product_forms import FORMS, Form, NotLockable, finished_product, form_of
 from bitwise_torch.products import ProductError, matmul, product_into
-from bitwise_torch.tensor_problems import library_layout, problem_of
+from bitwise_torch.tensor_problems import alignment_of, library_layout, problem_of
 
 if TYPE_CHECKING:
     import torch
@@ -197,7 +197,7 @@ class Recording:
             self.not_locked[f"{name}: {reason}"] += 1
             self.note_call(operation.full_name, arguments, options)
             return result
-        key = (product.problem, (_alignment(product.a), _alignment(product.b), _alignment(result)))
+        key = (product.problem, (alignment_of(product.a), alignment_of(product.b), alignment_of(result)))
         if key not in self._found:
             self._found[key] = self._descriptor(product, key[1])
             self.findings.append((product.problem, self._found[key]))
@@ -457,9 +457,3 @@ def locked_product(product: InterceptedProduct, desc: GEMMDesc, rounded_first: b
 def _with_fp32_output(desc: GEMMDesc) -> GEMMDesc:
     """Return the descriptor of the sum before it is rounded to the output's type."""
     return desc.model_copy(update={"output_dtype": "fp32"})
-
-
-def _alignment(matrix: torch.Tensor) -> int:
-    """Return the largest power of two, at most 256, that divides the matrix's address in bytes."""
-    address = int(matrix.data_ptr())
-    return min(address & -address, 256) if address else 256

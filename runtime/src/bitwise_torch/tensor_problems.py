@@ -9,7 +9,7 @@ from bitwise_core.descriptors.problem import DTYPES, NAMES, Epilogue, GEMMProble
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["library_layout", "problem_of", "storage_layout"]
+__all__ = ["alignment_of", "library_layout", "problem_of", "storage_layout"]
 
 
 def problem_of(
@@ -47,6 +47,12 @@ def _default_output_dtype(dtype: Any) -> Any:
     import torch
 
     return torch.bfloat16
+
+
+def alignment_of(matrix: torch.Tensor) -> int:
+    """Return the largest power of two, at most 256, that divides the matrix's address in bytes."""
+    address = int(matrix.data_ptr())
+    return min(address & -address, 256) if address else 256
 
 
 def library_layout(matrix: torch.Tensor) -> torch.Tensor:
