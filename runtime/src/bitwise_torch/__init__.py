@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant
     from bitwise_torch.epilogues import FusionWarning
     from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
     from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from bitwise_torch.tuning import tune
 
 __all__ = [
+    "BatchVarianceError",
+    "BatchVarianceWarning",
     "DroppedWarning",
     "FusionWarning",
     "NotCovered",
@@ -22,6 +25,7 @@ __all__ = [
     "addmm",
     "addmm_activation",
     "baddbmm",
+    "batch_invariant",
     "describe",
     "grouped_mm",
     "locked_products",
@@ -32,6 +36,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "batch_invariance.mode": ("BatchVarianceError", "BatchVarianceWarning", "batch_invariant"),
     "epilogues": ("FusionWarning",),
     "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),
     "products": ("DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"),
