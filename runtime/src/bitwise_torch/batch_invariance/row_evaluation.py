@@ -6,12 +6,14 @@ that they have the bits of the kernels; exponentials and logarithms are those of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float32]
+Function: TypeAlias = Callable[[Floats], Floats]
 
 MOST_LANES = 4096
 """The number of lanes of a long row."""
@@ -41,18 +43,18 @@ def means(x: Floats) -> Floats:
     return sums(x) / np.float32(x.shape[1])
 
 
-def softmax(x: Floats, log: bool) -> Floats:
+def softmax(x: Floats, log: bool, exponential: Function = np.exp, logarithm: Function = np.log) -> Floats:
     """Return the softmax of each row, or with `log` its logarithm."""
     shifted = x - x.max(axis=1, keepdims=True)
-    exponentials = np.exp(shifted)
+    exponentials = exponential(shifted)
     total = sums(exponentials)
-    return shifted - np.log(total) if log else exponentials / total
+    return shifted - logarithm(total) if log else exponentials / total
 
 
-def softmax_gradient(gradient: Floats, y: Floats, log: bool) -> Floats:
+def softmax_gradient(gradient: Floats, y: Floats, log: bool, exponential: Function = np.exp) -> Floats:
     """Return the gradient of a softmax y, or with `log` of its logarithm y."""
     if log:
-        return gradient - np.exp(y) * sums(gradient)
+        return gradient - exponential(y) * sums(gradient)
     return y * (gradient - sums(gradient * y))
 
 

@@ -169,20 +169,23 @@ def _rows(x: torch.Tensor) -> tuple[int, int]:
     return (int(x.numel()) // length if length else 0), length
 
 
+def geometry(length: int) -> tuple[dict[str, int], int]:
+    """Return the constants of a kernel of rows, functions of their length, and the warps of a program."""
+    lanes = lanes_of(length)
+    return {"ROWS": max(1, _BLOCK // lanes), "LANES": lanes, "STEPS": lanes.bit_length() - 1}, 8 if lanes > 2048 else 4
+
+
 def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], **constants: Any) -> None:
-    """Launch a kernel of rows; the rows of a program and the lanes are functions of the length."""
+    """Launch a kernel of rows."""
     import torch
 
     from bitwise_torch.batch_invariance.kernels import rows as kernels
 
-    lanes = lanes_of(length)
-    height = max(1, _BLOCK // lanes)
-    steps = lanes.bit_length() - 1
+    sizes, warps = geometry(length)
     with torch.cuda.device(arguments[0].device):
-        getattr(kernels, name)[(-(-rows // height),)](
-            *arguments, **constants, ROWS=height, LANES=lanes, STEPS=steps, num_warps=8 if lanes > 2048 else 4,
-            enable_fp_fusion=False,
-        )  # fmt: skip
+        getattr(kernels, name)[(-(-rows // sizes["ROWS"]),)](
+            *arguments, **constants, **sizes, num_warps=warps, enable_fp_fusion=False
+        )
 
 
 def _floats(x: torch.Tensor) -> row_evaluation.Floats:
