@@ -140,17 +140,17 @@ def _handle(
 class Operators:
     """A group of operators, and the scopes that receive their calls.
 
-    `wanted` says which names of operators, without namespace and overload, belong to the group.  The kernels of the
-    group are replaced while a scope is active in any thread.  `key` names the group in the threads' objects.
+    `names` returns the kernels of the group, which are replaced while a scope is active in any thread.  `key` names the
+    group in the threads' objects.
     """
 
-    def __init__(self, key: str, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, key: str, names: Callable[[], tuple[KernelName, ...]]) -> None:
         self.library: Any = None
-        self._wanted = wanted
+        self._names = names
         self._lock = threading.Lock()
         self._of_thread: ThreadObject[tuple[Scope, ...]] = ThreadObject(key)
         self._active: tuple[Scope, ...] = ()
-        self._names: tuple[KernelName, ...] | None = None
+        self._found: tuple[KernelName, ...] | None = None
 
     @contextmanager
     def active(self, scope: Scope) -> Iterator[None]:
@@ -178,9 +178,9 @@ class Operators:
     def _add(self, scope: Scope) -> None:
         with self._lock:
             if not self._active:
-                if self._names is None:
-                    self._names = kernel_names(lambda name, schema: self._wanted(name))
-                self.library = replaced_kernels(self._names, self._replacement)
+                if self._found is None:
+                    self._found = self._names()
+                self.library = replaced_kernels(self._found, self._replacement)
             self._active = (*self._active, scope)
 
     def _remove(self, scope: Scope) -> None:
@@ -236,7 +236,7 @@ def without_gradients() -> Iterator[None]:
         torch._C._set_grad_enabled(recorded)
 
 
-MULTIPLYING = Operators("bitwise_torch.scopes", is_intercepted)
+MULTIPLYING = Operators("bitwise_torch.scopes", lambda: kernel_names(lambda name, schema: is_intercepted(name)))
 """The operators that multiply matrices."""
 
 

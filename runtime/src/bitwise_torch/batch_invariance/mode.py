@@ -20,8 +20,16 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
-from bitwise_torch.batch_invariance.row_operators import EXACT, OVER_ROWS, REDUCTIONS, ROW_OPERATORS, NotServed
+from bitwise_torch.batch_invariance.row_operators import (
+    EXACT,
+    OVER_ROWS,
+    REDUCTIONS,
+    ROW_OPERATORS,
+    AddsNothing,
+    NotServed,
+)
 from bitwise_torch.interception import (
     MULTIPLYING,
     Intercepted,
@@ -29,12 +37,19 @@ from bitwise_torch.interception import (
     OtherThreads,
     without_gradients,
 )
+from bitwise_torch.kernel_replacement import kernel_names
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
 _NAMES = frozenset({*ROW_OPERATORS, *REDUCTIONS})
-_REDUCING = Operators("bitwise_torch.reductions", _NAMES.__contains__)
+_REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))
 """The operators that reduce rows."""
+
+_ATTENDING = Operators(
+    "bitwise_torch.attention",
+    lambda: tuple((key, ATTENTION) for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA")),
+)
+"""Attention, above autograd: it consists of other operators, which have gradients."""
 
 
 class BatchVarianceWarning(UserWarning):
@@ -54,14 +69,14 @@ class Override:
 
 
 def overrides() -> tuple[Override, ...]:
-    """Return what a mode does with each operator, sorted: `product`, `rows`, `warned`, `exact` or `over rows`.
+    """Return what a mode does with each operator, sorted: a kind for each.
 
-    `product` and `rows` have a pinned order; a mode warns of `warned`; `exact` ones round nothing, and the result of
+    `product`, `rows` and `attention` have a pinned order; a mode warns of `warned`; `exact` ones round nothing, and the result of
     `over rows` is a sum over a batch.
     """
     found = {name: "product" for name in PRODUCT_OPERATORS}
     found |= {name: "rows" for name in ROW_OPERATORS} | {name: "warned" for name in REDUCTIONS}
-    found |= {name: "exact" for name in EXACT} | {name: "over rows" for name in OVER_ROWS}
+    found |= {name: "exact" for name in EXACT} | {name: "over rows" for name in OVER_ROWS} | {ATTENTION: "attention"}
     return tuple(Override(name, found[name]) for name in sorted(found))
 
 
@@ -83,6 +98,7 @@ class BatchInvariance:
             with ExitStack() as stack:
                 stack.enter_context(MULTIPLYING.active(self))
                 stack.enter_context(_REDUCING.active(self))
+                stack.enter_context(_ATTENDING.active(self))
                 self._stack = stack.pop_all()
         return self
 
@@ -102,6 +118,11 @@ class BatchInvariance:
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
+        if name == ATTENTION:
+            try:
+                return attention(*arguments, **options)
+            except NotServed as reason:
+                return self._uncovered(operation, name, arguments, options, str(reason))
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
@@ -110,6 +131,8 @@ class BatchInvariance:
         try:
             with without_gradients():  # autograd recorded the operation already
                 return _run(function, arguments, options)
+        except AddsNothing:
+            return operation(*arguments, **options)
         except NotServed as reason:
             return self._uncovered(operation, name, arguments, options, str(reason))
 

@@ -153,8 +153,8 @@ def add_entries(out: torch.Tensor, index: torch.Tensor, source: torch.Tensor, al
     lanes = min(lanes_of(length), 1024)
     with torch.cuda.device(out.device):
         added_entries[(entries, -(-length // lanes))](
-            ascending, order, source, out, entries, int(out.shape[0]), length, alpha, LANES=lanes, num_warps=4,
-            enable_fp_fusion=False,
+            ascending, order, source, out, entries, int(out.shape[0]), length, alpha, LANES=lanes,
+            num_warps=4 if lanes > 128 else 1,            enable_fp_fusion=False,
         )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ REDUCTIONS = (
     "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "linalg_solve_triangular",
     "linalg_vector_norm", "linalg__powsum", "mse_loss", "multi_margin_loss", "multilabel_margin_loss_forward",
     "nansum", "native_batch_norm", "native_batch_norm_backward", "native_group_norm", "native_group_norm_backward",
-    "norm", "prod", "renorm", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "segment_reduce",
+    "norm", "prod", "renorm", "scatter_reduce", "scatter_reduce_", "segment_reduce",
     "smooth_l1_loss", "std", "std_mean", "trace", "var", "var_mean",
 )  # fmt: skip
 """Operators that add numbers, for which there is no pinned order: a mode warns of them.
@@ -54,6 +54,10 @@ EXACT = ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_non
 
 class NotServed(Exception):
     """A call for which there is no pinned order; the text is the reason."""
+
+
+class AddsNothing(Exception):
+    """A call of an operator that may add numbers and here only moves them: PyTorch's kernel is exact."""
 
 
 _Function = Callable[..., Any]
@@ -221,6 +225,57 @@ def _index_add_in_place(x: Any, dim: int, index: Any, source: Any, *, alpha: Any
     return _index_add_into(x, dim, index, source, alpha)
 
 
+def _scatter_add_in_place(x: Any, dim: int, index: Any, source: Any) -> Any:
+    """Add each number of a source to the one that its index names along an axis, in ascending order of its place."""
+    import torch
+
+    _check_floats(x, source)
+    if x.dim() == 0 or index.dim() != x.dim():
+        raise NotServed("a tensor without axes, or an index of other axes; equal numbers of axes are served")
+    dim %= x.dim()
+    part = source[tuple(slice(0, int(each)) for each in index.shape)].movedim(dim, -1)
+    places, step = index.movedim(dim, -1).long(), int(x.shape[dim])
+    shape = [int(each) for at, each in enumerate(x.shape) if at != dim]
+    for axis in reversed(range(len(shape))):
+        line = torch.arange(int(places.shape[axis]), device=x.device) * step
+        places = places + line.reshape(-1, *([1] * (places.dim() - 1 - axis)))
+        step *= shape[axis]
+    dense = x.movedim(dim, -1).contiguous()
+    add_entries(dense.view(-1, 1), places.reshape(-1), part.reshape(-1, 1), 1.0)
+    if dense.data_ptr() != x.data_ptr():
+        x.movedim(dim, -1).copy_(dense)
+    return x
+
+
+def _scatter_add(x: Any, dim: int, index: Any, source: Any, *, out: Any = None) -> Any:
+    return _result(_scatter_add_in_place(x.clone(), dim, index, source), out)
+
+
+def _index_put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
+    """Add values at indices of the first axes, in ascending order of their place."""
+    import torch
+
+    if not accumulate:
+        raise AddsNothing
+    _check_floats(x, values)
+    given = list(indices)
+    while given and given[-1] is None:
+        given.pop()
+    if not given or any(each is None or each.dtype not in (torch.int64, torch.int32) for each in given):
+        raise NotServed("indices of axes behind others, or masks; integer indices of the first axes are served")
+    named = torch.broadcast_tensors(*(each.long() for each in given))
+    sizes = [int(each) for each in x.shape[: len(named)]]
+    place = torch.zeros_like(named[0])
+    for each, size in zip(named, sizes, strict=True):
+        place = place * size + torch.where(each < 0, each + size, each)
+    rest = [int(each) for each in x.shape[len(named) :]]
+    length = math.prod(rest)
+    source = values.expand(*place.shape, *rest).reshape(-1, length)
+    dense = x.contiguous()
+    add_entries(dense.view(-1, length), place.reshape(-1), source, 1.0)
+    return x if dense.data_ptr() == x.data_ptr() else x.copy_(dense)
+
+
 def _topk(
     x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, values: Any = None, indices: Any = None
 ) -> Any:
@@ -239,6 +294,7 @@ ROW_OPERATORS: dict[str, _Function] = {
     "_softmax_backward_data": _of_softmax_gradient(False), "_log_softmax_backward_data": _of_softmax_gradient(True),
     "native_layer_norm": _layer_norm, "native_layer_norm_backward": _layer_norm_gradient,
     "_fused_rms_norm": _rms_norm, "_fused_rms_norm_backward": _rms_norm_gradient, "index_add": _index_add,
-    "index_add_": _index_add_in_place, "topk": _topk,
+    "index_add_": _index_add_in_place, "scatter_add": _scatter_add, "scatter_add_": _scatter_add_in_place,
+    "_index_put_impl_": _index_put_in_place, "topk": _topk,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
