@@ -126,7 +126,7 @@ class BatchInvariance:
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
-        if _is_exact(name, arguments):
+        if _is_exact(arguments, options):
             return operation(*arguments, **options)
         try:
             with without_gradients():  # autograd recorded the operation already
@@ -140,7 +140,7 @@ class BatchInvariance:
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
     ) -> Any:
         """Run PyTorch's kernel of an operator and warn once, or raise BatchVarianceError."""
-        if _is_exact(name, arguments):
+        if _is_exact(arguments, options):
             return operation(*arguments, **options)
         sentence = f"the bytes of {operation.full_name} may depend on the batch: {reason}"
         if self.strict:
@@ -179,9 +179,12 @@ def _run(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict
     return tuple(outputs)
 
 
-def _is_exact(name: str, arguments: tuple[Any, ...]) -> bool:
+def _is_exact(arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """Return whether a call computes with integers only, which round nothing."""
-    tensors = [each for each in _tensors(arguments)]
+    dtype = options.get("dtype")
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        return True
+    tensors = list(_tensors(arguments))
     return bool(tensors) and not any(each.is_floating_point() or each.is_complex() for each in tensors)
 
 
