@@ -1,4 +1,4 @@
-"""Matrix products of PyTorch tensors with chosen bits: those of a descriptor, of a library, or of a lock file.
+"""Matrix products of PyTorch tensors with the bits of a descriptor, of a library, or of a lock file, and attention.
 
 The names below are loaded when they are first used: to import the package loads none of its modules.
 """
@@ -8,6 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bitwise_torch.attention_calls import (
+        AttentionError,
+        attention,
+        attention_descriptor,
+        attention_paged,
+        attention_varlen,
+    )
     from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant
     from bitwise_torch.epilogues import FusionWarning
     from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
     from bitwise_torch.tuning import tune
 
 __all__ = [
+    "AttentionError",
     "BatchVarianceError",
     "BatchVarianceWarning",
     "DroppedWarning",
@@ -24,6 +32,10 @@ __all__ = [
     "ProductError",
     "addmm",
     "addmm_activation",
+    "attention",
+    "attention_descriptor",
+    "attention_paged",
+    "attention_varlen",
     "baddbmm",
     "batch_invariant",
     "describe",
@@ -36,6 +48,13 @@ __all__ = [
 ]
 
 _MODULES = {
+    "attention_calls": (
+        "AttentionError",
+        "attention",
+        "attention_descriptor",
+        "attention_paged",
+        "attention_varlen",
+    ),
     "batch_invariance.mode": ("BatchVarianceError", "BatchVarianceWarning", "batch_invariant"),
     "epilogues": ("FusionWarning",),
     "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),

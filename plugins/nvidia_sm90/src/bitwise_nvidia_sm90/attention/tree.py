@@ -1,0 +1,108 @@
+"""The descriptor of the attention kernels.
+
+Keys are divided at multiples of CHUNK, whatever the length, so that prefill, a part of it and decoding compute the same
+tree.  A chunk is an online softmax over blocks of 128 keys, or 64 for wide heads, whose output stays in the accumulator
+of the matrix unit.  Chunks are merged from the first to the last in fp32: one program that visits all keys merges after
+each chunk, and programs of one chunk each leave their states to a kernel that performs the same merges.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import lru_cache
+
+from bitwise_core.descriptors import (
+    AttentionDesc,
+    DescriptorError,
+    Digit,
+    Fold,
+    Instruction,
+    ReductionDesc,
+    single_pass,
+)
+from bitwise_core.plugins.attention_calls import AttentionForm
+
+CHUNK = 512
+WIDTHS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
+"""The widths of a head that the kernels have: of query and key, and of value."""
+DTYPES = ("bf16", "fp16")
+EXPONENTIAL, CAP_QUOTIENT = "ex2.approx.ftz.fp32@sm_90", "div.full.fp32@sm_90"
+LOG2_E = 1.4426950408889634
+
+
+def key_block(depth: int) -> int:
+    """Return the number of keys in a block, for heads whose keys have `depth` components."""
+    return 128 if depth <= 128 else 64
+
+
+def row_sum(width: int) -> ReductionDesc:
+    """Return the sum of a row of scores in the accumulator's layout.
+
+    A thread adds its pairs of adjacent elements, 8 columns apart, in one chain; then four lanes are reduced pairwise,
+    the larger distance first.
+    """
+    chain = Fold(stride=8, count=width // 8, within=(Digit(stride=1, count=2),))
+    return ReductionDesc(length=width, dtype="fp32", folds=(chain, Fold(stride=4), Fold(stride=2)))
+
+
+def _single(value: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+@lru_cache(maxsize=4096)
+def attention_descriptor(form: AttentionForm) -> AttentionDesc:
+    """Return the descriptor of the kernels for a form.  Raises DescriptorError, with what they have instead."""
+    if form.dtype not in DTYPES:
+        raise DescriptorError(f"attention of {form.dtype} has no kernel on sm_90: convert the tensors to bf16 or fp16")
+    if (form.depth, form.width) not in WIDTHS:
+        listed = ", ".join(str(depth) if depth == width else f"{depth}/{width}" for depth, width in WIDTHS)
+        raise DescriptorError(
+            f"heads of {form.depth} components with values of {form.width} have no kernel on sm_90; pad them with "
+            f"zeros to one of {listed}, and give the scale of the width without padding"
+        )
+    if not (math.isfinite(form.scale) and 2.0**-100 < form.scale < 2.0**100):
+        raise DescriptorError(f"a scale of {form.scale} has no kernel: give a positive one between 2**-100 and 2**100")
+    cap = form.soft_cap
+    if cap is not None and not 2.0**-20 < cap < 2.0**40:
+        raise DescriptorError(f"a soft cap of {cap} has no kernel: give a positive one between 2**-20 and 2**40")
+    if form.window is not None and (form.window < 1 or not form.causal):
+        raise DescriptorError("a window is the positive number of keys that a causal query sees, itself included")
+    unit = Instruction(architecture="sm_90", family="fused", k=16)
+    block = key_block(form.depth)
+    return AttentionDesc(
+        key_block=block,
+        masking="causal" if form.causal else "none",
+        mask_value=-math.inf,
+        window=form.window,
+        chunk=CHUNK,
+        sink=form.sink,
+        scores=single_pass(form.depth, form.dtype, unit, output_dtype="fp32"),
+        score_scale=_single((form.scale if cap is None else cap) * LOG2_E),
+        cap_factor=None if cap is None else _single(2 * LOG2_E * form.scale / cap),
+        cap_quotient="div.rn.fp32" if cap is None else CAP_QUOTIENT,
+        fused_exponent=True,
+        fused_masked_exponent=True,
+        row_sum=row_sum(block),
+        fused_sum=True,
+        probabilities_dtype=form.dtype,
+        values=single_pass(block, form.dtype, unit, output_dtype="fp32"),
+        division="reciprocal",
+        exponential=EXPONENTIAL,
+        output_dtype=form.dtype,
+    )
+
+
+@lru_cache(maxsize=4096)
+def is_served(desc: AttentionDesc) -> bool:
+    """Return whether the kernels compute a descriptor for some width of values."""
+    widths = [width for depth, width in WIDTHS if depth == desc.scores.k]
+    if not widths or desc.output_dtype not in DTYPES:
+        return False
+    plain = attention_descriptor(AttentionForm(desc.output_dtype, desc.scores.k, widths[0], 1.0))
+    capped = desc.cap_factor is not None
+    free = {
+        "masking": desc.masking, "window": desc.window, "sink": desc.sink, "score_scale": desc.score_scale,
+        "cap_factor": desc.cap_factor, "cap_quotient": CAP_QUOTIENT if capped else "div.rn.fp32",
+    }  # fmt: skip
+    return desc == AttentionDesc(**{**dict(plain), **free})
