@@ -107,11 +107,11 @@ def test_gradients_of_softmax_have_the_bytes_of_the_order(length: int, log: bool
 @pytest.mark.parametrize(("centered", "affine"), [(True, True), (False, True), (True, False)])
 def test_normalisations_have_the_bytes_of_the_order(length: int, centered: bool, affine: bool) -> None:
     x, g, weight, bias = (numbers((3, length), seed) for seed in range(4))
-    factors = (weight[0], bias[0]) if affine and centered else (weight[0], None) if affine else (None, None)
-    wanted, mean, scale = row_evaluation.normalised(x, *factors, 1e-5, centered)
-    given = {name: each for name, each in zip(("weight", "bias"), factors, strict=True) if each is not None}
+    by, added = (weight[0] if affine else None), (bias[0] if affine and centered else None)
+    wanted, mean, scale = row_evaluation.normalised(x, by, added, 1e-5, centered)
+    given = {name: each for name, each in (("weight", by), ("bias", added)) if each is not None}
     missing = {name: None for name in ("weight", "bias") if name not in given}
-    gradient = row_evaluation.normalisation_gradient(g, x, factors[0], mean, scale, centered)
+    gradient = row_evaluation.normalisation_gradient(g, x, by, mean, scale, centered)
     for rows in (1, 3):
         numbers_given = {"divisor": float(length), "epsilon": 1e-5}
         outputs = {"out": ((rows, length), "fp32"), "scale": ((rows,), "fp32"), "mean": ((rows,), "fp32")}

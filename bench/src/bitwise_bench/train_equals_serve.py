@@ -219,7 +219,9 @@ def milliseconds(model: Any, rounds: int) -> dict[str, dict[str, float]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare and measure.  The exit status is 1 if bytes differ under the mode, or all agree without it."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.train_equals_serve", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.train_equals_serve", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=["llama", "qwen3", "mixtral"])
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))

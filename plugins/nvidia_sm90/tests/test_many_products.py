@@ -64,7 +64,9 @@ def test_a_batch_has_the_bytes_of_the_descriptor(tile: str, dtype: str, k: int) 
     numbers = {"M": m, "N": n, "K": k, **strides("a", (m * k, k, 1), "b", "m", "k")}
     numbers |= strides("b", (n * k, 1, k), "b", "k", "n") | strides("c", (m * n, n, 1), "b", "m", "n")
     across = -(-n // TILES[tile]["BLOCK_N"])
-    found = simulated("batched", tile, (across, matrices), numbers, A=(a, dtype), B=(b, dtype), C=((matrices, m, n), dtype))
+    found = simulated(
+        "batched", tile, (across, matrices), numbers, A=(a, dtype), B=(b, dtype), C=((matrices, m, n), dtype)
+    )
     for x, y, z in zip(a, b, found, strict=True):
         assert z.tobytes() == evaluate(desc, x, np.ascontiguousarray(y.T)).tobytes()
 

@@ -121,7 +121,7 @@ class SequentialLauncher(ProductLauncher, Protocol):
     def grouped_product(self, desc: Record, a: Any, b: Any, ends: Any, out: Any) -> None:
         """Compute the products of groups, on the device's current stream; their bounds are read on the device.
 
-        `ends` holds the end of each group, int32, ascending.  A group is a range of the rows of a 2-axis `a`, multiplied
-        by its matrix of a 3-axis `b`; or a range of k where both have 2 axes, with a matrix of `out` for each group.
+        `ends` holds the end of each group, int32, ascending.  A group is a range of the rows of a 2-axis `a`, which its
+        matrix of a 3-axis `b` multiplies; or a range of k where both have 2 axes, with a matrix of `out` for each.
         `desc` gives types and order for any k.  Rows outside of the groups become 0.  Raises DescriptorError.
         """

@@ -2,8 +2,8 @@
 
 Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it;
 its gradients are those of the plain form, which computes scores, softmax and values by products and rows of pinned
-orders.  For other types and widths, both passes have the plain form.  So a model has one order: types and widths decide,
-and nothing else.
+orders.  For other types and widths, both passes have the plain form.  So a model has one order: types and widths
+decide, and nothing else.
 
 Both forms add over the keys from the first one, in an order that masked keys behind a query's own do not change.  The
 keys that no query of a sequence may attend to before its first one are moved behind the last, so that padding on the
@@ -108,33 +108,31 @@ def _with_gradients() -> Callable[..., Any]:
     """Return the function of attention by kernels, with the gradients of the plain form."""
     import torch
 
-    class Attention(torch.autograd.Function):
-        @staticmethod
-        def forward(
-            ctx: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, grouped: bool
-        ) -> Any:
-            ctx.save_for_backward(query, key, value, mask)
-            ctx.given = causal, scale, grouped
-            try:
-                return attention_calls.attention(
-                    query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped
-                )
-            except attention_calls.AttentionError as error:
-                raise NotServed(str(error)) from None
+    def forward(
+        ctx: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, grouped: bool
+    ) -> Any:
+        ctx.save_for_backward(query, key, value, mask)
+        ctx.given = causal, scale, grouped
+        try:
+            return attention_calls.attention(query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
+        except attention_calls.AttentionError as error:
+            raise NotServed(str(error)) from None
 
-        @staticmethod
-        def backward(ctx: Any, gradient: Any) -> Any:
-            *operands, mask = ctx.saved_tensors
-            causal, scale, grouped = ctx.given
-            with torch.enable_grad():
-                query, key, value = leaves = [each.detach().requires_grad_() for each in operands]
-                if grouped:
-                    key, value = _for_each_head(query, key), _for_each_head(query, value)
-                found = plain_attention(query, key, value, mask, causal, scale)
-                gradients = torch.autograd.grad(found, leaves, gradient)
-            return *gradients, None, None, None, None
+    def backward(ctx: Any, gradient: Any) -> Any:
+        *operands, mask = ctx.saved_tensors
+        causal, scale, grouped = ctx.given
+        with torch.enable_grad():
+            query, key, value = leaves = [each.detach().requires_grad_() for each in operands]
+            if grouped:
+                key, value = _for_each_head(query, key), _for_each_head(query, value)
+            found = plain_attention(query, key, value, mask, causal, scale)
+            gradients = torch.autograd.grad(found, leaves, gradient)
+        return *gradients, None, None, None, None
 
-    return Attention.apply
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    made: Any = type("Attention", (torch.autograd.Function,), members)
+    apply: Callable[..., Any] = made.apply
+    return apply
 
 
 def plain_attention(

@@ -71,12 +71,12 @@ class Override:
 def overrides() -> tuple[Override, ...]:
     """Return what a mode does with each operator, sorted: a kind for each.
 
-    `product`, `rows` and `attention` have a pinned order; a mode warns of `warned`; `exact` ones round nothing, and the result of
-    `over rows` is a sum over a batch.
+    `product`, `rows` and `attention` have a pinned order; a mode warns of `warned`; `exact` ones round nothing, and the
+    result of `over rows` is a sum over a batch.
     """
-    found = {name: "product" for name in PRODUCT_OPERATORS}
-    found |= {name: "rows" for name in ROW_OPERATORS} | {name: "warned" for name in REDUCTIONS}
-    found |= {name: "exact" for name in EXACT} | {name: "over rows" for name in OVER_ROWS} | {ATTENTION: "attention"}
+    found = dict.fromkeys(PRODUCT_OPERATORS, "product")
+    found |= dict.fromkeys(ROW_OPERATORS, "rows") | dict.fromkeys(REDUCTIONS, "warned")
+    found |= dict.fromkeys(EXACT, "exact") | dict.fromkeys(OVER_ROWS, "over rows") | {ATTENTION: "attention"}
     return tuple(Override(name, found[name]) for name in sorted(found))
 
 

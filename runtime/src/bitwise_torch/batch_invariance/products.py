@@ -50,10 +50,11 @@ def _launcher_of(known: registry.Registry, device: Any) -> SequentialLauncher:
 
 @lru_cache(maxsize=65536)
 def _descriptor(
-    launcher: SequentialLauncher, k: int, left: str, right: str, output: str, rounded: bool, one_accumulator: bool
+    launcher: Any, k: int, left: str, right: str, output: str, rounded: bool, one_accumulator: bool
 ) -> GEMMDesc:
     try:
-        return launcher.sequential(k, left, right, output, rounded=rounded, one_accumulator=one_accumulator)
+        found: GEMMDesc = launcher.sequential(k, left, right, output, rounded=rounded, one_accumulator=one_accumulator)
+        return found
     except DescriptorError as error:
         raise NotServed(str(error)) from None
 

@@ -81,7 +81,9 @@ def normalisation_gradient(
     return ((g - c) - y * d) * scale
 
 
-def added_entries(index: NDArray[np.int64], order: NDArray[np.int64], source: Floats, out: Floats, alpha: float) -> None:
+def added_entries(
+    index: NDArray[np.int64], order: NDArray[np.int64], source: Floats, out: Floats, alpha: float
+) -> None:
     """Add alpha times the rows `order` of a source to the rows `index` of out, in order."""
     for target, line in zip(index, order, strict=True):
         out[target] += source[line] * np.float32(alpha)

@@ -97,8 +97,8 @@ def normalised_rows(
     if x.numel() == 0:
         return torch.empty_like(x), mean, scale
     if x.device.type == "cpu":
-        factors = (None if each is None else _floats(each) for each in (weight, bias))
-        found, average, factor = row_evaluation.normalised(_floats(x), *factors, epsilon, centered)
+        by, added = (None if each is None else _floats(each) for each in (weight, bias))
+        found, average, factor = row_evaluation.normalised(_floats(x), by, added, epsilon, centered)
         return _tensor(found, x.dtype).reshape(x.shape), _tensor(average, mean.dtype), _tensor(factor, scale.dtype)
     out = torch.empty_like(x)
     given = (x, weight, bias, out, mean, scale, rows, length, float(length), float(epsilon))
@@ -120,8 +120,8 @@ def normalisation_gradient_rows(
         return torch.empty_like(x)
     if x.device.type == "cpu":
         factors = None if weight is None else _floats(weight)
-        columns = (_floats(each.reshape(-1, 1)) for each in (mean, scale))
-        found = row_evaluation.normalisation_gradient(_floats(gradient), _floats(x), factors, *columns, centered)
+        means, scales = (_floats(each.reshape(-1, 1)) for each in (mean, scale))
+        found = row_evaluation.normalisation_gradient(_floats(gradient), _floats(x), factors, means, scales, centered)
         return _tensor(found, x.dtype).reshape(x.shape)
     out = torch.empty_like(x)
     rows, length = _rows(x)

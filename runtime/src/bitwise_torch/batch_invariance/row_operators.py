@@ -136,8 +136,8 @@ def _of_softmax_gradient(log: bool) -> _Function:
         if y.dim() == 0:
             found = softmax_gradient_rows(upstream.reshape(1), y.reshape(1), input_dtype, log).reshape(())
         else:
-            moved = (each.movedim(dim, -1) for each in (upstream, y))
-            found = softmax_gradient_rows(*moved, input_dtype, log).movedim(-1, dim)
+            found = softmax_gradient_rows(upstream.movedim(dim, -1), y.movedim(dim, -1), input_dtype, log)
+            found = found.movedim(-1, dim)
         return _result(found, target)
 
     return gradient
@@ -196,9 +196,7 @@ def _layer_norm_gradient(
     return _gradients(upstream, x, shape, mean, scale, weight, bias, mask, centered=True)
 
 
-def _rms_norm_gradient(
-    upstream: Any, x: Any, shape: Any, scale: Any, weight: Any, mask: Sequence[bool]
-) -> Any:
+def _rms_norm_gradient(upstream: Any, x: Any, shape: Any, scale: Any, weight: Any, mask: Sequence[bool]) -> Any:
     return _gradients(upstream, x, shape, None, scale, weight, None, mask, centered=False)[:2]
 
 

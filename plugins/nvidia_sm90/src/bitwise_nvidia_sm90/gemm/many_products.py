@@ -31,10 +31,12 @@ def sequential_descriptor(
 ) -> GEMMDesc:
     """Return the descriptor of one sum over k; see `SequentialLauncher.sequential`.  Raises UnsupportedGEMM."""
     types = {left, right}
+    cuts: tuple[Cut, ...] = ()
     if types <= _SIXTEEN_BITS and left == right:
-        native, cuts = 16, ()
+        native = 16
     elif types <= _FP8:
-        native, cuts = 32, () if one_accumulator or k <= _FP8_BLOCK else (Cut(span=_FP8_BLOCK),)
+        native = 32
+        cuts = () if one_accumulator or k <= _FP8_BLOCK else (Cut(span=_FP8_BLOCK),)
     elif types == {"fp32"}:
         if not rounded:
             return GEMMDesc(k=k, left_dtype=left, right_dtype=right, output_dtype=output, path="fma")

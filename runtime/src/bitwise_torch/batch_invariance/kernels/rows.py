@@ -49,7 +49,7 @@ def sum_of_rows(x, out, rows, length, divisor, DIVIDE: tl.constexpr, ROWS: tl.co
 def softmax_of_rows(x, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
                     STEPS: tl.constexpr):  # fmt: skip
     """out = exp(x - max) / sum of exp(x - max), or with LOG its logarithm (x - max) - log(sum)."""
-    place, exists, row = _place(rows, length, ROWS)
+    place, exists, _ = _place(rows, length, ROWS)
     highest = tl.full((ROWS, LANES), float("-inf"), tl.float32)
     for start in range(0, length, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
@@ -68,10 +68,7 @@ def softmax_of_rows(x, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr,
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         value = tl.load(x + place + column, mask=inside, other=float("-inf")).to(tl.float32) - top
-        if LOG:
-            value = value - logarithm
-        else:
-            value = tl.math.div_rn(tl.exp(value), tl.broadcast_to(found, (ROWS, LANES)))
+        value = value - logarithm if LOG else tl.math.div_rn(tl.exp(value), tl.broadcast_to(found, (ROWS, LANES)))
         tl.store(out + place + column, value.to(out.dtype.element_ty), mask=inside)
 
 
@@ -79,7 +76,7 @@ def softmax_of_rows(x, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr,
 def softmax_gradient_of_rows(gradient, y, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr,
                              LANES: tl.constexpr, STEPS: tl.constexpr):  # fmt: skip
     """out = y (g - sum of g y) for the softmax y, or with LOG g - exp(y) (sum of g) for its logarithm."""
-    place, exists, row = _place(rows, length, ROWS)
+    place, exists, _ = _place(rows, length, ROWS)
     total = tl.zeros((ROWS, LANES), tl.float32)
     for start in range(0, length, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
@@ -95,10 +92,7 @@ def softmax_gradient_of_rows(gradient, y, out, rows, length, LOG: tl.constexpr, 
         inside = exists & (column < length)
         g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
         value = tl.load(y + place + column, mask=inside, other=0.0).to(tl.float32)
-        if LOG:
-            value = g - tl.exp(value) * found
-        else:
-            value = value * (g - found)
+        value = g - tl.exp(value) * found if LOG else value * (g - found)
         tl.store(out + place + column, value.to(out.dtype.element_ty), mask=inside)
 
 

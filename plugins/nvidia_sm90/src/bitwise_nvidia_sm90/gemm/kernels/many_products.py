@@ -29,7 +29,9 @@ def _tile(A, B, rows, columns, rows_inside, columns_inside, start, end, stride_a
             k = first + tl.arange(0, BLOCK_K)
             where = k.to(tl.int64)
             a = tl.load(left + where[None, :] * stride_ak, mask=rows_inside[:, None] & (k < end)[None, :], other=0.0)
-            b = tl.load(right + where[:, None] * stride_bk, mask=columns_inside[None, :] & (k < end)[:, None], other=0.0)
+            b = tl.load(
+                right + where[:, None] * stride_bk, mask=columns_inside[None, :] & (k < end)[:, None], other=0.0
+            )
             sums = tl.dot(a, b, sums)
     return sums
 
