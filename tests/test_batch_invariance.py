@@ -296,6 +296,17 @@ def test_attention_agrees_in_prefill_chunks_decode_and_beside_padding(depth: int
         assert torch.equal(groups, attention(q, k[:, :1].expand_as(k), v[:, :1].expand_as(v), is_causal=True))
 
 
+def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:
+    """PyTorch's layers call either, which depends on the strides of their input, and these on the batch."""
+    hidden = tensor(3, 4, K, device="cpu")
+    layer = torch.nn.Linear(K, N, dtype=hidden.dtype)
+    with batch_invariant(strict=True), torch.no_grad():
+        last = layer(hidden[:, -1:])  # not contiguous
+        assert torch.equal(last, layer(hidden[:, -1:].contiguous()))
+        assert torch.equal(last[:1], layer(hidden[:1, -1:]))
+        assert torch.equal(last, hidden[:, -1:] @ layer.weight.t() + layer.bias)
+
+
 def test_equal_numbers_are_chosen_in_the_order_of_their_places() -> None:
     with batch_invariant():
         values, places = torch.topk(torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0]]), 4)

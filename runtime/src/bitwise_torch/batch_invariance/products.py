@@ -68,7 +68,8 @@ def descriptor_of(a: torch.Tensor, b: torch.Tensor, output: Any, one_accumulator
     if left is None or right is None or out is None:
         raise NotServed(f"{a.dtype} times {b.dtype} to {output}; the types are {', '.join(DTYPES.values())}")
     rounded = left == "fp32" and _allows_tf32() and a.device.type != "cpu"
-    return _descriptor(sequential_launcher(a.device), int(a.shape[-1]), left, right, out, rounded, one_accumulator)
+    launcher: Any = sequential_launcher(a.device)
+    return _descriptor(launcher, int(a.shape[-1]), left, right, out, rounded, one_accumulator)
 
 
 def _allows_tf32() -> bool:
@@ -167,7 +168,7 @@ def batch_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch
 
 def _finished(a: Any, b: Any, dtype: Any, steps: tuple[Step | str, ...], operands: tuple[Any, ...],
               one_accumulator: bool = True) -> Any:  # fmt: skip
-    """Return the steps on the fp32 sums of a product, converted to a dtype; matrices of a batch one by one."""
+    """Return the steps on the fp32 sums of a product, the last of which has a dtype; matrices of a batch one by one."""
     import torch
 
     _check(a, b, *operands)
@@ -175,7 +176,7 @@ def _finished(a: Any, b: Any, dtype: Any, steps: tuple[Step | str, ...], operand
     if 0 in shape or a.shape[-1] == 0:
         raise NotServed("an empty product with an addend; products of at least one number are served")
     sums = descriptor_of(a, b, torch.float32, one_accumulator)
-    desc = _finished_descriptor(sums, steps, NAMES[str(dtype)])
+    desc = _finished_descriptor(sums, steps)
     expanded = tuple(each.expand(shape) for each in operands)
     kind = NAMES[str(a.dtype)], NAMES[str(b.dtype)], NAMES[str(dtype)]
     batch = int(shape[0]) if a.dim() == 3 else None
@@ -186,24 +187,28 @@ def _finished(a: Any, b: Any, dtype: Any, steps: tuple[Step | str, ...], operand
 
 
 @lru_cache(maxsize=65536)
-def _finished_descriptor(sums: GEMMDesc, steps: tuple[Step | str, ...], output: str) -> FinishedGEMM:
-    return FinishedGEMM(product=sums, steps=Epilogue.of(*steps, Step(name="convert", dtype=output)))
+def _finished_descriptor(sums: GEMMDesc, steps: tuple[Step | str, ...]) -> FinishedGEMM:
+    return FinishedGEMM(product=sums, steps=Epilogue.of(*steps))
 
 
 def _with_addend(addend: Any, a: Any, b: Any, alpha: Any, beta: Any, after: tuple[str, ...] = ()) -> Any:
-    """Return alpha a b + beta addend with steps after it, each rounded in fp32 but for the final conversion."""
+    """Return alpha a b + beta addend, and steps after it.
+
+    With alpha = beta = 1 the product is rounded to its type before the addend is added, as by separate operators:
+    PyTorch's linear layers call this operator or two others, which depends on the strides of their input.
+    """
     alpha, beta = float(alpha), float(beta)
     kind = NAMES.get(str(addend.dtype))
     if kind is None or addend.dtype != a.dtype:
         raise NotServed(f"an addend of {addend.dtype} on operands of {a.dtype}; one type is served")
+    rounded = Step(name="convert", dtype=kind)
     if beta == 0.0:
         scaled: tuple[Step | str, ...] = () if alpha == 1.0 else (Step(name="scale", value=alpha),)
-        return _finished(a, b, a.dtype, (*scaled, *after), ())
+        return _finished(a, b, a.dtype, (*scaled, rounded, *after), ())
     if alpha == beta == 1.0:
-        step = Step(name="add", operand_dtype=kind)
-    else:
-        step = Step(name="axpby", value=alpha, operand_value=beta, fused="x", operand_dtype=kind)
-    return _finished(a, b, a.dtype, (step, *after), (addend,))
+        return _finished(a, b, a.dtype, (rounded, "add", *after), (addend,))
+    step = Step(name="axpby", value=alpha, operand_value=beta, fused="x", operand_dtype=kind)
+    return _finished(a, b, a.dtype, (step, rounded, *after), (addend,))
 
 
 def _addmm(
@@ -247,6 +252,7 @@ def _scaled_mm(
     dtype = out_dtype or (torch.bfloat16 if out is None else out.dtype)
     if bias is not None:
         steps, operands = (*steps, Step(name="add", operand_dtype=NAMES[str(bias.dtype)])), (*operands, bias)
+    steps = (*steps, Step(name="convert", dtype=NAMES[str(dtype)]))
     return _into(_finished(a, b, dtype, steps, operands, bool(use_fast_accum)), out)
 
 
