@@ -226,6 +226,8 @@ def test_integers_and_moves_are_exact_and_pytorchs() -> None:
     with batch_invariant(strict=True):
         assert x.sum().item() == 66
         assert torch.cumsum(x, 1)[2, 3].item() == 38
+        assert (x @ x.t())[2, 2].item() == 366
+        assert x.sum(dtype=torch.float32).item() == 66.0
         target[torch.tensor([0, 2])] = 1.0
         assert torch.tensor([2.0, 3.0]).max().item() == 3.0
     assert target.sum().item() == 8.0

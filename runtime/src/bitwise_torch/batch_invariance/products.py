@@ -18,10 +18,13 @@ from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_torch.batch_invariance.row_operators import NotServed
 from bitwise_torch.product_forms import Form, finished_product
-from bitwise_torch.products import product_into
+from bitwise_torch.products import matmul, product_into
 
 if TYPE_CHECKING:
     import torch
+
+CAPACITY = 65536
+"""The number of descriptors that are kept; a full cache is emptied."""
 
 _Function = Callable[..., Any]
 
@@ -48,28 +51,35 @@ def _launcher_of(known: registry.Registry, device: Any) -> SequentialLauncher:
     raise NotServed(f"no installed plugin has kernels of one order for any number of rows on {device}")
 
 
-@lru_cache(maxsize=65536)
-def _descriptor(
-    launcher: Any, k: int, left: str, right: str, output: str, rounded: bool, one_accumulator: bool
-) -> GEMMDesc:
-    try:
-        found: GEMMDesc = launcher.sequential(k, left, right, output, rounded=rounded, one_accumulator=one_accumulator)
-        return found
-    except DescriptorError as error:
-        raise NotServed(str(error)) from None
-
-
 def descriptor_of(a: torch.Tensor, b: torch.Tensor, output: Any, one_accumulator: bool = True) -> GEMMDesc:
     """Return the descriptor of the product of two tensors by their last axes, cached.  Raises NotServed.
 
     fp32 operands are rounded to tf32 where PyTorch's setting of fp32 products allows it.
     """
+    device = a.device
+    rounded = a.dtype.itemsize == 4 and device.type != "cpu" and _allows_tf32()
+    key = (a.dtype, b.dtype, output, a.shape[-1], device, rounded, one_accumulator)
+    known, found = registry.default(), _descriptors.get(key)
+    if found is not None and found[0] is known:
+        return found[1]
     left, right, out = (NAMES.get(str(each)) for each in (a.dtype, b.dtype, output))
     if left is None or right is None or out is None:
         raise NotServed(f"{a.dtype} times {b.dtype} to {output}; the types are {', '.join(DTYPES.values())}")
-    rounded = left == "fp32" and _allows_tf32() and a.device.type != "cpu"
-    launcher: Any = sequential_launcher(a.device)
-    return _descriptor(launcher, int(a.shape[-1]), left, right, out, rounded, one_accumulator)
+    launcher = sequential_launcher(device)
+    try:
+        desc = launcher.sequential(
+            int(a.shape[-1]), left, right, out, rounded=rounded and left == "fp32", one_accumulator=one_accumulator
+        )
+    except DescriptorError as error:
+        raise NotServed(str(error)) from None
+    if len(_descriptors) >= CAPACITY:
+        _descriptors.clear()
+    _descriptors[key] = known, desc
+    return desc
+
+
+_descriptors: dict[Any, tuple[registry.Registry, GEMMDesc]] = {}
+"""The descriptors of former products, by all that decides them, each with the registry that it comes from."""
 
 
 def _allows_tf32() -> bool:
@@ -82,13 +92,14 @@ def _check(*tensors: Any) -> None:
     """Raise NotServed unless all tensors are plain dense ones on one device."""
     import torch
 
+    device = tensors[0].device
     for each in tensors:
-        if type(each) not in (torch.Tensor, torch.nn.Parameter):
+        if type(each) is not torch.Tensor and type(each) is not torch.nn.Parameter:
             raise NotServed(f"a tensor is of the subclass {type(each).__name__}; plain tensors are served")
         if each.layout != torch.strided or each.is_neg():
             raise NotServed("a tensor is sparse or a lazily negated view; dense ones are served")
-    if len({each.device for each in tensors}) > 1:
-        raise NotServed("the tensors are on several devices; one is served")
+        if each.device != device:
+            raise NotServed("the tensors are on several devices; one is served")
 
 
 def _product(a: Any, b: Any, out: Any, dtype: Any) -> Any:
@@ -96,23 +107,19 @@ def _product(a: Any, b: Any, out: Any, dtype: Any) -> Any:
     import torch
 
     _check(a, b, *(() if out is None else (out,)))
-    m, k, n = int(a.shape[0]), int(a.shape[1]), int(b.shape[1])
-    target = torch.empty((m, n), dtype=dtype, device=a.device)
-    if k == 0 or m == 0 or n == 0:
-        target.zero_()
-    else:
-        desc = descriptor_of(a, b, dtype)
-        if out is not None and _is_apart(out, a, b, (m, n), dtype):
-            target = out
-        product_into(a, b, target, desc)
-    if out is None or target is out:
-        return target
-    if tuple(out.shape) != (m, n):
-        out.resize_(m, n)
-    return out.copy_(target)
+    shape = (a.shape[0], b.shape[1])
+    if 0 in a.shape or 0 in b.shape:
+        return _into(torch.zeros(shape, dtype=dtype, device=a.device), out)
+    desc = descriptor_of(a, b, dtype)
+    if out is None:
+        return matmul(a, b, desc=desc)
+    if _is_apart(out, a, b, shape, dtype):
+        product_into(a, b, out, desc)
+        return out
+    return _into(matmul(a, b, desc=desc), out)
 
 
-def _is_apart(out: Any, a: Any, b: Any, shape: tuple[int, int], dtype: Any) -> bool:
+def _is_apart(out: Any, a: Any, b: Any, shape: tuple[Any, Any], dtype: Any) -> bool:
     """Return whether a product can be computed into an output: it is dense, of its type, in other storage."""
     storages = {each.untyped_storage().data_ptr() for each in (a, b)}
     return (

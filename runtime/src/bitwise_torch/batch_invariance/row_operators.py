@@ -93,6 +93,8 @@ def _axes(x: torch.Tensor, dim: Any) -> list[int]:
 
 def _reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) -> torch.Tensor:
     """Return the sum or the mean over some axes."""
+    if dtype is not None and dtype.is_floating_point and not (x.is_floating_point() or x.is_complex()):
+        x = x.to(dtype)
     _check_floats(x)
     axes = _axes(x, dim)
     wanted = x.dtype if dtype is None else dtype
