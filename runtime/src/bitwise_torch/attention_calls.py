@@ -73,15 +73,15 @@ def attention(
     if dropout_p:
         raise AttentionError(f"dropout_p is {dropout_p}: give 0.0, or call eval() on the model; dropout is not served")
     batched = query.dim() == 4
-    tensors = tuple((each if batched else each[None]).transpose(1, 2) for each in (query, key, value))
-    heads, groups = int(tensors[0].shape[2]), int(tensors[1].shape[2])
+    q, k, v = ((each if batched else each[None]).transpose(1, 2) for each in (query, key, value))
+    heads, groups = int(q.shape[2]), int(k.shape[2])
     if heads != groups and not enable_gqa:
         raise AttentionError(f"query has {heads} heads, and key has {groups}: give enable_gqa=True, or equal numbers")
-    for name, each in (("key", tensors[1]), ("value", tensors[2])):
-        if each.shape[0] != tensors[0].shape[0]:
-            raise AttentionError(f"query has a batch of {tensors[0].shape[0]}, and {name} one of {each.shape[0]}")
-    if tensors[1].shape[1] != tensors[2].shape[1]:
-        raise AttentionError(f"there are {tensors[1].shape[1]} keys and {tensors[2].shape[1]} values: give as many")
+    for name, each in (("key", k), ("value", v)):
+        if each.shape[0] != q.shape[0]:
+            raise AttentionError(f"query has a batch of {q.shape[0]}, and {name} one of {each.shape[0]}")
+    if k.shape[1] != v.shape[1]:
+        raise AttentionError(f"there are {k.shape[1]} keys and {v.shape[1]} values: give as many")
     first: int | None = 0
     visible = None
     if attn_mask is not None:
@@ -91,8 +91,8 @@ def attention(
         if alignment in ("UPPER_LEFT", "LOWER_RIGHT"):
             is_causal, first = True, 0 if alignment == "UPPER_LEFT" else None
         else:
-            visible = _visible(attn_mask, (tensors[0].shape[0], heads, tensors[0].shape[1], tensors[1].shape[1]))
-    call = _Call(*tensors, first_position=first if is_causal else 0, sinks=sinks, visible=visible)
+            visible = _visible(attn_mask, (q.shape[0], heads, q.shape[1], k.shape[1]))
+    call = _Call(q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible)
     out, found = _computed(call, is_causal, scale, window, soft_cap)
     out, found = out.transpose(1, 2), found.transpose(1, 2)
     if not batched:

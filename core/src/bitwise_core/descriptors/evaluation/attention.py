@@ -128,8 +128,8 @@ def attention_result(
         for block in blocks(desc, rows.start, len(queries), len(keys)):
             if desc.chunk is not None and block.low % desc.chunk == 0:
                 whole, state = softmax.merged(whole, state), softmax.empty(values.shape[1])
-            taken = (_padded(each, block.low, desc.key_block) for each in (keys, values))
-            state = softmax.with_block(state, block, *taken, len(keys))
+            some_keys, some_values = (_padded(each, block.low, desc.key_block) for each in (keys, values))
+            state = softmax.with_block(state, block, some_keys, some_values, len(keys))
         if desc.chunk is not None:
             state = softmax.merged(whole, state)
         if sink is not None:
@@ -195,7 +195,7 @@ class _OnlineSoftmax:
 
     def _shift(self, top: Bits) -> Bits:
         """Return what is subtracted in exponents: with chunks at least the least finite number."""
-        return top if self.desc.chunk is None else _on("max.fp32", top, np.uint32(LOWEST))
+        return top if self.desc.chunk is None else _on("max.fp32", top, np.full_like(top, LOWEST))
 
     def _powers_below(self, top: Bits, shift: Bits) -> Bits:
         return self.power(_on("sub.rn.fp32", top, shift))
@@ -294,7 +294,7 @@ class _OnlineSoftmax:
         output, total = state.output, state.total
         if self.desc.chunk is not None:
             output = _on("add.rn.fp32", output, np.zeros_like(output))
-            total = _on("max.fp32", total, np.uint32(LEAST_NORMAL))
+            total = _on("max.fp32", total, np.full_like(total, LEAST_NORMAL))
         if self.desc.division == "reciprocal":
             one = np.full_like(total, ONE)
             found = _on("mul.rn.fp32", output, self.quotient(one, total))

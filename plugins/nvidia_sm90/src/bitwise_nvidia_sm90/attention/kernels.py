@@ -112,21 +112,41 @@ def store_part(part_top, part_total, part_out, slot, inside, top, total, out, DV
 
 
 @triton.jit
+def tile_of_maps(
+    key_map, rest_map, value_map, sequence, head, row,
+    N: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DVP: tl.constexpr,
+):  # fmt: skip
+    """Return N keys, the rest of their components, and N values from row `row` on, through tensor maps."""
+    k1 = key_map.load([sequence, head, row, 0]).reshape(N, D1)
+    k2 = k1
+    if D2:
+        k2 = rest_map.load([sequence, head, row, D1]).reshape(N, D2)
+    return k1, k2, value_map.load([sequence, head, row, 0]).reshape(N, DVP)
+
+
+@triton.jit
 def visit(
-    first, last, q1, q2, state_top, state_total, state_out, top, total, out, key, value, pages, positions, length,
-    key_step, value_step, key_page, value_page, scale, cap_factor, window, seen_rows, seen_step,
+    first, last, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2, state_top, state_total,
+    state_out, top, total, out, key, value, pages, positions, length, key_step, value_step, key_page, value_page,
+    scale, cap_factor, window, seen_rows,
     N: tl.constexpr, CHUNK: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr,
     PAGE: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr,
     SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Visit the blocks of keys from `first` to `last`, multiples of N, and return both states.
 
-    A chunk is merged when the first block of the next one is visited.
+    A chunk is merged when the first block of the next one is visited.  With tensor maps, they load the blocks.
     """
     for start in range(first, last, N):
-        k1, k2, v = tile_of_keys(
-            key, value, pages, start, length, key_step, value_step, key_page, value_page, N, D1, D2, DV, DVP, PAGE, MASK
-        )
+        if key_map is not None:
+            k1, k2, v = tile_of_maps(
+                key_map, rest_map, value_map, sequence, kv_head, row_of_keys + start, N, D1, D2, DVP
+            )
+        else:
+            k1, k2, v = tile_of_keys(
+                key, value, pages, start, length, key_step, value_step, key_page, value_page, N, D1, D2, DV, DVP, PAGE,
+                MASK,
+            )  # fmt: skip
         scores = tl.dot(q1, tl.trans(k1))
         if D2:
             scores = tl.dot(q2, tl.trans(k2), scores)
@@ -140,8 +160,9 @@ def visit(
             if WINDOW:
                 seen = seen & (place[None, :] > positions[:, None] - window)
             if seen_rows is not None:
-                where = seen_rows[:, None] + place.to(tl.int64)[None, :] * seen_step
-                seen = seen & (tl.load(where, mask=(place < length)[None, :], other=0) != 0)
+                # A word a row, since a tile of bytes would move the scores to its layout, and the order of their sum.
+                word = tl.load(seen_rows + start // N)
+                seen = seen & ((tl.expand_dims(word, 1) >> tl.arange(0, N)[None, :].to(tl.int64)) & 1 != 0)
             scores = tl.where(seen, scores, NOTHING)
         if not SPLIT and start % CHUNK == 0:
             state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
@@ -162,10 +183,10 @@ def visit(
 @triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "chunks"])
 def forward(
     query, key, value, output, logarithms, part_top, part_total, part_out,
-    query_starts, key_starts, key_lengths, pages, sinks, visible,
+    query_starts, key_starts, key_lengths, pages, sinks, visible, key_map, rest_map, value_map,
     query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    key_page, value_page, page_batch, visible_batch, visible_head, visible_step, seen_step,
+    key_page, value_page, page_batch, visible_batch, visible_head, visible_step,
     queries, keys, first_position, scale, cap_factor, window, tiles, chunks,
     D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr,
     PACK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr, PAGE: tl.constexpr,
@@ -188,6 +209,11 @@ def forward(
         tile = tiles - 1 - tl.program_id(0)  # the longest rows of a causal mask first
         unit = tl.program_id(1)
     wide = batch.to(tl.int64)
+    # Maps cover all sequences of one axis, or a dense batch, beyond whose keys they give zeros.
+    sequence, row_of_keys = batch, 0
+    edge_key_map, edge_rest_map, edge_value_map = key_map, rest_map, value_map
+    if key_starts is not None or key_lengths is not None:
+        edge_key_map, edge_rest_map, edge_value_map = None, None, None
     if query_starts is not None:
         start = tl.load(query_starts + batch)
         queries = tl.load(query_starts + batch + 1) - start
@@ -203,6 +229,7 @@ def forward(
     if key_starts is not None:
         start = tl.load(key_starts + batch)
         keys = tl.load(key_starts + batch + 1) - start
+        sequence, row_of_keys = 0, start
         key += start.to(tl.int64) * key_step
         value += start.to(tl.int64) * value_step
     else:
@@ -267,19 +294,22 @@ def forward(
                 seen_rows += tl.minimum(at, queries - 1).to(tl.int64) * visible_step
             if WINDOW:
                 state_top, state_total, state_out, top, total, out = visit(
-                    begin, plain_begin, q1, q2, state_top, state_total, state_out, top, total, out, key, value, pages,
+                    begin, plain_begin, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1,
+                    q2, state_top, state_total, state_out, top, total, out, key, value, pages,
                     positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                    seen_rows, seen_step, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
+                    seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
                 )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
-                plain_begin, plain_end, q1, q2, state_top, state_total, state_out, top, total, out, key, value, pages,
+                plain_begin, plain_end, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2,
+                    state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, seen_step, N, CHUNK, D1, D2, DV, DVP, PAGE, False, CAUSAL, WINDOW, CAP, SPLIT,
+                seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, False, CAUSAL, WINDOW, CAP, SPLIT,
             )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
-                plain_end, end, q1, q2, state_top, state_total, state_out, top, total, out, key, value, pages,
+                plain_end, end, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1, q2,
+                    state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, seen_step, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
+                seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
             )  # fmt: skip
             if SPLIT:
                 slot = ((wide * tl.num_programs(1) + tl.program_id(1)) * chunks + chunk) * M
@@ -347,7 +377,7 @@ def merge_parts(
         top = tl.full((ROWS,), NOTHING, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         out = tl.zeros((ROWS, DVP), tl.float32)
-        for chunk in range(begin // CHUNK, (end + CHUNK - 1) // CHUNK):
+        for chunk in tl.range(begin // CHUNK, (end + CHUNK - 1) // CHUNK, loop_unroll_factor=8):
             place = slot + chunk * M
             top, total, out = merged(
                 top, total, out, tl.load(part_top + place), tl.load(part_total + place),

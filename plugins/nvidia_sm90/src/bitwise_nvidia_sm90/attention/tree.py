@@ -1,9 +1,9 @@
 """The descriptor of the attention kernels.
 
 Keys are divided at multiples of CHUNK, whatever the length, so that prefill, a part of it and decoding compute the same
-tree.  A chunk is an online softmax over blocks of 128 keys, or 64 for wide heads, whose output stays in the accumulator
-of the matrix unit.  Chunks are merged from the first to the last in fp32: one program that visits all keys merges after
-each chunk, and programs of one chunk each leave their states to a kernel that performs the same merges.
+tree.  A chunk is an online softmax over blocks of 64 keys, whose output stays in the accumulator of the matrix unit.
+Chunks are merged from the first to the last in fp32: one program that visits all keys merges after each chunk, and
+programs of one chunk each leave their states to a kernel that performs the same merges.
 """
 
 from __future__ import annotations
@@ -23,17 +23,12 @@ from bitwise_core.descriptors import (
 )
 from bitwise_core.plugins.attention_calls import AttentionForm
 
-CHUNK = 512
+KEY_BLOCK, CHUNK = 64, 512
 WIDTHS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
 """The widths of a head that the kernels have: of query and key, and of value."""
 DTYPES = ("bf16", "fp16")
 EXPONENTIAL, CAP_QUOTIENT = "ex2.approx.ftz.fp32@sm_90", "div.full.fp32@sm_90"
 LOG2_E = 1.4426950408889634
-
-
-def key_block(depth: int) -> int:
-    """Return the number of keys in a block, for heads whose keys have `depth` components."""
-    return 128 if depth <= 128 else 64
 
 
 def row_sum(width: int) -> ReductionDesc:
@@ -69,9 +64,8 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
     if form.window is not None and (form.window < 1 or not form.causal):
         raise DescriptorError("a window is the positive number of keys that a causal query sees, itself included")
     unit = Instruction(architecture="sm_90", family="fused", k=16)
-    block = key_block(form.depth)
     return AttentionDesc(
-        key_block=block,
+        key_block=KEY_BLOCK,
         masking="causal" if form.causal else "none",
         mask_value=-math.inf,
         window=form.window,
@@ -83,10 +77,10 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         cap_quotient="div.rn.fp32" if cap is None else CAP_QUOTIENT,
         fused_exponent=True,
         fused_masked_exponent=True,
-        row_sum=row_sum(block),
+        row_sum=row_sum(KEY_BLOCK),
         fused_sum=True,
         probabilities_dtype=form.dtype,
-        values=single_pass(block, form.dtype, unit, output_dtype="fp32"),
+        values=single_pass(KEY_BLOCK, form.dtype, unit, output_dtype="fp32"),
         division="reciprocal",
         exponential=EXPONENTIAL,
         output_dtype=form.dtype,
