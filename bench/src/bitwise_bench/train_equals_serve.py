@@ -29,7 +29,7 @@ LENGTH, PROMPT, GENERATED = 96, 40, 24
 """Tokens of the compared sequence, of the longest prompt, and tokens that are generated."""
 
 BATCHES = (1, 3, 16, 64)
-CHUNKS = (1, 17, 64)
+CHUNKS = (1, 17)
 """The numbers of tokens of a chunk of the prefill."""
 
 _Scope = Callable[[], AbstractContextManager[Any]]
@@ -151,27 +151,32 @@ def comparisons(model: Any, scope: _Scope, batches: Sequence[int], length: int) 
     import torch
 
     found: dict[str, bool | float] = {}
+
+    def note(what: str, equal: bool) -> None:
+        found[what] = equal
+        print(f"{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
+
     with scope():
         with torch.inference_mode():
             alone = row_in_batch(model, 1, left=False, length=length)
             for number in batches:
-                for left in (False, True):
-                    if number > 1:
-                        name = f"batch of {number}, padded on the {'left' if left else 'right'}"
-                        found[name] = torch.equal(row_in_batch(model, number, left, length), alone)
+                for side in ("right", "left") if number > 1 else ():
+                    in_batch = row_in_batch(model, number, side == "left", length)
+                    note(f"batch of {number}, padded on the {side}", torch.equal(in_batch, alone))
             for chunk in CHUNKS:
-                found[f"prefill by {chunk}"] = torch.equal(by_chunks(model, (chunk,), length), alone)
-            found["prefill, then token by token"] = torch.equal(by_chunks(model, (length // 2, 1), length), alone)
+                note(f"prefill by {chunk}", torch.equal(by_chunks(model, (chunk,), length), alone))
+            half = by_chunks(model, (length // 2, 1), length)
+            note("prefill, then token by token", torch.equal(half, alone))
             largest = batches[-1]
             rows, served = generated(model, largest, PROMPT, GENERATED)
             single = generated(model, 1, PROMPT, GENERATED)[1][0]
-            found[f"generation alone and in a batch of {largest}"] = torch.equal(single, served[0])
+            note(f"generation alone and in a batch of {largest}", torch.equal(single, served[0]))
         rows = [each.clone() for each in rows]  # outside of the inference mode, for gradients
         plain, gradients = trained(model, rows[:8], GENERATED, checkpointing=False)
         checkpointed, again = trained(model, rows[:8], GENERATED, checkpointing=True)
-        found["gradients with and without checkpointing"] = gradients == again
-        found["training and generation"] = all(map(torch.equal, plain, served[:8]))
-        found["checkpointed training and generation"] = all(map(torch.equal, checkpointed, served[:8]))
+        note("gradients with and without checkpointing", gradients == again)
+        note("training and generation", all(map(torch.equal, plain, served[:8])))
+        note("checkpointed training and generation", all(map(torch.equal, checkpointed, served[:8])))
     found["greatest divergence"] = divergence(plain, served[:8])
     return found
 
