@@ -175,6 +175,28 @@ def test_operators_of_a_backward_pass_are_noted_once_and_run_as_before() -> None
     assert noted_operators._active == []
 
 
+@pytest.mark.parametrize("expression", [
+    "x // 2", "7 // x", "x.floor_divide_(2.0)", "torch.floor_divide(x, 2)", "x % 3", "torch.fmod(x, 2)", "2 ** x",
+    "torch.rsub(x, 1)", "torch.true_divide(x, 3)", "torch.where(x > 0, 1.0, x)", "x.masked_fill(x > 0, 2.0)",
+    "x.index_fill(0, torch.tensor([1]), 2.0)", "x.clamp(0, 1)", "torch.lerp(x, x, 0.5)", "torch.xlogy(x, 2)",
+    "torch.special.xlog1py(2, x)", "torch.isin(x, 1.0)", "x.fill_(3)", "x.index_put((torch.tensor([0]),), x[0])",
+    "x.__setitem__(0, 2.0)", "torch.heaviside(x, x)", "torch.copysign(x, -1)", "x.addcmul(x, x, value=2)",
+    "torch.linspace(0, 1, 4)", "torch.bucketize(1.0, x[0])", "torch.logical_or(x, x)", "x.eq(2)", "x.ldexp(x)",
+])  # fmt: skip
+def test_numbers_in_place_of_tensors_do_not_stop_a_recording(expression: str) -> None:
+    def run() -> Any:
+        x = torch.arange(1.0, 13.0).reshape(3, 4)
+        return eval(expression, {"torch": torch, "x": x}), x
+
+    expected = run()
+    with recorded_products("toy") as recording:
+        found = run()
+    assert [None if each is None else each.tolist() for each in found] == [
+        None if each is None else each.tolist() for each in expected
+    ]
+    recording.lock()
+
+
 def test_another_machine_compares_samples_before_it_replays(tmp_path: Path) -> None:
     x, path = torch.randn(1, 2, 8, 16), tmp_path / "lock.json"
     with recorded_products("toy", operators=False) as recording:

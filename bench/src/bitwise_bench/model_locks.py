@@ -114,7 +114,8 @@ def bytes_of_run(name: str, scope: _Scope) -> tuple[Any, dict[str, str]]:
 def step_times(name: str, lock: Lock, rounds: int = 8) -> dict[str, dict[str, float]]:
     """Return the milliseconds of a training step and of a generated token, of the library and from the lock.
 
-    Both take turns; each figure is the median of the rounds.
+    Both take turns; each figure is the median of the rounds.  A turn runs twice, and the second run counts: the first
+    one contains the entry into the lock, of which "enter" has the milliseconds, and the first look-ups.
     """
     import torch
 
@@ -132,19 +133,25 @@ def step_times(name: str, lock: Lock, rounds: int = 8) -> dict[str, dict[str, fl
     }
     scopes: dict[str, _Scope] = {"library": nullcontext, "lock": lambda: locked_products(lock)}
     found: dict[str, dict[str, float]] = {}
+    entries: list[float] = []
     for what, (run, parts) in work.items():
         times: dict[str, list[float]] = {each: [] for each in scopes}
-        for turn in range(rounds + 2):
+        for turn in range(rounds + 1):
             for each, scope in scopes.items():
+                started = time.perf_counter()
                 with scope():
+                    entered = time.perf_counter()
+                    run()
                     torch.cuda.synchronize()
                     begun = time.perf_counter()
                     run()
                     torch.cuda.synchronize()
-                if turn >= 2:
-                    times[each].append((time.perf_counter() - begun) / parts)
+                    ended = time.perf_counter()
+                if turn:
+                    times[each].append((ended - begun) / parts)
+                    entries += [entered - started] if each == "lock" else []
         found[what] = {each: round(statistics.median(values) * 1e3, 3) for each, values in times.items()}
-    return found
+    return found | {"enter": {"lock": round(statistics.median(entries) * 1e3, 3)}}
 
 
 def recorded(name: str, folder: Path) -> dict[str, Any]:

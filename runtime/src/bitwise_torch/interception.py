@@ -29,7 +29,7 @@ from bitwise_torch.kernel_replacement import (
 
 __all__ = [
     "ATTENTION_PREFIX", "PRODUCTS", "WATCHED", "Intercepted", "InterceptionError", "OtherThreads", "Scope", "active",
-    "is_intercepted", "without_gradients", "without_interception",
+    "is_intercepted", "without_interception",
 ]  # fmt: skip
 
 PRODUCTS = ("mm", "addmm", "bmm", "mv", "dot", "baddbmm", "_addmm_activation", "_scaled_mm")
@@ -182,19 +182,6 @@ def active(scope: Scope) -> Iterator[None]:
 def is_intercepted(name: str) -> bool:
     """Return whether the operator of a name, without namespace and overload, is intercepted."""
     return name in PRODUCTS or name in WATCHED or name.startswith(ATTENTION_PREFIX)
-
-
-@contextmanager
-def without_gradients() -> Iterator[None]:
-    """Do not record operations for gradients, at less cost than torch.no_grad."""
-    import torch
-
-    recorded = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_grad_enabled(recorded)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, Finis
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
-from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
+from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
@@ -243,6 +243,14 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
         yield recording
 
 
+@dataclass(slots=True)
+class _Count:
+    """How often a problem's product ran."""
+
+    problem: GEMMProblem
+    calls: int = 0
+
+
 @dataclass
 class Replay:
     """The products that ran from a lock, counted by problem, and those that did not, by operation and reason.
@@ -252,14 +260,20 @@ class Replay:
 
     lock: Lock
     missing: Literal["error", "pass"]
-    replayed: Counter[GEMMProblem] = field(default_factory=Counter)
     not_replayed: Counter[str] = field(default_factory=Counter)
     library: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
     _library_calls: set[tuple[Any, ...]] = field(default_factory=set)
-    _problems: dict[dispatch_cache.Key | None, GEMMProblem] = field(default_factory=dict)
+    _counts: dict[GEMMProblem, _Count] = field(default_factory=dict)
+    _counts_by_call: dict[dispatch_cache.Key, _Count] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _entries: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
+
+    @property
+    def replayed(self) -> Counter[GEMMProblem]:
+        """How often the product of each problem ran from the lock."""
+        with self._counting:
+            return Counter({each.problem: each.calls for each in self._counts.values()})
 
     def report(self) -> list[str]:
         """Return sentences that say how many products ran from the lock, and why others did not."""
@@ -279,48 +293,74 @@ class Replay:
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
-        with without_gradients():  # operands are those of a kernel: autograd recorded the operation already
-            key = None
+        import torch
+
+        recorded = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # operands are those of a kernel: autograd recorded the operation already
+        try:
             if name == "mm" and operation.overload in ("default", "out"):
-                a, b = arguments
-                out = options.get("out")
-                found, key = dispatch_cache.repeated_product(a, b, None, None, self.lock, None, out, _NO_LIBRARIES)
-                if found is not None:
-                    self._count(self._problems.get(key) or problem_of(a, b, found.dtype))
-                    return found
-            if _is_exact(name, arguments):
-                return operation(*arguments, **options)
-            try:
-                if name not in PRODUCTS:
-                    raise NotLockable(_NOT_INTERCEPTED_REASON)
-                if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
-                    return operation(*arguments, **options)  # an empty product has no rounding
-                product, entry = self._product_and_entry(name, operation.overload, arguments, options)
-            except (NotLockable, LockError) as reason:
-                problem = self._library_problem(operation, arguments, options)
-                if problem is None:
+                return self._product_of_matrices(operation, arguments, options)
+            return self._result(operation, name, arguments, options, None)
+        finally:
+            torch._C._set_grad_enabled(recorded)
+
+    def _product_of_matrices(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        a, b = arguments
+        out = options.get("out")
+        found, key = dispatch_cache.repeated_product(a, b, None, None, self.lock, None, out, _NO_LIBRARIES)
+        if found is None or key is None:
+            return self._result(operation, "mm", arguments, options, key)
+        count = self._counts_by_call.get(key)
+        if count is None:
+            count = self._counts_by_call[key] = self._count_of(problem_of(a, b, found.dtype))
+        with self._counting:
+            count.calls += 1
+        return found
+
+    def _result(
+        self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any],
+        key: dispatch_cache.Key | None,
+    ) -> Any:  # fmt: skip
+        """Run an operation whose call is not cached; `key` is that of a product of two matrices."""
+        if _is_exact(name, arguments):
+            return operation(*arguments, **options)
+        try:
+            if name not in PRODUCTS:
+                raise NotLockable(_NOT_INTERCEPTED_REASON)
+            if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
+                return operation(*arguments, **options)  # an empty product has no rounding
+            product, entry = self._product_and_entry(name, operation.overload, arguments, options)
+        except (NotLockable, LockError) as reason:
+            problem = self._library_problem(operation, arguments, options)
+            if problem is None:
+                with self._counting:
                     self.library[operation.full_name] += 1
-                    return operation(*arguments, **options)
-                if self.missing == "error":
-                    raise LockError(f"torch.{name}: {reason}{problem}") from None
-                self.not_replayed[f"{name}: {reason}"] += 1
                 return operation(*arguments, **options)
-            out = options.get("out")
-            if key is not None and _is_direct(product, arguments, out):
-                result = matmul(product.a, product.b, lock=self.lock, out=out)
-                self._problems[key] = product.problem
+            if self.missing == "error":
+                raise LockError(f"torch.{name}: {reason}{problem}") from None
+            self.not_replayed[f"{name}: {reason}"] += 1
+            return operation(*arguments, **options)
+        out = options.get("out")
+        if key is not None and _is_direct(product, arguments, out):
+            result = matmul(product.a, product.b, lock=self.lock, out=out)
+        else:
+            if entry.finished is not None:
+                form = Form(product.a, product.b, product.operands, product.problem)
+                result = finished_product(entry.finished, form)
             else:
-                if entry.finished is not None:
-                    form = Form(product.a, product.b, product.operands, product.problem)
-                    result = finished_product(entry.finished, form)
-                else:
-                    result = locked_product(product, entry.desc, entry.rounded_first)
-                if name in ("mv", "dot"):
-                    result = result[:, 0] if name == "mv" else result[0, 0]
-                if out is not None:
-                    result = out.copy_(result)
-        self._count(product.problem)
+                result = locked_product(product, entry.desc, entry.rounded_first)
+            if name in ("mv", "dot"):
+                result = result[:, 0] if name == "mv" else result[0, 0]
+            if out is not None:
+                result = out.copy_(result)
+        count = self._count_of(product.problem)
+        with self._counting:
+            count.calls += 1
         return result
+
+    def _count_of(self, problem: GEMMProblem) -> _Count:
+        """Return the count of a problem."""
+        return self._counts.setdefault(problem, _Count(problem))
 
     def _library_problem(
         self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]
@@ -354,10 +394,6 @@ class Replay:
         if key is not None:
             self._library_calls.add(key)
         return None
-
-    def _count(self, problem: GEMMProblem) -> None:
-        with self._counting:
-            self.replayed[problem] += 1
 
     def _product_and_entry(
         self, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
