@@ -19,6 +19,8 @@ from bitwise_torch.lock_command import app
 from bitwise_torch.locks import LibraryOperator, LockError, read_lock
 from bitwise_torch.operator_samples import (
     NotSampled,
+    _divide,
+    _drawn_call,
     call_text,
     checked_operators,
     list_call_text,
@@ -92,6 +94,35 @@ def test_a_text_determines_a_sample() -> None:
     text = call_text((x, x), {})
     assert sample_digest("aten::add_.Tensor", text) == sample_digest("aten::add_.Tensor", text)
     assert sample_digest("aten::add.Tensor", text) != sample_digest("aten::sub.Tensor", text)
+
+
+def test_positions_of_groups_and_sequences_divide_the_rows() -> None:
+    a, b = torch.empty(100, 32, dtype=torch.bfloat16), torch.empty(3, 32, 48, dtype=torch.bfloat16)
+    x, ends = torch.empty(100, 2, 16), torch.empty(3, dtype=torch.int32)
+    assert _ends(call_text((a, b, ends), {})) == [32, 64, 100]
+    assert _ends(call_text((b, torch.empty(32, 96)), {"offs": ends})) == [32, 64, 96]
+    assert _ends(call_text((a, torch.empty(32, 96), ends), {})) == [0, 16, 32]
+    assert sample_digest("aten::_grouped_mm", call_text((a, b, ends), {}))
+    starts = torch.empty(5, dtype=torch.int32)
+    arguments, options = _drawn_call(call_text((x, x[:64], x, starts, starts, 25, 25, 0.0, True, False), {}))
+    names = [each.name for each in torch.ops.aten._flash_attention_forward.default._schema.arguments]
+    named = dict(zip(names, arguments, strict=False)) | options
+    _divide(named)
+    assert (named["cum_seq_q"].tolist(), named["cum_seq_k"].tolist()) == ([0, 25, 50, 75, 100], [0, 16, 32, 48, 64])
+
+
+def _ends(text: str) -> list[int]:
+    arguments, options = _drawn_call(text)
+    named = dict(zip(("self", "mat2", "offs"), arguments, strict=False)) | options
+    _divide(named)
+    found: list[int] = named["offs"].tolist()
+    return found
+
+
+def test_drawn_integers_do_not_decrease() -> None:
+    ((drawn,), _) = _drawn_call(call_text((torch.empty(500, dtype=torch.int64),), {}))
+    assert drawn.tolist() == sorted(drawn.tolist())
+    assert set(drawn.tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize(("operator", "arguments", "reason"), [
