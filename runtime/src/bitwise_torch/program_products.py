@@ -263,11 +263,11 @@ class Replay:
     not_replayed: Counter[str] = field(default_factory=Counter)
     library: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
-    _library_calls: set[tuple[Any, ...]] = field(default_factory=set)
+    _library_calls: set[Hashable] = field(default_factory=set)
     _counts: dict[GEMMProblem, _Count] = field(default_factory=dict)
     _counts_by_call: dict[dispatch_cache.Key, _Count] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    _entries: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
+    _entries: dict[Hashable, Entry] = field(default_factory=dict)
 
     @property
     def replayed(self) -> Counter[GEMMProblem]:
@@ -321,7 +321,10 @@ class Replay:
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any],
         key: dispatch_cache.Key | None,
     ) -> Any:  # fmt: skip
-        """Run an operation whose call is not cached; `key` is that of a product of two matrices."""
+        """Run an operation whose product is not cached; `key` is that of a product of two matrices."""
+        call = _call_key(operation, arguments, options)
+        if call in self._library_calls:
+            return self._left_to_pytorch(operation, arguments, options)
         if _is_exact(name, arguments):
             return operation(*arguments, **options)
         try:
@@ -329,13 +332,13 @@ class Replay:
                 raise NotLockable(_NOT_INTERCEPTED_REASON)
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return operation(*arguments, **options)  # an empty product has no rounding
-            product, entry = self._product_and_entry(name, operation.overload, arguments, options)
+            product, entry = self._product_and_entry(call, name, operation.overload, arguments, options)
         except (NotLockable, LockError) as reason:
             problem = self._library_problem(operation, arguments, options)
             if problem is None:
-                with self._counting:
-                    self.library[operation.full_name] += 1
-                return operation(*arguments, **options)
+                if call is not None:
+                    self._library_calls.add(call)
+                return self._left_to_pytorch(operation, arguments, options)
             if self.missing == "error":
                 raise LockError(f"torch.{name}: {reason}{problem}") from None
             self.not_replayed[f"{name}: {reason}"] += 1
@@ -358,6 +361,12 @@ class Replay:
             count.calls += 1
         return result
 
+    def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Run a call of which samples agree on this machine."""
+        with self._counting:
+            self.library[operation.full_name] += 1
+        return operation(*arguments, **options)
+
     def _count_of(self, problem: GEMMProblem) -> _Count:
         """Return the count of a problem."""
         return self._counts.setdefault(problem, _Count(problem))
@@ -366,13 +375,6 @@ class Replay:
         self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> str | None:
         """Return None for a call that the lock leaves to PyTorch and whose samples agree here, else why not."""
-        key: Hashable = None
-        try:
-            key = (operation.full_name, *map(_key_of, arguments), *map(_key_of, options.items()))
-            if key in self._library_calls:
-                return None
-        except TypeError:  # an argument is a list
-            key = None
         try:
             text = call_text(arguments, options)
             entry = self.lock.by_call.get((operation.full_name, text))
@@ -391,15 +393,13 @@ class Replay:
                 if machine not in entry.digests
                 else f"; PyTorch computes it, and samples of it differ between {entry.recorded} and this machine"
             )
-        if key is not None:
-            self._library_calls.add(key)
         return None
 
     def _product_and_entry(
-        self, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
+        self, call: Hashable, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[InterceptedProduct, Entry]:
         """Return the product that an operation computes and its entry, from the cache where it is known."""
-        key = None if options else (name, overload, *map(_key_of, arguments))
+        key = None if options else call
         cached = None if key is None else self._entries.get(key)
         if cached is not None:
             a, b, bias = _operands(name, arguments)
@@ -420,6 +420,16 @@ def _is_direct(product: InterceptedProduct, arguments: tuple[Any, ...], out: Any
         and product.b is arguments[1]
         and (out is None or tuple(out.shape) == (product.problem.m, product.problem.n))
     )
+
+
+def _call_key(operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Hashable:
+    """Return what determines the product of a call, or its samples; None where an argument is a list."""
+    key = (operation.full_name, *map(_key_of, arguments), *((name, _key_of(options[name])) for name in options))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _key_of(argument: Any) -> Any:
