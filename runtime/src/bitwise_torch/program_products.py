@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.launchers import ProductLaunch
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active
@@ -251,6 +252,16 @@ class _Count:
     calls: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A product of two matrices that ran from a lock: its launch, and the output's shape and alignment."""
+
+    launch: ProductLaunch
+    shape: tuple[int, int]
+    alignment: int
+    count: _Count
+
+
 @dataclass
 class Replay:
     """The products that ran from a lock, counted by problem, and those that did not, by operation and reason.
@@ -265,7 +276,7 @@ class Replay:
     other_threads: OtherThreads = "error"
     _library_calls: set[Hashable] = field(default_factory=set)
     _counts: dict[GEMMProblem, _Count] = field(default_factory=dict)
-    _counts_by_call: dict[dispatch_cache.Key, _Count] = field(default_factory=dict)
+    _ready: dict[Hashable, _Ready] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _entries: dict[Hashable, Entry] = field(default_factory=dict)
 
@@ -295,26 +306,63 @@ class Replay:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
         import torch
 
+        two_matrices = name == "mm" and operation.overload in ("default", "out")
+        key: Hashable = None
+        if two_matrices and not options:
+            found, key = self._repeated_product(*arguments)
+            if found is not None:
+                return found
         recorded = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)  # operands are those of a kernel: autograd recorded the operation already
         try:
-            if name == "mm" and operation.overload in ("default", "out"):
-                return self._product_of_matrices(operation, arguments, options)
+            if two_matrices:
+                return self._product_of_matrices(operation, arguments, options, key)
             return self._result(operation, name, arguments, options, None)
         finally:
             torch._C._set_grad_enabled(recorded)
 
-    def _product_of_matrices(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _repeated_product(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor | None, Hashable]:
+        """Launch the product of two operands of a kernel where it ran before, and return it and the call's key.
+
+        The product is None where it did not run, the key for tensors without memory.  In a kernel no tensor is negated
+        lazily, and none is recorded for gradients, which `dispatch_cache.repeated_product` has to check.
+        """
+        try:
+            at_a, at_b = a.data_ptr(), b.data_ptr()
+            key = (
+                type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+                type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
+            )  # fmt: skip
+        except RuntimeError:
+            return None, None
+        ready = self._ready.get(key)
+        if ready is None:
+            return None, key
+        out = a.new_empty(ready.shape)
+        at_out = out.data_ptr()
+        if at_out & -at_out & 255 != ready.alignment:
+            return None, key
+        ready.launch(at_a, at_b, at_out)
+        with self._counting:
+            ready.count.calls += 1
+        return out, key
+
+    def _product_of_matrices(
+        self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any], ready: Hashable
+    ) -> Any:
         a, b = arguments
         out = options.get("out")
         found, key = dispatch_cache.repeated_product(a, b, None, None, self.lock, None, out, _NO_LIBRARIES)
         if found is None or key is None:
             return self._result(operation, "mm", arguments, options, key)
-        count = self._counts_by_call.get(key)
-        if count is None:
-            count = self._counts_by_call[key] = self._count_of(problem_of(a, b, found.dtype))
+        count = self._count_of(problem_of(a, b, found.dtype))
         with self._counting:
             count.calls += 1
+        call = dispatch_cache.known_call(key)
+        if ready is not None and call is not None and call.launch is not None and call.dtype is None:
+            if len(self._ready) >= dispatch_cache.CAPACITY:
+                self._ready.clear()
+            self._ready[ready] = _Ready(call.launch, call.shape, call.alignment, count)
         return found
 
     def _result(
