@@ -64,9 +64,7 @@ def test_nothing_installed(install: Install) -> None:
     assert (loaded.plugins, loaded.broken, dict(loaded.arches)) == ((), (), {})
     with pytest.raises(registry.UnknownArchError) as raised:
         loaded.arch("toy")
-    assert str(raised.value) == (
-        "no plugin models the architecture 'toy'; available: none; install the plugin of an architecture"
-    )
+    assert str(raised.value) == ("no plugin models the architecture 'toy'; available: none")
 
 
 def test_plugins_load_in_order_of_their_names(install: Install) -> None:
@@ -114,9 +112,7 @@ def test_a_matrix_unit_is_found_by_its_name(install: Install) -> None:
     )
     with pytest.raises(registry.UnknownMatrixUnitError) as raised:
         registry.load([]).matrix_unit("mma_k8_toy_1")
-    assert str(raised.value) == (
-        "no plugin has a matrix unit 'mma_k8_toy_1'; the nearest: there are none; install the plugin of an architecture"
-    )
+    assert str(raised.value) == ("no plugin has a matrix unit 'mma_k8_toy_1'; the nearest: there are none")
 
 
 def test_the_table_of_arches_cannot_be_changed(install: Install) -> None:

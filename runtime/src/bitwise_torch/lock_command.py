@@ -16,6 +16,7 @@ from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.errors import InputError
+from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.default_command import WritesByDefault
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
@@ -265,7 +266,8 @@ def only_library() -> str:
     names = sorted({each.library for each in registry.default().profiles if isinstance(each, LockableProfile)})
     if len(names) != 1:
         if not names:
-            raise InputError("no installed plugin describes the products of a library: install one")
+            missing = advice("libraries", otherwise="install one")
+            raise InputError(f"no installed plugin describes the products of a library: {missing}")
         raise InputError(f"--library: several libraries are known, choose one of {', '.join(names)}")
     return names[0]
 

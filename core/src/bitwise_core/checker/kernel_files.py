@@ -12,6 +12,7 @@ from bitwise_core.checker.analysis import Source
 from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
+from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.registry import Registry
 
 MAXIMUM_BYTES = 32 << 20
@@ -75,7 +76,8 @@ def extensions(arches: Iterable[Arch]) -> tuple[str, ...]:
     """The file name extensions of all installed architectures.  Raises InputError where there is no architecture."""
     found = tuple(sorted({arch.extension for arch in arches}))
     if not found:
-        raise InputError("no architecture plugin is installed; `bitwise plugins` lists the installed plugins")
+        missing = advice("extensions", otherwise="`bitwise plugins` lists the installed plugins")
+        raise InputError(f"no architecture plugin is installed; {missing}")
     return found
 
 
@@ -263,10 +265,8 @@ def _missing_plugin_hint(registry: Registry, name: str) -> str:
     suffix, known_suffixes = Path(name.split("#")[0]).suffix, extensions(registry.arches.values())
     if not suffix or suffix in known_suffixes:
         return ""
-    return (
-        f"; the installed plugins parse {', '.join(known_suffixes)}: install the plugin for {suffix} files "
-        "(pip install bitwise-VENDOR), or rename the file"
-    )
+    missing = advice("extensions", suffix, otherwise=f"install the plugin for {suffix} files")
+    return f"; the installed plugins parse {', '.join(known_suffixes)}: {missing}, or rename the file"
 
 
 def _unmodelled_target(registry: Registry, target: str) -> str:
@@ -274,4 +274,4 @@ def _unmodelled_target(registry: Registry, target: str) -> str:
     sentence = f"no plugin models the target {target}; those modelled: {known or 'none'}"
     if registry.broken:
         sentence += "; plugins that could not be loaded: " + "; ".join(map(str, registry.broken))
-    return sentence
+    return sentence + registry.advice("targets", target)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bitwise_core.cli.common import as_errors, assumptions, kept_readings
-from bitwise_core.cli.lazy_commands import CommandReference, add_lazy_command
+from bitwise_core.cli.lazy_commands import CommandReference, Commands, add_lazy_command
 from bitwise_core.cli.plugin_commands import GROUP
 from bitwise_core.limits import READING_SECONDS
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="bitwise",
+    cls=Commands,
     help="Say which bits a GPU kernel returns, and which kernels return the same bits.",
     add_completion=False,
     no_args_is_help=True,

@@ -112,7 +112,8 @@ def _instruction(left: str, right: str, accumulator: str, architecture: str | No
             if architecture is None
             else f"--arch: no installed plugin has matrix units of {architecture!r}"
         )
-        raise InputError(f"{fault}; known architectures: {', '.join(architectures) or 'none, install a plugin'}")
+        found = registry.default().advice("matrix units", architecture or "")
+        raise InputError(f"{fault}; known architectures: {', '.join(architectures) or 'none'}{found}")
     fitting = [
         row
         for row in units

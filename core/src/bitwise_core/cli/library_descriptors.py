@@ -10,6 +10,7 @@ from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.errors import InputError
 from bitwise_core.json_text import parse_json
+from bitwise_core.known_distributions import advice
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import ExplainableProfile, Explanation, NotCovered
@@ -56,6 +57,8 @@ def _profile(library: str, architecture: str | None) -> ExplainableProfile:
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
     available = f"available: {known}" if known else "no installed plugin describes a library"
+    missing = advice("libraries", name) or ("" if known else advice("libraries"))
+    available += f"; {missing}" if missing else ""
     if not version or architecture is None:
         raise InputError(f"--library takes NAME:VERSION and needs the architecture, --arch; {available}")
     for each in profiles:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.known_distributions import advice
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
 
@@ -56,7 +57,9 @@ def _print(as_json: bool) -> None:
     console = Console(highlight=False)
     if not found.plugins and not found.broken:
         console.print(
-            "No plugin is installed, so no architecture is known: install one, as in pip install bitwise-VENDOR."
+            f"No plugin is installed, so no architecture is known: {advice('targets', otherwise='install one')}.",
+            markup=False,
+            soft_wrap=True,
         )
         return
     supported = Table(box=None, header_style="bold")

@@ -20,12 +20,14 @@ import pluggy
 
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.errors import BitwiseError
+from bitwise_core.known_distributions import advice, known_distributions
 from bitwise_core.plugins import hookspecs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bitwise_core.execution.architecture import Arch
+    from bitwise_core.known_distributions import Kind
     from bitwise_core.numerics.mma import MmaSpec
     from bitwise_core.plugins.hookspecs import Named
     from bitwise_core.plugins.launchers import Launcher
@@ -115,9 +117,19 @@ class Registry:
         """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""
         if name in self.arches:
             return self.arches[name]
-        available = ", ".join(sorted(self.arches)) or "none; install the plugin of an architecture"
-        sentence = f"no plugin models the architecture {name!r}; available: {available}"
-        raise UnknownArchError(sentence + self._broken_sentence())
+        available = ", ".join(sorted(self.arches)) or "none"
+        raise UnknownArchError(
+            f"no plugin models the architecture {name!r}; available: {available}"
+            f"{self._broken_sentence()}{self.advice('targets', name)}"
+        )
+
+    def advice(self, kind: Kind, name: str) -> str:
+        """Return the end of a sentence that names the distributions to install for what no loaded plugin provides.
+
+        Where no known distribution provides it and no plugin is loaded, these are all that provide any of the kind.
+        """
+        found = advice(kind, name) or ("" if self.plugins else advice(kind))
+        return f"; {found}" if found else ""
 
     @property
     def hardware(self) -> Hardware:
@@ -130,10 +142,12 @@ class Registry:
         """Return the matrix unit of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""
         if name in self.matrix_units:
             return self.matrix_units[name]
+        known = (each for found in known_distributions() for each in found.provides.get("matrix units", ()))
+        architecture = next((each for each in known if name.endswith(f"_{each}")), name)
         near = get_close_matches(name, self.matrix_units, n=3, cutoff=0.0)
-        listed = ", ".join(near) or "there are none; install the plugin of an architecture"
         raise UnknownMatrixUnitError(
-            f"no plugin has a matrix unit {name!r}; the nearest: {listed}{self._broken_sentence()}"
+            f"no plugin has a matrix unit {name!r}; the nearest: {', '.join(near) or 'there are none'}"
+            f"{self._broken_sentence()}{self.advice('matrix units', architecture)}"
         )
 
     def _broken_sentence(self) -> str:
