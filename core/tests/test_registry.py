@@ -274,6 +274,7 @@ def test_hooks_collect() -> None:
     specified = [name for name in vars(hookspecs) if name.startswith("bitwise_")]
     assert specified == [
         "bitwise_arches", "bitwise_matrix_units", "bitwise_profiles", "bitwise_launchers", "bitwise_patchsets",
+        "bitwise_tools",
     ]  # fmt: skip
     for name in specified:
         caller = getattr(manager.hook, name)

@@ -284,6 +284,10 @@ LATER = {
     "cache": CommandReference(
         "bitwise_core.cli.cache_command:command", "Show or remove the results that are kept on disk between runs."
     ),
+    "doctor": CommandReference(
+        "bitwise_core.cli.doctor_command:command",
+        "Print what is installed and found, and what each missing part would enable.",
+    ),
     "probe": CommandReference(
         "bitwise_core.cli.probe_command:command", "Find the summation order of a Python function."
     ),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bitwise_core.plugins.hookspecs import Named
     from bitwise_core.plugins.launchers import Launcher
     from bitwise_core.plugins.profiles import Profile
+    from bitwise_core.plugins.tools import Tool
 
 ENTRY_POINT_GROUP = "bitwise"
 RESTRICT_VARIABLE = "BITWISE_PLUGINS"
@@ -88,6 +89,7 @@ class Plugin:
     profiles: tuple[Profile, ...]
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
+    tools: tuple[Tool, ...]
 
     def __repr__(self) -> str:
         return f"Plugin({self.name!r} of {self.distribution} {self.version})"
@@ -109,6 +111,7 @@ class Registry:
     profiles: tuple[Profile, ...]
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
+    tools: tuple[Tool, ...]
 
     def __repr__(self) -> str:
         return f"Registry(plugins: {', '.join(each.name for each in self.plugins)}; broken: {len(self.broken)})"
@@ -177,6 +180,7 @@ def load(names: Iterable[str] | None = None) -> Registry:
     _owners("profile", [(plugin, plugin.profiles) for plugin in loaded])
     _owners("launcher", [(plugin, plugin.launchers) for plugin in loaded])
     _owners("patch set", [(plugin, plugin.patchsets) for plugin in loaded])
+    _owners("tool", [(plugin, plugin.tools) for plugin in loaded])
     return Registry(
         plugins=tuple(loaded),
         broken=tuple(broken),
@@ -186,6 +190,7 @@ def load(names: Iterable[str] | None = None) -> Registry:
         profiles=tuple(profile for plugin in loaded for profile in plugin.profiles),
         launchers=tuple(launcher for plugin in loaded for launcher in plugin.launchers),
         patchsets=tuple(patchset for plugin in loaded for patchset in plugin.patchsets),
+        tools=tuple(tool for plugin in loaded for tool in plugin.tools),
     )
 
 
@@ -243,6 +248,7 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
         profiles=_checked("bitwise_profiles", manager.hook.bitwise_profiles()),
         launchers=_checked("bitwise_launchers", manager.hook.bitwise_launchers()),
         patchsets=_checked("bitwise_patchsets", manager.hook.bitwise_patchsets()),
+        tools=_checked("bitwise_tools", manager.hook.bitwise_tools()),
     )
 
 
