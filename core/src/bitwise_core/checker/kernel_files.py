@@ -14,13 +14,14 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.registry import Registry
+from bitwise_core.visible_text import visible
 
 MAXIMUM_BYTES = 32 << 20
 """Larger files are rejected before they are read: no compiler writes a kernel of this size."""
 
 MANIFEST = "manifest.json"
 
-_NUMBERED = re.compile(r"(.+)#([1-9]\d*)\Z", re.DOTALL)
+_NUMBERED = re.compile(r"(.+)#([1-9]\d{0,8})\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,9 @@ def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
     if not folder.is_dir():
         raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
     present = sorted(path.name for path in folder.iterdir() if path.suffix in suffixes)
+    unprintable = [f"{folder}: holds {visible(name)}: rename the file" for name in present if not name.isprintable()]
+    if unprintable:
+        raise InputError(*unprintable)
     has_manifest = (folder / MANIFEST).exists()
     manifest = load_manifest(folder / MANIFEST) if has_manifest else Manifest(kernels=())
     launches = manifest.kernels
@@ -106,7 +110,7 @@ def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
         Source(name, texts[launch.file], launch) for name, launch in zip(_names(launches), launches, strict=True)
     ]
     titles = manifest.configurations if isinstance(manifest.configurations, dict) else {}
-    configurations = {str(file): str(title) for file, title in titles.items()}
+    configurations = {str(file): visible(str(title)) for file, title in titles.items()}
     return Folder((*sources, *(Source(name, texts[name]) for name in rest)), has_manifest, configurations)
 
 

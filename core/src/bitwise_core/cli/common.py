@@ -41,7 +41,7 @@ def as_errors() -> Iterator[None]:
         raise
     except SystemExit as end:
         _fail([f"a plugin ended the command ({end.code!r}); the plugin must raise an error instead"])
-    except Exception as error:
+    except BaseException as error:
         # Left to Python, this would end with the status that says that two kernels differ.
         _fail([internal_error(error)])
 

@@ -96,7 +96,9 @@ def _tried(attempt: Callable[[], _Result]) -> _Result | str:
         return attempt()
     except ToolMissing as error:
         return str(error)
-    except (Exception, SystemExit) as error:  # a third-party module may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a third-party module may raise anything
         return f"the plugin failed to look for it ({type(error).__name__}: {error})"
 
 

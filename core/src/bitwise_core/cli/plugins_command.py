@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.cli.exit_status import printable
 from bitwise_core.known_distributions import advice
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
@@ -79,4 +80,4 @@ def _print(as_json: bool) -> None:
         console.print()
     console.print(table)
     for broken in found.broken:
-        console.print(f"could not be loaded: {broken}", style="yellow", markup=False)
+        console.print(f"could not be loaded: {printable(str(broken))}", style="yellow", markup=False)

@@ -66,4 +66,8 @@ def run(
 
 def _count_changed(after: Array, before: Array, array: Array) -> int:
     """Return how many elements the launch changed; `array` gives the size of an element in bytes."""
-    return int(np.count_nonzero((after != before).reshape(-1, array.dtype.itemsize).any(axis=1)))
+    size = array.dtype.itemsize
+    if size not in (1, 2, 4, 8):
+        return int(np.count_nonzero((after != before).reshape(-1, size).any(axis=1)))
+    patterns = np.dtype(f"u{size}")
+    return int(np.count_nonzero(after.view(patterns) != before.view(patterns)))

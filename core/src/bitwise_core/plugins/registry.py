@@ -6,8 +6,10 @@ is reported in the error of a look-up that finds nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -171,7 +173,9 @@ def load(names: Iterable[str] | None = None) -> Registry:
     for entry_point in _select(names):
         try:
             loaded.append(_load_plugin(entry_point))
-        except (Exception, SystemExit) as error:  # a third-party module may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a third-party module may raise anything
             _log.debug("plugin %s failed to load", entry_point.name, exc_info=True)
             reason = f"{type(error).__name__}: {error}"
             broken.append(BrokenPlugin(entry_point.name, _distribution(entry_point), reason))
@@ -230,7 +234,16 @@ def _select(names: Iterable[str] | None) -> list[EntryPoint]:
 
 def _load_plugin(entry_point: EntryPoint) -> Plugin:
     """Import one plugin and call its hooks.  Raises any exception of the plugin, and TypeError for a wrong result."""
-    module = entry_point.load()
+    with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints must not be read as an answer
+        return _loaded_plugin(entry_point, entry_point.load())
+
+
+def _loaded_plugin(entry_point: EntryPoint, module: object) -> Plugin:
+    """Call the hooks of a plugin's module.  Raises any exception of the plugin, and TypeError for a wrong result."""
+    from bitwise_core.execution.architecture import Arch
+    from bitwise_core.numerics.mma import MmaSpec
+    from bitwise_core.plugins.tools import Tool
+
     # A manager for each plugin: a hook that raises stops the other plugins' hooks of a shared one.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -243,22 +256,27 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
         distribution=_distribution(entry_point),
         version=entry_point.dist.version if entry_point.dist else "unknown",
         module=module,
-        arches=_checked("bitwise_arches", manager.hook.bitwise_arches()),
-        matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units()),
+        arches=_checked("bitwise_arches", manager.hook.bitwise_arches(), Arch),
+        matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units(), MmaSpec),
         profiles=_checked("bitwise_profiles", manager.hook.bitwise_profiles()),
         launchers=_checked("bitwise_launchers", manager.hook.bitwise_launchers()),
         patchsets=_checked("bitwise_patchsets", manager.hook.bitwise_patchsets()),
-        tools=_checked("bitwise_tools", manager.hook.bitwise_tools()),
+        tools=_checked("bitwise_tools", manager.hook.bitwise_tools(), Tool),
     )
 
 
-def _checked(hook: str, returned: Iterable[Iterable[NamedT]]) -> tuple[NamedT, ...]:
-    """Return the items of one plugin's hook.  Raises TypeError for an item without a name and for a repeated name."""
+def _checked(hook: str, returned: Iterable[Iterable[NamedT]], kind: type[object] = object) -> tuple[NamedT, ...]:
+    """Return the items of one plugin's hook.
+
+    Raises TypeError for an item that is not of the kind or has no name, and for a repeated name.
+    """
     items = tuple(item for collected in returned for item in collected)
     names: set[str] = set()
     for item in items:
         if not isinstance(getattr(item, "name", None), str):
             raise TypeError(f"{hook} returned {item!r}, which has no name")
+        if not isinstance(item, kind):
+            raise TypeError(f"{hook} returned {item.name!r}, which is no {kind.__name__} but a {type(item).__name__}")
         if item.name in names:
             raise TypeError(f"{hook} returned {item.name!r} twice")
         names.add(item.name)
