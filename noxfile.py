@@ -36,6 +36,7 @@ DISTRIBUTIONS = [
     "plugins/rocblas_profiles",
     "plugins/amd",
     "compiler",
+    "pytest_plugin",
     "conformance",
     "examples/toy_arch",
     "bench",

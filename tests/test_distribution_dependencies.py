@@ -30,6 +30,7 @@ ALLOWED = {
     "bitwise-cublas-profiles": {"bitwise-core"},
     "bitwise-rocblas-profiles": {"bitwise-core"},
     "bitwise-triton": {"bitwise-core"},
+    "bitwise-pytest": {"bitwise-core", "bitwise-triton"},
     "bitwise-conformance": {"bitwise-core"},
     "bitwise-toy": {"bitwise-core", "bitwise-conformance"},
     "bitwise-bench": {
@@ -41,6 +42,8 @@ ALLOWED = {
         "bitwise-amd",
         "bitwise-amd-gfx942",
         "bitwise-cublas-profiles",
+        "bitwise-pytest",
+        "bitwise-rocblas-profiles",
         "bitwise-triton",
         "bitwise-conformance",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import shutil
 from collections.abc import Callable, Mapping
@@ -46,6 +47,7 @@ def readers() -> Mapping[str, Reader]:
     """Return the readers by name."""
     from bitwise_core.descriptors import AttentionDesc, GEMMDesc, ReductionDesc
     from bitwise_core.ir import text as tree_text
+    from bitwise_pytest.golden_file import GoldenKernels
     from bitwise_torch.locks import Lock
     from bitwise_torch.locks.shape_file import read_problems
     from bitwise_torch.receipts import Receipt
@@ -82,6 +84,7 @@ def readers() -> Mapping[str, Reader]:
             Reader("tuned schedules", (_SCHEDULES,), _schedules, 40, json=True),
             Reader("recorded queries", (_QUERIES,), _recorded_queries("cublas-s.json"), 30, json=True),
             Reader("compressed queries", (lzma.compress(_LINES),), _recorded_queries("cublas-s.jsonl.xz"), 10),
+            Reader("golden kernels", (_golden(),), _file("golden.json", GoldenKernels.read), 20, json=True),
             Reader("logic file of rocBLAS", (_logic_file(),), _file("a.yaml", _read_logic_file), 20),
         )
     }  # fmt: skip
@@ -190,8 +193,6 @@ def _folder(extension: str) -> Read:
     """Partition a folder with the changed text of a kernel and the launch of the sample `row_sum`."""
 
     def run(data: bytes, folder: Path) -> None:
-        import json
-
         sample = SAMPLES[extension] / "row_sum"
         (folder / f"a{extension}").write_bytes(data)
         manifest = json.loads((sample / "manifest.json").read_text())
@@ -417,3 +418,12 @@ def _read_logic_file(path: Path) -> None:
         read_logic_file(path)
     except RocblasError as error:
         raise InputError(str(error)) from None
+
+
+def _golden() -> bytes:
+    from bitwise_core import Launch, Source
+    from bitwise_pytest.golden_file import SCHEMA, record_of
+
+    sources = {"a": Source("a", "a text", Launch(file="a", grid=(2, 1, 1))), "b": Source("b", "other", None, "entry")}
+    kernels = {name: record_of(each) for name, each in sources.items()}
+    return json.dumps({"schema": SCHEMA, "kernels": kernels}).encode()

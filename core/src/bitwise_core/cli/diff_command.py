@@ -107,6 +107,8 @@ def counterexample_as_record(counterexample: Counterexample) -> dict[str, object
         "size": counterexample.size,
         "left": left,
         "right": right,
+        "decimals": counterexample.decimals,
+        "ulps": counterexample.ulps,
         "different": counterexample.count,
         "drawn": counterexample.drawn,
     }
