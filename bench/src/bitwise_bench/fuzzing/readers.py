@@ -47,6 +47,7 @@ def readers() -> Mapping[str, Reader]:
     """Return the readers by name."""
     from bitwise_core.descriptors import AttentionDesc, GEMMDesc, ReductionDesc
     from bitwise_core.ir import text as tree_text
+    from bitwise_core.report.expected_classes import ExpectedClasses
     from bitwise_pytest.golden_file import GoldenKernels
     from bitwise_torch.locks import Lock
     from bitwise_torch.locks.shape_file import read_problems
@@ -84,6 +85,7 @@ def readers() -> Mapping[str, Reader]:
             Reader("tuned schedules", (_SCHEDULES,), _schedules, 40, json=True),
             Reader("recorded queries", (_QUERIES,), _recorded_queries("cublas-s.json"), 30, json=True),
             Reader("compressed queries", (lzma.compress(_LINES),), _recorded_queries("cublas-s.jsonl.xz"), 10),
+            Reader("expected classes", (_CLASSES,), _file("classes.json", ExpectedClasses.read), 20, json=True),
             Reader("golden kernels", (_golden(),), _file("golden.json", GoldenKernels.read), 20, json=True),
             Reader("logic file of rocBLAS", (_logic_file(),), _file("a.yaml", _read_logic_file), 20),
         )
@@ -420,8 +422,12 @@ def _read_logic_file(path: Path) -> None:
         raise InputError(str(error)) from None
 
 
+_CLASSES = b'{"schema": 1, "scope": "launch", "classes": [["a.ptx", "b.ptx"], ["c.ptx"]]}'
+
+
 def _golden() -> bytes:
     from bitwise_core import Launch, Source
+    from bitwise_core.report.expected_classes import ExpectedClasses
     from bitwise_pytest.golden_file import SCHEMA, record_of
 
     sources = {"a": Source("a", "a text", Launch(file="a", grid=(2, 1, 1))), "b": Source("b", "other", None, "entry")}

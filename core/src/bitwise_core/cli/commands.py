@@ -137,12 +137,26 @@ def partition(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write an HTML report to this file.")
     ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Also write the findings as a SARIF log.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, a test for each kernel.")
+    ] = None,
+    expected: Annotated[
+        Path | None,
+        typer.Option("--expected", metavar="FILE", help="Compare the classes with the expected ones of this file."),
+    ] = None,
+    update_expected: Annotated[
+        bool, typer.Option("--update-expected", help="Write the classes to the file of --expected instead.")
+    ] = False,
 ) -> None:
     """Partition the kernels of a folder by equal bits.
 
     Kernels of one class are proved to return the same bits.  Without manifest.json this holds for every launch.
 
-    Exit status: 0 done (each Unknown kernel is a class by itself), 2 a file or an argument is wrong.
+    Exit status: 0 done (each Unknown kernel is a class by itself), 1 the classes are not the expected ones, 2 a file or
+    an argument is wrong.
     """
     with as_errors():
         from bitwise_core.cli import partition_command
@@ -150,7 +164,9 @@ def partition(
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         with kept_readings(not no_cache) as cache:
             readers = partition_command.ReaderSettings(workers, scheduler, cache)
-            partition_command.run(path, target, options, readers, as_json, html)
+            outputs = partition_command.Outputs(as_json, html, sarif, junit, expected, update_expected)
+            status = partition_command.run(path, target, options, readers, outputs)
+    raise typer.Exit(status)
 
 
 @app.command(no_args_is_help=True)

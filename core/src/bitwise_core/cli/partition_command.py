@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -26,6 +27,8 @@ from bitwise_core.cli.common import print_json
 from bitwise_core.errors import InputError
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
+from bitwise_core.report.expected_classes import ExpectedClasses
+from bitwise_core.report.findings import Finding, findings, junit, sarif
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +72,61 @@ def answered(
     return found
 
 
-def run(
-    path: Path, target: str | None, options: Options, readers: ReaderSettings, as_json: bool, html: Path | None
-) -> None:
-    """Partition a folder and print the classes.  Raises InputError."""
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What is written besides the text: JSON in its place, an HTML page, a SARIF log, a JUnit report.
+
+    `expected` is the file of the expected classes, which is compared, or written with `update`.
+    """
+
+    as_json: bool = False
+    html: Path | None = None
+    sarif: Path | None = None
+    junit: Path | None = None
+    expected: Path | None = None
+    update: bool = False
+
+
+UNEXPECTED = 1
+"""The exit status if the classes are not the expected ones."""
+
+
+def run(path: Path, target: str | None, options: Options, readers: ReaderSettings, outputs: Outputs) -> int:
+    """Partition a folder and print the classes; return the exit status.  Raises InputError."""
+    if outputs.update and outputs.expected is None:
+        raise InputError("--update-expected: name the file of the expected classes with --expected")
+    expected = None if outputs.expected is None or outputs.update else ExpectedClasses.read(outputs.expected)
     plugins = registry.default()
     folder = read_folder(path, extensions(plugins.arches.values()))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
     arch, sources = resolve_targets(folder.sources, plugins, target)
     found = answered(partition_of, sources, arch.name, options, readers)
-    if html is not None:
+    listed = findings(found)
+    differences: tuple[Finding, ...] = ()
+    if expected is not None:
+        differences = tuple(expected.differences(found))
+        listed = (*differences, *(each for each in listed if each.rule == "unknown"))
+    if outputs.update and outputs.expected is not None:
+        ExpectedClasses.of(found).write(outputs.expected)
+    if outputs.sarif is not None:
+        write_report("--sarif", outputs.sarif, sarif(listed, path.as_posix()))
+    if outputs.junit is not None:
+        write_report("--junit", outputs.junit, junit(listed, [each.name for each in sources], path.as_posix()))
+    if outputs.html is not None:
         title = path.resolve().name
         section = report.section(found, sources, arch, options, title, folder.configurations)
-        write_report(html, report.render(f"bitwise: {title}", [section]))
-    if as_json:
-        print_json({**found.as_json(), "target": ", ".join(targets_of(sources, arch))})
+        write_report("--html", outputs.html, report.render(f"bitwise: {title}", [section]))
+    if outputs.as_json:
+        content = {**found.as_json(), "target": ", ".join(targets_of(sources, arch))}
+        print_json(content if expected is None else {**content, "unexpected": [asdict(each) for each in differences]})
     else:
         show(found, options, Console(highlight=False))
+        for each in differences:
+            typer.echo(f"{each.level}: {each.message}")
+        if expected is not None and not differences:
+            typer.echo("the classes are the expected ones")
+    return UNEXPECTED if any(each.level == "error" for each in differences) else 0
 
 
 @contextmanager
@@ -107,12 +147,18 @@ def progress(description: str) -> Iterator[ProgressCallback | None]:
         yield advance
 
 
-def write_report(path: Path, page: str) -> None:
-    """Write a page to a file.  Raises InputError."""
+def write_report(option: str, path: Path, page: str) -> None:
+    """Write a page to the file of an option.  Raises InputError."""
     try:
         write_text(path, page)
     except OSError as error:
-        raise InputError(f"--html {path}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{option} {path}: cannot be written ({error.strerror})") from None
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 kernel, 2 classes."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def show(found: Partition, options: Options, console: Console) -> None:
@@ -135,7 +181,7 @@ def show(found: Partition, options: Options, console: Console) -> None:
         console.print(table)
     kernels = sum(map(len, found.classes))
     console.print(
-        f"{kernels} kernels, {len(proved)} classes, {len(found.unknown)} unknown, for "
+        f"{counted(kernels, 'kernel')}, {counted(len(proved), 'class')}, {len(found.unknown)} unknown, for "
         f"{'every launch' if options.every_launch else 'the given launch'}, in {found.seconds:.1f} s"
     )
     for condition in sorted(options.assume):
