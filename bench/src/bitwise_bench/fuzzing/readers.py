@@ -427,7 +427,6 @@ _CLASSES = b'{"schema": 1, "scope": "launch", "classes": [["a.ptx", "b.ptx"], ["
 
 def _golden() -> bytes:
     from bitwise_core import Launch, Source
-    from bitwise_core.report.expected_classes import ExpectedClasses
     from bitwise_pytest.golden_file import SCHEMA, record_of
 
     sources = {"a": Source("a", "a text", Launch(file="a", grid=(2, 1, 1))), "b": Source("b", "other", None, "entry")}

@@ -305,9 +305,9 @@ LATER = {
         "Print what is installed and found, and what each missing part would enable.",
     ),
     "probe": CommandReference(
-        "bitwise_core.cli.probe_command:command", "Find the summation order of a Python function."
+        "bitwise_core.cli.probe_options:command", "Find the summation order of a Python function."
     ),
-    "gemm": CommandReference("bitwise_core.cli.gemm_command:command", "Explain the bits of a matrix product."),
+    "gemm": CommandReference("bitwise_core.cli.gemm_options:command", "Explain the bits of a matrix product."),
     "plugins": CommandReference(
         "bitwise_core.cli.plugins_command:command", "List the installed plugins and what they provide."
     ),

@@ -6,14 +6,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.cli.exit_status import printable
-from bitwise_core.known_distributions import advice
-from bitwise_core.plugins import registry
-from bitwise_core.plugins.capabilities import TITLES, capabilities
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -27,6 +22,13 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def _print(as_json: bool) -> None:
     """Print the installed plugins.  Raises DuplicateNameError, UnknownPluginError."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bitwise_core.known_distributions import advice
+    from bitwise_core.plugins import registry
+    from bitwise_core.plugins.capabilities import TITLES, capabilities
+
     found = registry.default()
     if as_json:
         print_json(
