@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from bitwise_core.cli.commands import LATER, app
 from bitwise_core.cli.lazy_commands import CommandReference
 from bitwise_core.cli.plugin_commands import GROUP
-from bitwise_core.plugins.registry import ENTRY_POINT_GROUP
+from bitwise_core.known_distributions import ENTRY_POINT_GROUP
 
 REFERENCES = {**LATER, **{each.name: each.load() for each in entry_points(group=GROUP)}}
 

@@ -18,6 +18,9 @@ Kind = Literal["architectures", "extensions", "targets", "matrix units", "librar
 """What distributions provide: architectures that they read, extensions of assembly files, targets that the files state,
 architectures of matrix units, libraries that they describe, subcommands of `bitwise`."""
 
+ENTRY_POINT_GROUP = "bitwise"
+"""The entry-point group of plugins."""
+
 TABLE = Path(__file__).with_suffix(".json")
 
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bitwise_core.cli.common import as_errors, assumptions, kept_readings
+from bitwise_core.cli.common import as_errors, assumptions, kept_readings, versions
 from bitwise_core.cli.lazy_commands import CommandReference, Commands, add_lazy_command
-from bitwise_core.cli.plugin_commands import GROUP
 from bitwise_core.limits import READING_SECONDS
 
 if TYPE_CHECKING:
@@ -34,13 +33,8 @@ def _print_versions(wanted: bool) -> None:
     """Print the versions of the distributions of bitwise and of its plugins, and exit."""
     if not wanted:
         return
-    from importlib.metadata import entry_points, version
-
-    names = {"bitwise-core"}
-    for group in ("bitwise", GROUP):
-        names |= {each.dist.name for each in entry_points(group=group) if each.dist is not None}
-    for name in sorted(names, key=lambda each: (each != "bitwise-core", each)):
-        typer.echo(f"{name} {version(name)}")
+    for name, number in versions().items():
+        typer.echo(f"{name} {number}")
     raise typer.Exit
 
 

@@ -7,12 +7,11 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import entry_points, version
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.cli.common import as_errors, print_answer, versions
 from bitwise_core.cli.exit_status import printable
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
     with as_errors():
         found = checkup()
         if as_json:
-            print_json(found)
+            print_answer("doctor", found)
         else:
             for line in lines(found):
                 typer.echo(printable(line))
@@ -55,12 +54,13 @@ def checkup() -> dict[str, Any]:
     from bitwise_core.plugins import registry
 
     loaded = registry.default()
+    installed = (Line(name, (number,)) for name, number in versions().items())
     absent = (_absent(each) for each in known_distributions() if each.version is None)
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
-        "distributions": [asdict(each) for each in (*_installed(), *absent)],
+        "distributions": [asdict(each) for each in (*installed, *absent)],
         "plugins": [
             {"name": each.name, "distribution": each.distribution, "version": each.version,
              "architectures": [arch.name for arch in each.arches]}
@@ -71,16 +71,6 @@ def checkup() -> dict[str, Any]:
         "launchers": [asdict(_launcher(each)) for each in loaded.launchers],
         "caches": _caches(loaded),
     }  # fmt: skip
-
-
-def _installed() -> Iterator[Line]:
-    """Yield core and the installed distributions that extend it."""
-    from bitwise_core.cli.plugin_commands import GROUP
-    from bitwise_core.plugins.registry import ENTRY_POINT_GROUP
-
-    names = {each.dist.name for group in (ENTRY_POINT_GROUP, GROUP) for each in entry_points(group=group) if each.dist}
-    for name in ("bitwise-core", *sorted(names - {"bitwise-core"})):
-        yield Line(name, (version(name),))
 
 
 def _absent(known: KnownDistribution) -> Line:

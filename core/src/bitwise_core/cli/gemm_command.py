@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from bitwise_core.cli.common import print_json
-from bitwise_core.cli.gemm_options import PLAN_NAMES
+from bitwise_core.cli.plan_names import PLAN_NAMES
 from bitwise_core.descriptors import (
     DescriptorError,
     GEMMDesc,

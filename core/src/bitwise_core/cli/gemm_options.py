@@ -7,13 +7,8 @@ from pathlib import Path
 import typer
 
 from bitwise_core.cli.common import as_errors
+from bitwise_core.cli.plan_names import PLAN_NAMES
 from bitwise_core.errors import InputError
-
-PLAN_NAMES = (
-    "single-pass", "split-k", "per-mma", "split-k-per-mma", "three-level-chain", "lane-tree-gemv",
-    "contiguous-slice-gemv", "workspace-gemv",
-)  # fmt: skip
-"""The names of the plans that `gemm_command` makes descriptors of."""
 
 
 def command(

@@ -17,13 +17,13 @@ from rich.table import Table
 from bitwise_core import report
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.executors import dask_executor
-from bitwise_core.checker.kernel_files import extensions, read_folder, resolve_targets, targets_of
+from bitwise_core.checker.kernel_files import arch_of, extensions, read_folder, resolve_targets, targets_of
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.checker.worker_pool import Progress as ProgressCallback
-from bitwise_core.cli.common import print_json
+from bitwise_core.cli.common import print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
@@ -118,8 +118,11 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         section = report.section(found, sources, arch, options, title, folder.configurations)
         write_report("--html", outputs.html, report.render(f"bitwise: {title}", [section]))
     if outputs.as_json:
-        content = {**found.as_json(), "target": ", ".join(targets_of(sources, arch))}
-        print_json(content if expected is None else {**content, "unexpected": [asdict(each) for each in differences]})
+        content = {**found.as_json(), "conditions": sorted(options.assume)}
+        content["target"] = ", ".join(targets_of(sources, arch))
+        if expected is not None:
+            content["unexpected"] = [asdict(each) for each in differences]
+        print_answer("partition", content, [arch_of(each, arch, plugins) for each in sources])
     else:
         show(found, options, Console(highlight=False))
         for each in differences:

@@ -10,7 +10,7 @@ import typer
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, prepare
 from bitwise_core.cli.buffer_files import read_buffers, write_buffers
-from bitwise_core.cli.common import UNKNOWN, kernels, print_json
+from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
@@ -54,7 +54,7 @@ def run(
             }
             for name, array in after.items()
         }
-        print_json({"kernel": source.name, "out": str(out), "buffers": buffers, "notes": notes})
+        print_answer("run", {"kernel": source.name, "out": str(out), "buffers": buffers, "notes": notes}, (arch,))
         return 0
     for name, array in after.items():
         kind = kinds[name].name or array.dtype.name

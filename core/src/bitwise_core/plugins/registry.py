@@ -22,7 +22,7 @@ import pluggy
 
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.errors import BitwiseError
-from bitwise_core.known_distributions import advice, known_distributions
+from bitwise_core.known_distributions import ENTRY_POINT_GROUP, advice, known_distributions
 from bitwise_core.plugins import hookspecs
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from bitwise_core.plugins.profiles import Profile
     from bitwise_core.plugins.tools import Tool
 
-ENTRY_POINT_GROUP = "bitwise"
 RESTRICT_VARIABLE = "BITWISE_PLUGINS"
 
 NamedT = TypeVar("NamedT", bound="Named")
