@@ -79,6 +79,22 @@ def test_a_full_disk_and_a_closed_pipe_are_errors() -> None:
     process.stderr.close()
 
 
+def test_a_pipe_that_is_closed_while_tables_are_printed(tmp_path: Path) -> None:
+    pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+    folder = write(tmp_path, {f"{'a' * 60}{n}.ptx": row_sum() for n in range(40)}, None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "partition", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == ("", 2)
+    process.stderr.close()
+
+
 def test_a_sentence_that_repeats_a_long_word_is_short() -> None:
     done = python(MAIN, "tree", f"a.ptx#{'9' * 5000}", "--element", f"y[{'9' * 100000}]")
     assert done.returncode == 2

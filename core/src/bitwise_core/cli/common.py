@@ -43,6 +43,8 @@ def as_errors() -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # Rich ends the process where its output is closed
+            raise typer.Exit(WRONG_INPUT) from None
         _fail([f"a plugin ended the command ({end.code!r}); the plugin must raise an error instead"])
     except BaseException as error:
         # Left to Python, this would end with the status that says that two kernels differ.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import typer
@@ -29,6 +30,7 @@ from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
 from bitwise_core.report.expected_classes import ExpectedClasses
 from bitwise_core.report.findings import Finding, findings, junit, sarif
+from bitwise_core.report.shared_settings import class_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,13 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         write_report("--html", outputs.html, report.render(f"bitwise: {title}", [section]))
     if outputs.as_json:
         content = {**found.as_json(), "conditions": sorted(options.assume)}
+        content["shared"] = class_names(found.classes, folder.configurations)
         content["target"] = ", ".join(targets_of(sources, arch))
         if expected is not None:
             content["unexpected"] = [asdict(each) for each in differences]
         print_answer("partition", content, [arch_of(each, arch, plugins) for each in sources])
     else:
-        show(found, options, Console(highlight=False))
+        show(found, options, Console(highlight=False), folder.configurations)
         for each in differences:
             typer.echo(f"{each.level}: {each.message}")
         if expected is not None and not differences:
@@ -158,21 +161,32 @@ def write_report(option: str, path: Path, page: str) -> None:
         raise InputError(f"{option} {path}: cannot be written ({error.strerror})") from None
 
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: 1 kernel, 2 classes."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
 
-def show(found: Partition, options: Options, console: Console) -> None:
-    """Print the classes, the Unknown kernels with their reasons, and the assumptions of the proofs."""
+def show(found: Partition, options: Options, console: Console, configurations: Mapping[str, str] = _NONE) -> None:
+    """Print the classes, the Unknown kernels with their reasons, and the assumptions of the proofs.
+
+    A class is named by what its configurations share.
+    """
+    named = zip(found.classes, class_names(found.classes, configurations), strict=True)
+    shared = [name for names, name in named if names[0] not in found.unknown]
     proved = [each for each in found.classes if each[0] not in found.unknown]
     table = Table(title=None, header_style="bold", show_lines=len(proved) > 1)
     table.add_column("class", justify="right")
     table.add_column("kernels", justify="right")
+    if any(shared):
+        table.add_column("which share", overflow="fold")
     table.add_column("proved to return the same bits", overflow="fold")
-    for number, names in enumerate(proved, 1):
-        table.add_row(str(number), str(len(names)), escape(", ".join(names)))
+    for number, (names, name) in enumerate(zip(proved, shared, strict=True), 1):
+        what = [escape(name)] if any(shared) else []
+        table.add_row(str(number), str(len(names)), *what, escape(", ".join(names)))
     if proved:
         console.print(table)
     if found.unknown:
