@@ -14,7 +14,8 @@ from bitwise_core.plugins.profiles import Explanation, NotCovered
 from bitwise_core.visible_text import visible
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, Row
-from bitwise_cublas_profiles.query import MEBIBYTE, Configuration, CublasError, GemmQuery, query_of_problem
+from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, query_of_problem
+from bitwise_cublas_profiles.workspaces import MEBIBYTE
 
 ATTRIBUTES = {
     "ALGO_ID": "algorithm", "TILE_ID": "tile", "STAGES_ID": "stages", "SPLITK_NUM": "split_k",
