@@ -36,6 +36,7 @@ DISTRIBUTIONS = [
     "plugins/rocblas_profiles",
     "plugins/amd",
     "compiler",
+    "pytest_plugin",
     "conformance",
     "examples/toy_arch",
     "bench",
@@ -199,11 +200,11 @@ def install(session: nox.Session) -> None:
     """
     folder = Path(session.create_tmp())
     import_each_wheel_alone(session, folder / "alone")
-    session.install("--find-links", "dist", "bitwise-core", "bitwise-amd")
+    session.install("--find-links", "dist", "bitwise-core[amd]")
     with session.chdir(folder):
-        session.run("bitwise", "plugins")
+        session.run("bitwise", "doctor")
         session.run("bitwise", "partition", str(AMD_SAMPLES / "gfx942" / "row_sum"))
-    session.install("--find-links", "dist", "bitwise-nvidia")
+    session.install("--find-links", "dist", "bitwise-core[nvidia]")
     with session.chdir(folder):
         session.run("bitwise", "plugins", "--json")
         session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--no-contraction-audit")

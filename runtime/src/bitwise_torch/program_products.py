@@ -30,6 +30,7 @@ from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
+from bitwise_torch.missing_plugins import libraries
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
     NotSampled,
@@ -152,8 +153,8 @@ def lockable_profile(library: str) -> LockableProfile:
     for each in profiles:
         if each.library == library:
             return each
-    known = ", ".join(sorted({each.library for each in profiles})) or "none, install the plugin of one"
-    raise LockError(f"no installed plugin describes the products of the library {library!r}; known libraries: {known}")
+    known = libraries(library, (each.library for each in profiles))
+    raise LockError(f"no installed plugin describes the products of the library {library!r}; {known}")
 
 
 @dataclass
