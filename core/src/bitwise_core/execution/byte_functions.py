@@ -314,7 +314,7 @@ def _entering(step: Step, roots: frozenset[int], execution_mask: str | None) -> 
     """
 
     def run(machine: Machine) -> Control | None:
-        whole = machine.mask is None and machine.condition is None
+        whole = machine.written_lanes is None and machine.condition is None
         if whole and execution_mask is not None:
             lanes = machine.registers.get(execution_mask)
             whole = isinstance(lanes, np.ndarray) and lanes.size == 1 and bool(lanes.all())

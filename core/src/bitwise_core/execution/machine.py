@@ -124,7 +124,8 @@ class Machine:
     """Registers and memories of `blocks` blocks of `threads` threads, which run together.
 
     `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.  `group`
-    are the lanes at the current instruction, whatever its guard.
+    are the lanes at the current instruction, whatever its guard.  `owned`, if it is not None, are the lanes whose
+    values `registers` holds, all lanes of some blocks; what it holds in other lanes is not read.
     `condition` is a predicate on data under which side effects happen, or None.  `path` is the conjunction of the
     choices of whole blocks, made by predicates on data that are uniform in a block, under which the current side of a
     branch is executed, or None.  Such a side has its own registers and memories, see `sides`.
@@ -156,6 +157,7 @@ class Machine:
     local: dict[int, Value] = field(default_factory=dict)
     mask: Array | None = None
     group: Array | None = None
+    owned: Array | None = None
     condition: Value | None = None
     path: Value | None = None
     epoch: int = 0
@@ -227,12 +229,18 @@ class Machine:
         name = operand.name
         if name == "_":
             return
-        if self.mask is not None:
+        lanes = self.written_lanes
+        if lanes is not None:
             old = self.registers.get(name)
             if old is None or L.width(old) != L.width(value):
                 old = poison(L.width(value))
-            value = blend_values(self.mask, value, old)
+            value = blend_values(lanes, value, old)
         self.put(name, value)
+
+    @property
+    def written_lanes(self) -> Array | None:
+        """The active lanes, None if no other lane of a register that is written may be read."""
+        return None if self.mask is self.owned else self.mask
 
     def put(self, name: str, value: Value) -> None:
         """Write a register in all lanes."""
@@ -296,6 +304,19 @@ class Machine:
             return np.ones(self.blocks, dtype=bool)
         rows: Array = np.any(self.mask, axis=1)
         return rows
+
+    def owned_blocks(self) -> tuple[Array, Array] | None:
+        """Return the numbers of the blocks of `owned`, and the place of each block among them, 0 for others.
+
+        None if other lanes may be read than those.
+        """
+        if self.owned is None or self.mask is not self.owned:
+            return None
+        found = self.extra.get("owned blocks")
+        if found is None or found[0] is not self.owned:
+            rows = self.owned[:, 0]
+            found = self.extra["owned blocks"] = (self.owned, np.flatnonzero(rows), (np.cumsum(rows) - 1) * rows)
+        return found[1], found[2]
 
     def active_warps(self) -> Array:
         """Return the numbers of the warps with an active lane."""

@@ -40,7 +40,7 @@ from bitwise_amd_gfx942.opcodes import (
     waits,
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
-from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, WAVE, storage
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, WAVE, as_lane_mask_of_pair, storage
 from bitwise_amd_gfx942.text.parser import parse
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch, BitSupport, ContractionAudit, OpcodeTable
@@ -149,6 +149,7 @@ def _arch(name: str, own: tuple[OpcodeTable, ...], audit: Audit) -> Arch:
         audit_contraction=audit,
         storage=storage,
         execution_mask=EXEC,
+        under_one_key=as_lane_mask_of_pair,
         bits=BitSupport(functions_of(name), rows),
     )
 

@@ -69,6 +69,9 @@ class OperandVectors(Protocol):
     def take(self, index: Array) -> Self:
         """Return the vectors with these numbers, in the shape of `index`."""
 
+    def of_blocks(self, blocks: Array) -> Self:
+        """Return the vectors that each block of a batch takes from block `blocks[block]`."""
+
     def concatenated(self, others: Sequence[Self]) -> Self:
         """Return these vectors followed by the others', flat."""
 
@@ -95,7 +98,7 @@ class HashedVectors:
         return HashedVectors(words, zero, self.sticky, self.signed, self.finite)
 
     def of_blocks(self, blocks: Array) -> HashedVectors:
-        """Return the vectors that each block of a batch takes from block `blocks[block]`."""
+        """See `OperandVectors.of_blocks`."""
         words = self.words if self.words.shape[1] == 1 else self.words[:, blocks]
         zero = self.zero if self.zero is None or self.zero.shape[0] == 1 else self.zero[blocks]
         sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
@@ -160,7 +163,7 @@ def hashed_vectors(
     if alike is None:
         return _hashed_vectors(elements, form, context, signs)
     chosen, place = alike
-    return _hashed_vectors(_of_blocks(elements, chosen), form, context, signs).of_blocks(place)
+    return _hashed_vectors(of_blocks(elements, chosen), form, context, signs).of_blocks(place)
 
 
 _FEW_BLOCKS = 4
@@ -192,7 +195,10 @@ def _alike_blocks(elements: SymbolicVector) -> tuple[Array, Array] | None:
     return chosen, np.searchsorted(chosen, first)
 
 
-def _of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
+def of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
+    """Return the elements of some blocks; one row stands for the elements of every block."""
+    if elements.words.shape[1] == 1:
+        return elements
     flags = elements.flags
     chosen = flags if isinstance(flags, int) or flags.shape[0] == 1 else flags[blocks]
     return SymbolicVector(elements.bits, elements.words[:, blocks], chosen)
