@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, Symbol, Vector
-from bitwise_core.execution.active_lanes import whole_mask
+from bitwise_core.execution.active_lanes import WholeBlocks, whole_mask
 from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
@@ -166,6 +166,7 @@ class Machine:
     extra: dict[str, Any] = field(default_factory=dict)
     asynchronous_reads: AsynchronousReads = field(default_factory=AsynchronousReads)
     cluster: ClusterState | None = None
+    _whole_blocks: tuple[Array, WholeBlocks] | None = None
 
     def read(self, operand: Operand) -> Value:
         """Return the value of a register, special register, literal or symbol operand."""
@@ -305,18 +306,13 @@ class Machine:
         rows: Array = np.any(self.mask, axis=1)
         return rows
 
-    def owned_blocks(self) -> tuple[Array, Array] | None:
-        """Return the numbers of the blocks of `owned`, and the place of each block among them, 0 for others.
-
-        None if other lanes may be read than those.
-        """
+    def active_whole_blocks(self) -> WholeBlocks | None:
+        """Return the blocks whose lanes are all active, if no lane of another block may be read; otherwise None."""
         if self.owned is None or self.mask is not self.owned:
             return None
-        found = self.extra.get("owned blocks")
-        if found is None or found[0] is not self.owned:
-            rows = self.owned[:, 0]
-            found = self.extra["owned blocks"] = (self.owned, np.flatnonzero(rows), (np.cumsum(rows) - 1) * rows)
-        return found[1], found[2]
+        if self._whole_blocks is None or self._whole_blocks[0] is not self.owned:
+            self._whole_blocks = self.owned, WholeBlocks.of(self.owned)
+        return self._whole_blocks[1]
 
     def active_warps(self) -> Array:
         """Return the numbers of the warps with an active lane."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import has_whole_blocks
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
@@ -50,7 +51,7 @@ class SeparateRegisters:
         machine, mask = self.machine, group.mask
         assert group.registers is not None
         machine.owned = None
-        if mask is not None and _has_whole_blocks(mask):
+        if mask is not None and mask.shape[0] > 1 and has_whole_blocks(mask):
             machine.owned = mask
             if any(each.registers is group.registers for each in self.groups if each is not group):
                 group.registers = dict(group.registers)
@@ -111,11 +112,6 @@ class SeparateRegisters:
             for key in [name for name in held if name not in missing and storage(name) == name]:
                 convert(machine, key)
         machine.registers, machine.mask = outer, lanes
-
-
-def _has_whole_blocks(mask: Array) -> bool:
-    """Return whether a mask has all lanes of some blocks, and no others."""
-    return mask.shape[0] > 1 and bool((mask.shape[1] == 1) or (mask == mask[:, :1]).all())
 
 
 def _union(masks: list[Array | None]) -> Array | None:

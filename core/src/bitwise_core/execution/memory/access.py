@@ -81,10 +81,25 @@ def _repeated_threads(threads: int, count: int) -> Array:
     return found
 
 
+def accessed_cells(machine: Machine, address: Array) -> Array:
+    """Return the cells of shared memory at each thread's address, of shape (1 or blocks, threads).
+
+    Those of inactive lanes are arbitrary.  Raises FinerGranule and Unsupported.
+    """
+    blocks = machine.active_whole_blocks()
+    if blocks is None:
+        return machine.shared.cells(address, machine.mask)
+    if address.shape[0] > 1:
+        address = address[blocks.numbers]
+        # Blocks that access the same cells are together in the detectors of races.
+        address = address[:1] if (address == address[:1]).all() else address[blocks.place]
+    return machine.shared.cells(address, None)
+
+
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     """Return `bits` bits at each active thread's shared address; undetermined where the read is a race."""
     shared = machine.shared
-    cells = shared.cells(address, machine.mask)
+    cells = accessed_cells(machine, address)
     kept = undetermined_values(machine)
     racing: Array | None = None
     cause: Cause | None = None
@@ -105,7 +120,8 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
                 place = int(np.flatnonzero(contested)[0])
                 overwritten = kept.generations[int(row[place]), int(races.generation[row[place]])]
                 cause = Cause(Kind.SHARED, OVERWRITE_RACE, overwritten.line, machine.line)
-    value = machine.domain.recalled(shared.load(cells, bits), machine.mask)
+    loaded = shared.load(cells, bits, None, machine.active_whole_blocks())
+    value = machine.domain.recalled(loaded, machine.mask)
     if racing is None or cause is None or kept is None or not kept.note(cause):
         return value
     # The blocks of every history take part, whichever of them has the race.
@@ -174,7 +190,7 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         return
     for value in values:
         machine.domain.note_stored(value)
-    cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
+    cells = accessed_cells(machine, np.broadcast_to(address, (address.shape[0], machine.threads)))
     bits = sum(width(value) for value in values)
     disjoint = cells.shape[0] == 1
     kept = undetermined_values(machine)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_core.execution.active_lanes import whole_mask
+from bitwise_core.execution.active_lanes import WholeBlocks, has_whole_blocks, whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
@@ -297,16 +297,22 @@ class SharedMemory:
     def _put(
         self, cells: Array, words: hashing.Words, flags: L.Flags, mask: Array | None, rows: Array | None = None
     ) -> None:
-        if rows is None and cells.shape[0] == 1 and (mask is None or mask.shape[0] == 1):
+        whole = mask is not None and mask.shape[0] > 1 and has_whole_blocks(mask)
+        if rows is None and cells.shape[0] == 1 and (mask is None or mask.shape[0] == 1 or whole):
             columns = cells[0]
-            if mask is not None:
+            first = np.arange(0, self.flags.size, self.flags.shape[1])
+            if mask is not None and whole:
+                blocks = mask[:, 0]
+                first = first[blocks]
+                words = words if words.shape[1] == 1 else words[:, blocks]
+                flags = flags if isinstance(flags, int) or flags.shape[0] == 1 else flags[blocks]
+            elif mask is not None:
                 active = np.broadcast_to(mask[0], columns.shape)
                 columns = columns[active]
                 words = np.broadcast_to(words, (2, words.shape[1], active.size))[:, :, active]
                 if not isinstance(flags, int):
                     flags = np.broadcast_to(flags, (flags.shape[0], active.size))[:, active]
             # Assigning through flat indices takes a fifth of the time of an index array behind slices.
-            first = np.arange(0, self.flags.size, self.flags.shape[1])
             places = first[:, None] + columns
             self.flags.reshape(-1)[places] = flags
             self.words[0].reshape(-1)[places] = words[0]
@@ -320,19 +326,27 @@ class SharedMemory:
         self.words[:, row, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
         self.flags[row, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
 
-    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
-        """Return `bits` bits at each lane's cell, in the memory of its own block or of `rows` as in `store`."""
+    def load(
+        self, cells: Array, bits: int, rows: Array | None = None, whole: WholeBlocks | None = None
+    ) -> Value:
+        """Return `bits` bits at each lane's cell, in the memory of its own block or of `rows` as in `store`.
+
+        Only values of the blocks of `whole` are read, where it is given.
+        """
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))
         count = bits // (8 * self.granule)
-        parts = [self._get(cells + part if part else cells, rows) for part in range(count)]
+        parts = [self._get(cells + part if part else cells, rows, whole) for part in range(count)]
         found = join(parts, self.granule, self.recorder)
         return found if self.recorder is None else self.recorder.mark(found)
 
-    def _get(self, cells: Array, rows: Array | None = None) -> tuple[hashing.Words, Array]:
+    def _get(
+        self, cells: Array, rows: Array | None = None, whole: WholeBlocks | None = None
+    ) -> tuple[hashing.Words, Array]:
         if rows is not None:
             return self.words[:, rows, cells], self.flags[rows, cells]
         if cells.shape[0] == 1:
-            return self.words.take(cells[0], axis=2), self.flags.take(cells[0], axis=1)
-        own = np.arange(self.blocks)[:, None]
+            words, flags = self.words.take(cells[0], axis=2), self.flags.take(cells[0], axis=1)
+            return (words, flags) if whole is None else (words[:, whole.sources], flags[whole.sources])
+        own = (np.arange(self.blocks) if whole is None else whole.sources)[:, None]
         return self.words[:, own, cells], self.flags[own, cells]

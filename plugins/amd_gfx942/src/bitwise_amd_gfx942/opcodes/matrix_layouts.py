@@ -55,16 +55,16 @@ def operand_vectors(
     fragments: dict[tuple[object, ...], tuple[tuple[object, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
-    owned = machine.owned_blocks()
-    key = (bits, form, tile, step, id(owned and machine.owned), *(id(register) for register in registers))
+    blocks = machine.active_whole_blocks()
+    key = (bits, form, tile, step, id(blocks), *(id(register) for register in registers))
     found = fragments.get(key)
     if found is not None:
         return found[1]
     if len(fragments) > _CACHE_SIZE:
         fragments.clear()
     elements = _elements(registers, bits)
-    if owned is not None:
-        elements = [of_blocks(each, owned[0]) for each in elements]
+    if blocks is not None:
+        elements = [of_blocks(each, blocks.numbers) for each in elements]
     axes = len(elements), machine.threads // WAVE, tile.blocks, tile.groups, tile.side
     joined = _transposed(_stacked(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
     flags = joined.flags
@@ -72,9 +72,9 @@ def operand_vectors(
     for low in range(0, tile.k, step):
         part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
         vectors = SymbolicVector(bits, joined.words[..., low : low + step], part)
-        found_part = machine.domain.operand_vectors(vectors, form)
-        result.append(found_part if owned is None else found_part.of_blocks(owned[1]))
-    fragments[key] = ((*registers, machine.owned), result)
+        hashed = machine.domain.operand_vectors(vectors, form)
+        result.append(hashed if blocks is None else hashed.of_blocks(blocks.place))
+    fragments[key] = ((*registers, blocks), result)
     return result
 
 

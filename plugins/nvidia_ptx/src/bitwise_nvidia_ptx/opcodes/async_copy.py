@@ -15,7 +15,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import check_aligned, detector_cells
+from bitwise_core.execution.memory.access import accessed_cells, check_aligned, detector_cells
 from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -101,8 +101,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
         value = machine.memory.copied(machine, begin, bits, count, line)
     else:
         value = _source_value(machine, origin, bits, size, line)
-    shared = machine.shared
-    cells = shared.cells(own_offset(machine, destination), machine.mask)
+    cells = accessed_cells(machine, own_offset(machine, destination))
     for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
