@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -63,9 +64,25 @@ SHARED = (
 Audit: TypeAlias = Callable[[Module, str, str | None], ContractionAudit]
 
 
+_BYTES = re.compile(r"ds_\w+_[bui]8(?:_|$)")
+"""Mnemonics of accesses to single bytes of shared memory."""
+
+_HALVES = re.compile(r"(?:b?f|[bui])16(?:_|$)|short")
+"""Mnemonics of instructions on 16 bits, whose results may be parts of the words that are stored."""
+
+
 def granule(kernel: Kernel) -> int:
-    """The smallest unit, in bytes, of the kernel's memory accesses; a smaller access restarts with a smaller unit."""
-    return 4
+    """The smallest unit, in bytes, in which the kernel is expected to access shared memory: 1, 2 or 4.
+
+    A run in which a smaller one is needed is repeated.
+    """
+    found = 4
+    for name in {instruction.opcode.partition(".")[0] for instruction in kernel.instructions}:
+        if _BYTES.search(name):
+            return 1
+        if _HALVES.search(name):
+            found = 2
+    return found
 
 
 def special(machine: Machine, launch: Launch) -> None:
