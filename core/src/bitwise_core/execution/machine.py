@@ -230,12 +230,11 @@ class Machine:
         name = operand.name
         if name == "_":
             return
-        lanes = self.written_lanes
-        if lanes is not None:
+        if self.mask is not None and self.mask is not self.owned:
             old = self.registers.get(name)
             if old is None or L.width(old) != L.width(value):
                 old = poison(L.width(value))
-            value = blend_values(lanes, value, old)
+            value = blend_values(self.mask, value, old)
         self.put(name, value)
 
     @property

@@ -129,6 +129,36 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
 
 
+def read_several_shared(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value]:
+    """Return what `read_shared` returns for each of several addresses, which a thread reads in one instruction."""
+    found = _read_together(machine, addresses, bits)
+    return [read_shared(machine, each, bits) for each in addresses] if found is None else found
+
+
+def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value] | None:
+    """Return what is at several addresses, if they agree in all blocks and all values are of one kind; else None."""
+    threads, kept = machine.threads, undetermined_values(machine)
+    if any(each.shape != (1, threads) for each in addresses) or (kept is not None and kept.generations):
+        return None
+    cells = accessed_cells(machine, np.concatenate(addresses, axis=1))
+    loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks()) if len(cells) == 1 else None
+    if type(loaded) is not SymbolicVector or not isinstance(loaded.flags, int) or loaded.origins or loaded.recorder:
+        return None
+    parts = [slice(first, first + threads) for first in range(0, cells.shape[1], threads)]
+    accesses = [
+        each for part in parts for each in detector_cells(machine, cells[:, part], bits, machine.mask)
+    ]
+    for races in {id(races): races for races, _, _ in accesses}.values():
+        own = [(row, who) for each, row, who in accesses if each is races]
+        row, who = (np.concatenate(each) for each in zip(*own, strict=True))
+        if kept is None:
+            races.reads(row, who)
+        elif L.some(races.unordered_reads(row, who)):
+            return None
+    values: list[Value] = [SymbolicVector(bits, loaded.words[:, :, part], loaded.flags) for part in parts]
+    return [machine.domain.recalled(each, machine.mask) for each in values]
+
+
 def read_asynchronously(machine: Machine, work: str, cells: Array, thread: int, line: int) -> None:
     """Start a thread's asynchronous read of shared cells, a kind of `work`, in the blocks in which it is active.
 

@@ -305,6 +305,8 @@ def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors,
     factor = hashing.shaped(hashing.multiplier(2), len(shape))
     named = left.words + hashing.shaped(hashing.constant("fused " + step.name), len(shape))
     other = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), len(shape))
+    if result.size > _FEW_WORDS:
+        named, other = _with_long_rows(named, shape), _with_long_rows(other, shape)
     blocks = shape[1]
     blocks_per_chunk = max(1, _CHUNK * blocks // max(1, result.size))
     for start in range(0, blocks, blocks_per_chunk):
@@ -315,6 +317,20 @@ def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors,
         part += _block_range(other, start, stop)
         hashing.scramble(part)
     return result
+
+
+_LONG_ROW, _FEW_WORDS = 32, 1 << 15
+"""The number of words next to each other from which on an operation on arrays is fast, if there are more than a few."""
+
+
+def _with_long_rows(words: hashing.Words, shape: tuple[int, ...]) -> hashing.Words:
+    """Return words that broadcast to a shape, repeated along the last axes until `_LONG_ROW` are next to each other."""
+    length, first = 1, len(shape)
+    while length < _LONG_ROW and first > 2:
+        first -= 1
+        length *= shape[first]
+    target = words.shape[:first] + shape[first:]
+    return words if target == words.shape else np.ascontiguousarray(np.broadcast_to(words, target))
 
 
 def _block_range(words: hashing.Words, start: int, stop: int) -> hashing.Words:

@@ -109,13 +109,13 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
 
 
 def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
-    zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     outer = machine.mask
-    if size is None:
+    count = None if size is None else machine.known(machine.read_bits(size, 32))
+    if size is None or (count is not None and count.size == 1 and int(count.flat[0]) == bits // 8):
         return _load_global(machine, origin, bits, line)
-    count = machine.known(machine.read_bits(size, 32))
     if count is None:
         raise DataDependent("an asynchronous copy's size depends on data", line)
+    zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     whole, none = count == bits // 8, count == 0
     active = machine.active()
     if (~(whole | none) & active).any():
