@@ -236,8 +236,8 @@ class Arch:
     `storage` names the storage of a register, or of a key of the machine's register file; registers that are stored
     together have the same one.
 
-    `under_one_key` brings the registers of a storage with several under its key, in the register file of the machine, as
-    far as it holds numbers; None if every storage is one register.
+    `under_one_key` brings the registers of a storage with several under its key, in the register file of the machine,
+    as far as they hold numbers; None if every storage is one register.
 
     `execution_mask` is the storage of the register whose lanes instructions are restricted to, None without one.
 

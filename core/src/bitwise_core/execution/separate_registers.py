@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-
 from bitwise_core.execution.active_lanes import has_whole_blocks
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.program import Program

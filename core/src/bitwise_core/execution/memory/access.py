@@ -145,9 +145,7 @@ def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> l
     if type(loaded) is not SymbolicVector or not isinstance(loaded.flags, int) or loaded.origins or loaded.recorder:
         return None
     parts = [slice(first, first + threads) for first in range(0, cells.shape[1], threads)]
-    accesses = [
-        each for part in parts for each in detector_cells(machine, cells[:, part], bits, machine.mask)
-    ]
+    accesses = [each for part in parts for each in detector_cells(machine, cells[:, part], bits, machine.mask)]
     for races in {id(races): races for races, _, _ in accesses}.values():
         own = [(row, who) for each, row, who in accesses if each is races]
         row, who = (np.concatenate(each) for each in zip(*own, strict=True))
