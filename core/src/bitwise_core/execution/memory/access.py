@@ -142,7 +142,9 @@ def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> l
         return None
     cells = accessed_cells(machine, np.concatenate(addresses, axis=1))
     loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks()) if len(cells) == 1 else None
-    if type(loaded) is not SymbolicVector or not isinstance(loaded.flags, int) or loaded.origins or loaded.recorder:
+    if type(loaded) is not SymbolicVector or loaded.words.shape[2] < cells.shape[1]:
+        return None
+    if not isinstance(loaded.flags, int) or loaded.origins or loaded.recorder is not None:
         return None
     parts = [slice(first, first + threads) for first in range(0, cells.shape[1], threads)]
     accesses = [each for part in parts for each in detector_cells(machine, cells[:, part], bits, machine.mask)]
