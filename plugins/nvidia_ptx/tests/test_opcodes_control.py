@@ -39,11 +39,16 @@ def test_trip_counts_that_differ_between_lanes_and_blocks() -> None:
 
 def test_blocks_with_different_trip_counts_have_the_values_of_their_own_iterations() -> None:
     """Blocks that leave a loop early keep their registers, also those that only others write afterwards."""
-    start = PLACES + """
+    start = (
+        PLACES
+        + """
         mov.u32 %r1, %ctaid.x; mad.lo.u32 %r9, %r1, 32, %r0; mul.lo.u32 %r3, %r9, 4; cvt.u64.u32 %d5, %r3;
         add.s64 %d6, %d1, %d5; ld.global.f32 %f1, [%d6]; mov.f32 %f2, 0f00000000; mov.b32 %r2, 0; mov.b32 %r7, 5;
     """
-    turn = "mul.rn.f32 %f4, %f1, %f2; add.rn.f32 {sum}, %f4, %f1; st.shared.f32 [%d9], {sum}; ld.shared.f32 {next}, [%d9];"
+    )
+    turn = (
+        "mul.rn.f32 %f4, %f1, %f2; add.rn.f32 {sum}, %f4, %f1; st.shared.f32 [%d9], {sum}; ld.shared.f32 {next}, [%d9];"
+    )
     end = "mov.u32 %r0, %r9;" + store("%f2", 32)
     loop = f"""
         LOOP: setp.gt.u32 %p1, %r2, %r1; @%p1 bra DONE;

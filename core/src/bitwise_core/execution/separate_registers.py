@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bitwise_core.execution.active_lanes import has_whole_blocks
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
@@ -27,8 +28,14 @@ class Group(Protocol):
 
 
 def may_be_separated(machine: Machine) -> bool:
-    """Return whether nothing but instructions reads registers, and blocks do not access each other's memory."""
-    return machine.blocks > 1 and machine.cluster is None and not machine.memory.orders_blocks
+    """Return whether nothing but instructions reads registers, and blocks do not access each other's memory.
+
+    Under the assumption of finite numbers they are not separated: whether the elements of a matrix operand are finite
+    is decided for all blocks together, so that values without a meaning would have an effect on canonical forms.
+    """
+    domain = machine.domain
+    finite = isinstance(domain, TermDomain) and domain.context.finite
+    return machine.blocks > 1 and machine.cluster is None and not machine.memory.orders_blocks and not finite
 
 
 class SeparateRegisters:
