@@ -7,6 +7,7 @@ table of its own instead, in which what other lanes hold has no meaning.  Where 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from bitwise_core.execution.active_lanes import has_whole_blocks
@@ -39,12 +40,12 @@ def may_be_separated(machine: Machine) -> bool:
 
 
 class SeparateRegisters:
-    """The registers of `groups`, a list that the executor changes.
+    """The registers of `groups`, which the executor changes.
 
     Groups share a table if lanes of one block are in several of them.
     """
 
-    def __init__(self, program: Program, machine: Machine, groups: list[Group]) -> None:
+    def __init__(self, program: Program, machine: Machine, groups: Sequence[Group]) -> None:
         self.program, self.machine, self.groups = program, machine, groups
         self.running: dict[str, Value] | None = None
         """The table of the group that runs, as it was when it began."""
