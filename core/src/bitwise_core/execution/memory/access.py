@@ -140,6 +140,8 @@ def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> l
     threads, kept = machine.threads, undetermined_values(machine)
     if any(each.shape != (1, threads) for each in addresses) or (kept is not None and kept.generations):
         return None
+    if machine.mask is not None and machine.active_whole_blocks() is None:
+        return None
     cells = accessed_cells(machine, np.concatenate(addresses, axis=1))
     loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks()) if len(cells) == 1 else None
     if type(loaded) is not SymbolicVector or loaded.words.shape[2] < cells.shape[1]:
