@@ -4,6 +4,8 @@ A group is a set of lanes at one instruction.  Lanes that diverge at a branch ru
 they reach the same instruction.  While a group waits (at a barrier, for a copy), others run.  If no group can run, the
 kernel hangs on this launch, and Unsupported is raised.
 
+Groups of whole blocks that diverge have registers of their own (`separate_registers`).
+
 For a branch on data both sides run up to the instruction where they join, and each register becomes a select of two
 values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is followed for each
 number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`).
@@ -12,7 +14,7 @@ number of iterations, up to a bound.  One that only computes registers is a func
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -49,6 +51,7 @@ from bitwise_core.execution.program import (
     refusal_under_condition,
 )
 from bitwise_core.execution.program_analyses import effects_of, live_at, order_of, region
+from bitwise_core.execution.separate_registers import SeparateRegisters, may_be_separated
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.uniformity import is_uniform
@@ -82,13 +85,15 @@ class LaneGroup:
     """Lanes at one instruction.
 
     `mask` None means all lanes of the batch.  `waiting` is the barrier at which the group waits, `blocked` the other
-    reason why it cannot run.
+    reason why it cannot run.  `registers` are those of the group, shared by groups with the same object; None: those of
+    the machine.
     """
 
     pc: int
     mask: Array | None
     waiting: Barrier | None = None
     blocked: str | None = None
+    registers: dict[str, Value] | None = None
 
 
 def _ready(groups: Sequence[LaneGroup], stop: int | None) -> list[LaneGroup]:
@@ -106,6 +111,9 @@ class Executor:
     follows_data: ClassVar[bool] = True
     """Whether loops and ends of threads may depend on data, and whole blocks may take a side of a branch on data."""
 
+    separates_registers: ClassVar[bool] = True
+    """Whether groups of whole blocks have registers of their own."""
+
     def __init__(
         self,
         program: Program,
@@ -121,6 +129,8 @@ class Executor:
         """The number of registers beyond which those that nothing may read are forgotten."""
         self.alive: Array | None = None
         """The lanes that have not exited, among those that started; None: all lanes of the batch."""
+        self.separated: SeparateRegisters | None = None
+        """The registers of the groups, if groups of whole blocks have their own."""
 
     def start(self, pc: int = 0, stop: int | None = None) -> None:
         """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
@@ -130,6 +140,8 @@ class Executor:
         outer = machine.mask
         groups = self._first_groups(pc, outer)
         alive = self.alive = outer
+        if self.depth == 0 and self.separates_registers and may_be_separated(machine):
+            self.separated = SeparateRegisters(self.program, machine, groups)
         while groups:
             group = self._next_group(groups, stop)
             if self.depth == 0 and len(machine.registers) > self.most_registers:
@@ -138,17 +150,23 @@ class Executor:
                 if all(each.pc == stop for each in groups):
                     break
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
+            if self.separated is not None:
+                self.separated.begin(group)
             alive = self.alive = self._advance(group, groups, stop, alive)
+            if self.separated is not None:
+                self.separated.end()
         machine.mask = outer
 
     def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
         """Forget the registers that no group may read."""
         machine = self.machine
         live = [live_at(self.program, pc) for pc in {each.pc for each in groups}]
-        machine.registers = {
-            name: value for name, value in machine.registers.items() if any(test(name) for test in live)
-        }
-        self.most_registers = max(self.most_registers, 2 * len(machine.registers))
+        tables = {id(each.registers): each.registers for each in groups if each.registers is not None}
+        for registers in tables.values() if self.separated is not None else (machine.registers,):
+            for name in [name for name in registers if not any(test(name) for test in live)]:
+                del registers[name]
+        most = max(map(len, tables.values()), default=len(machine.registers))
+        self.most_registers = max(self.most_registers, 2 * most)
 
     def _first_groups(self, pc: int, lanes: Array | None) -> list[LaneGroup]:
         return [LaneGroup(pc, lanes)]
@@ -246,7 +264,7 @@ class Executor:
         if isinstance(control, Predicated):
             rest = ~control.mask if group.mask is None else group.mask & ~control.mask
             if rest.any():
-                groups.append(LaneGroup(pc + 1, rest))
+                groups.append(replace(group, pc=pc + 1, mask=rest))
             group.mask = machine.mask = control.mask
             control = control.control
         if isinstance(control, Branch):
@@ -308,6 +326,8 @@ class Executor:
 
     def _merge_groups(self, groups: list[LaneGroup]) -> None:
         """Merge groups that are at the same instruction."""
+        if self.separated is not None:
+            self.separated.end()
         if len(groups) < 2:
             return
         places: dict[int, LaneGroup] = {}
@@ -318,6 +338,8 @@ class Executor:
             if other is None:
                 places[group.pc] = group
                 continue
+            if self.separated is not None:
+                self.separated.join(other, group)
             other.mask = None if other.mask is None or group.mask is None else other.mask | group.mask
             groups.remove(group)
         if len(groups) == 1 and groups[0].mask is not None:
@@ -341,7 +363,7 @@ class Executor:
             group.pc = control.target
             return
         group.mask, group.pc = rest, pc + 1
-        groups.append(LaneGroup(control.target, active))
+        groups.append(replace(group, pc=control.target, mask=active))
 
     def _jump(self, control: Jump, group: LaneGroup, groups: list[LaneGroup]) -> None:
         if not self.follows_data:
@@ -349,7 +371,7 @@ class Executor:
         active = self.machine.active()
         targets = np.broadcast_to(control.targets, active.shape)
         first, *others = np.unique(targets[active]).tolist()
-        groups += [LaneGroup(place, active & (targets == place)) for place in others]
+        groups += [replace(group, pc=place, mask=active & (targets == place)) for place in others]
         if others:
             group.mask = active & (targets == first)
         group.pc = first
@@ -544,7 +566,7 @@ class Executor:
                     continue
                 remaining = mask & ~ready[:, None]
                 if remaining.any():
-                    groups.append(LaneGroup(group.pc, remaining, group.waiting))
+                    groups.append(replace(group, mask=remaining))
                     group.mask = released
                 group.waiting = None
             if ready.any():
