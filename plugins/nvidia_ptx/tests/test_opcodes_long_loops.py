@@ -57,7 +57,7 @@ def loop(
     order: bool = True,
 ) -> str:
     """Return a loop that ends where no number is above a limit, or after `count` iterations."""
-    conditions = ["setp.lt.u32 %p4, %r6, {};".format(count), ABOVE.format(limit=limit) + end]
+    conditions = [f"setp.lt.u32 %p4, %r6, {count};", ABOVE.format(limit=limit) + end]
     ends = "".join(conditions if order else conditions[::-1])
     both = "and.pred %p5, %p3, %p4;" if order else "and.pred %p5, %p4, %p3;"
     return f"mov.b32 %r5, %r2; mov.b32 %r6, {begin}; AGAIN: {body} add.u32 %r6, %r6, {step}; {ends} {both} @%p5 bra AGAIN;{END}"
@@ -119,6 +119,14 @@ UNKNOWN = {
         "nothing wrote",
     ),
     "cells that the next iteration overwrites": (loop(end=OF_BLOCK.replace("bar.sync 0;", "", 1)), "more than 64 iterations"),
+    "a computed cell of those that an iteration stores": (
+        loop(EXCHANGED + "and.b32 %r46, %r4, 252; cvt.u64.u32 %d32, %r46; add.s64 %d32, %d8, %d32; ld.shared.b32 %r43, [%d32+512]; add.f32 %r42, %r42, %r43; bar.sync 0; st.shared.b32 [%d9+512], %r42;", end=OF_BLOCK),
+        "more than 64 iterations",
+    ),
+    "a computed cell of those that a loop stores": (
+        "and.b32 %r46, %r4, 252; cvt.u64.u32 %d32, %r46; add.s64 %d32, %d8, %d32;" + loop(EXCHANGED, end=OF_BLOCK).replace(END, "bar.sync 0; ld.shared.b32 %r5, [%d32+512];" + END),
+        "read at a computed address",
+    ),
     "a barrier where threads end": (loop(EXCHANGED), "a barrier depends on data"),
     "a shuffle where threads end": (loop(SHUFFLED), "shuffle depends on data"),
 }  # fmt: skip

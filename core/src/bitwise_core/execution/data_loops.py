@@ -178,9 +178,7 @@ def is_closed(program: Program, branch: int, target: int, join: int) -> bool:
     return not any(join in program.following[index] for index in body if index != branch)
 
 
-def carried_registers(
-    machine: Machine, program: Program, branch: int, target: int, join: int
-) -> Sequence[str] | None:
+def carried_registers(machine: Machine, program: Program, branch: int, target: int, join: int) -> Sequence[str] | None:
     """Return the registers that an iteration passes on or leaves, in the order of their first use.
 
     None where one of them has no value before the loop.
@@ -211,6 +209,7 @@ def kind_of_nan(end: SymbolicVector) -> L.Flags:
 
 
 def one_value(value: Value) -> SymbolicVector:
+    """Return a register as one value.  Raises Unsupported for many narrow values."""
     if isinstance(value, L.PackedVector) and len(value.parts) > 8:
         raise Unsupported("a loop that data ends passes on many narrow values in one register")
     return as_symbolic_vector(value)

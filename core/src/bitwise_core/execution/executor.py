@@ -6,7 +6,8 @@ kernel hangs on this launch, and Unsupported is raised.
 
 For a branch on data both sides run up to the instruction where they join, and each register becomes a select of two
 values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is followed for each
-number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`).
+number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`), and so
+are most loops beyond that bound (`long_loops`).
 """
 
 from __future__ import annotations

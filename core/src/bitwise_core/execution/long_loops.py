@@ -7,12 +7,12 @@ same inputs.  `data_loops` has the loops that are functions from the start; thos
 values between threads, and pass barriers.
 
 - Where threads exchange values, the terms are over these values in all threads that take part: those of a warp, or of
-  a block.  The condition must be proved equal in them, for the variables too.  A register that is equal in these threads
-  before the loop and after the body is one variable for all of them.
+  a block.  The condition must be proved equal in them, for the variables too.  A register that is equal in these
+  threads before the loop and after the body is one variable for all of them.
 - A cell of shared memory that the body changes is undefined before each iteration and after the loop.  So what it
   passes on from one iteration to the next makes the result undefined.
-- A register is undefined or undetermined in the threads in which it is before the loop or after the body, for
-  variables that are where it is.
+- A register is undefined or undetermined in the threads in which it, or the condition, is before the loop or after the
+  body, for variables that are where it is.
 - Races are found between two iterations.  They pass the same barriers, so that further ones add none.
 """
 
@@ -193,6 +193,8 @@ class _Body:
             self.sizes, self.sticky = sizes, sticky
         if self.together > 1 and not is_uniform(self.machine, found.repeats, self.together):
             return None
+        ends = self._sticky(found.repeats)
+        self.sticky = [each | ends for each in self.sticky]
         if self.block is None:
             return found
         races = self.machine.races.copy()
@@ -294,7 +296,9 @@ class _Body:
         groups = np.pad(words, padding).reshape(2, machine.blocks, count, self.together)
         flags = np.where(active, L.flags_of_lanes(each.flags, shape), np.uint32(0)) & np.uint32(L.INHERITED & ~L.STICKY)
         kept = np.bitwise_or.reduce(np.pad(flags, padding[1:]).reshape(machine.blocks, count, -1), axis=2)
-        sums, kept = (np.repeat(one, self.together, axis=-1)[..., : machine.threads] for one in (groups.sum(axis=3), kept))
+        sums, kept = (
+            np.repeat(one, self.together, axis=-1)[..., : machine.threads] for one in (groups.sum(axis=3), kept)
+        )
         whole = SymbolicVector(64, hashing.mix(sums), L.uniform_flags(kept | np.uint32(L.TERM)))
         if recorder is not None:
             recorder.add("the threads of a loop", whole, [each], False)

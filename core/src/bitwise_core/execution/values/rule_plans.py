@@ -393,7 +393,9 @@ def _planned(instance: Instance) -> Iterable[PlannedRule]:
     for order in orders:
         placed = tuple((order[index], term) for index, term in enumerate(left.operands))
         steps = ordered(placed, frozenset())
-        yield PlannedRule(instance, steps, _tests(steps, instance), _origin_tests(steps, frozenset()), conditions, cancelled)
+        yield PlannedRule(
+            instance, steps, _tests(steps, instance), _origin_tests(steps, frozenset()), conditions, cancelled
+        )
 
 
 @cache

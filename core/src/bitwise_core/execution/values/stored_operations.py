@@ -42,7 +42,8 @@ class StoredOperations:
             self._add(as_symbolic_vector(part), origin)
         name = f"xor.b{L.width(value)}"
         if len(parts) > 1 and name in _NAMES:
-            operands = (as_symbolic_vector(concat(each)) for each in zip(*(one.operands for one in origins), strict=True))
+            pairs = zip(*(one.operands for one in origins), strict=True)
+            operands = (as_symbolic_vector(concat(each)) for each in pairs)
             lanes = np.logical_and.reduce(np.broadcast_arrays(*(np.atleast_2d(each.lanes) for each in origins)))
             self._add(as_symbolic_vector(value), Origin(name, tuple(operands), lanes))
 
