@@ -8,7 +8,8 @@ Groups of whole blocks that diverge have registers of their own (`separate_regis
 
 For a branch on data both sides run up to the instruction where they join, and each register becomes a select of two
 values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is followed for each
-number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`).
+number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`), and so
+are most loops beyond that bound (`long_loops`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bitwise_core.execution.data_loops import condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.long_loops import loop_at, registers_after, threads_together
 from bitwise_core.execution.machine import (
     Barrier,
     Blocked,
@@ -395,9 +397,68 @@ class Executor:
         if entered == _ITERATIONS_BEFORE_THE_END_IS_SOUGHT and self.depth + MAXIMUM_ITERATIONS <= MAXIMUM_NESTING:
             last = condition_after(machine, program, pc, control.target, join, MAXIMUM_ITERATIONS - entered)
         if last is not None:
-            reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
-            raise _noted(DataDependent(reason, self._line(pc), (last,)), machine)
+            raise _noted(_LongLoop(pc, self._line(pc), last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
+        if entered:
+            self._run_sides(control, taken, group, join, whole)
+            return
+        outer = machine.condition, machine.path
+        before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
+        try:
+            self._run_sides(control, taken, group, join, whole)
+        except _LongLoop as error:
+            if error.branch != pc:
+                raise
+            machine.condition, machine.path = outer
+            machine.mask = group.mask
+            before.begin(machine)
+            if blocks is not None:
+                blocks.end(machine)
+                blocks.begin(machine)
+            try:
+                followed = self._run_as_one_function(control, taken, group, join, blocks)
+            except Unsupported:
+                raise error from None
+            if not followed:
+                raise
+
+    def _run_as_one_function(
+        self, control: Branch, taken: Value, group: LaneGroup, join: int, blocks: BlockSide | None
+    ) -> bool:
+        """Set the state after a loop that may take many iterations, if it is a function; return whether it is.
+
+        `blocks` is the state before it, which the machine has begun, where whole blocks choose.
+        """
+        machine, program, pc = self.machine, self.program, group.pc
+        loop = loop_at(pc, control.target, join)
+        together = None if loop is None else threads_together(machine, program, loop)
+        if loop is None or together is None or (together[1] and blocks is None):
+            return False
+        threads, in_blocks = together
+        outer = machine.condition, machine.path
+        repeats = loop.repeats(machine, taken)
+        begun = blocks if in_blocks else None
+        if begun is None:
+            machine.condition = conjunction(machine.domain, outer[0], repeats)
+        else:
+            machine.path = conjunction(machine.domain, outer[1], repeats)
+        after = registers_after(machine, program, loop, taken, threads, begun, lambda: self._side_of(group, pc))
+        machine.condition, machine.path = outer
+        machine.mask = group.mask
+        if after is None:
+            return False
+        if begun is not None:
+            repeated = begun.end(machine)
+            if repeated.stores.stores:
+                return False
+            begun.begin(machine)
+            join_blocks(machine, repeats, repeated, begun.end(machine))
+        machine.registers, group.pc = after, join
+        return True
+
+    def _run_sides(self, control: Branch, taken: Value, group: LaneGroup, join: int, whole: bool) -> None:
+        """Run both sides of a branch on data, in whole blocks or by lanes, and join them."""
+        machine, program, pc = self.machine, self.program, group.pc
         outer = machine.condition, machine.path
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
         outcomes, memories = [], []
@@ -587,6 +648,15 @@ class Executor:
         machine.races.forget_what_is_ordered()
         machine.epoch += 1
         group.waiting = None
+
+
+class _LongLoop(DataDependent):
+    """The loop at the branch `branch` may take more iterations than are followed."""
+
+    def __init__(self, branch: int, line: int | None, repeats: Value) -> None:
+        reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
+        super().__init__(reason, line, (repeats,))
+        self.branch = branch
 
 
 def _nested_too_deeply(machine: Machine) -> Unsupported:

@@ -189,6 +189,8 @@ def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Val
     followed = kept is not None and machine.races.follows_updates and written.size * threads.size > 0
     if kept is None or not followed or written.size * threads.size > MAXIMUM_GATHERED:
         raise DataDependent("shared memory is read at a computed address", line)
+    if shared.possibly_written().any():
+        raise DataDependent("shared memory is read at a computed address, and data decides what was written", line)
     row, who = np.tile(written, threads.size), np.repeat(threads, written.size)
     for races in machine.races.acting(machine.mask):
         unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.writer.size))

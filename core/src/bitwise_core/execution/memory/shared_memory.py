@@ -217,6 +217,21 @@ def _of_lanes(values: Array, blocks: Array | slice, lanes: Array | slice) -> Arr
     return values[:, :, lanes]
 
 
+_NEVER_WRITTEN = hashing.constant("poison shared memory")
+_UNDEFINED = hashing.constant("undefined content that was stored")
+
+
+def _contents(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
+    """Return the cells of a stored value; one that copies a cell that nothing wrote differs from such a cell."""
+    cells = split(value, granule)
+    return [
+        (np.where((words == _NEVER_WRITTEN).all(axis=0), _UNDEFINED, words), flags)
+        if L.any_flag(flags & L.POISON)
+        else (words, flags)
+        for words, flags in cells
+    ]
+
+
 class SharedMemory:
     """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
@@ -231,13 +246,22 @@ class SharedMemory:
 
     def _reserve(self, size: int) -> None:
         count = -(-size // self.granule)
-        poison = hashing.constant("poison shared memory")
         words = np.empty((2, self.blocks, count), dtype=np.uint64)
-        words[:] = poison
+        words[:] = _NEVER_WRITTEN
         flags = np.full((self.blocks, count), L.TERM | L.POISON, dtype=np.uint32)
         words[:, :, : self.words.shape[2]] = self.words
         flags[:, : self.flags.shape[1]] = self.flags
         self.words, self.flags = words, flags
+
+    def possibly_written(self) -> Array:
+        """Return which cells, of shape (blocks, cells), hold something undefined that may have been written.
+
+        Data decides whether a store was executed, or what was stored is undefined.
+        """
+        found: Array = (self.flags & np.uint32(L.POISON)) != 0
+        if found.any():
+            found &= (self.words != _NEVER_WRITTEN).any(axis=0)
+        return found
 
     def reserve_cells(self, count: int) -> None:
         """Make room for at least `count` cells."""
@@ -298,7 +322,7 @@ class SharedMemory:
         `rows` holds the block in whose memory each lane writes, shape (blocks, lanes); None: its own.
         """
         self.version += 1
-        for part, (words, flags) in enumerate(split(value, self.granule)):
+        for part, (words, flags) in enumerate(_contents(value, self.granule)):
             self._put(cells + part if part else cells, words, flags, mask, rows)
 
     def holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> Array:
@@ -307,7 +331,7 @@ class SharedMemory:
         After a store, no other lane stored a different value there.
         """
         found: Array = np.ones((1, 1), dtype=bool)
-        for part, (words, flags) in enumerate(split(value, self.granule)):
+        for part, (words, flags) in enumerate(_contents(value, self.granule)):
             stored, properties = self._get(cells + part if part else cells, rows)
             same = (stored == words).all(axis=0)
             same &= (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK) == 0
