@@ -66,11 +66,12 @@ _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 """The bytes of operands and output for which schedules that do not overlap are candidates."""
 
 
-def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int) -> list[Schedule]:
+def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, lanes_first: bool = False) -> list[Schedule]:
     """Return schedules of lanes, the best first.
 
     A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
-    there are many threads, and with many k in an iteration each has many loads under way.
+    there are many threads, and with many k in an iteration each has many loads under way.  With `lanes_first`, the
+    threads of a warp load one k of neighbouring elements: a program should have whole warps of them.
     """
     if isinstance(plan, BlocksPlan):
         lanes, own = 128 * plan.accumulators, plan.k // (128 * plan.accumulators * plan.blocks)
@@ -79,12 +80,14 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int) -> list[Schedul
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
     found = []
     for accumulators in (1, 2, 4, 8):
-        for unroll in (8, 4, 16, 32):
-            for warps in (4, 2, 1):
+        for unroll in (16, 32, 8, 4) if lanes_first else (8, 4, 16, 32):
+            for warps in (8, 4, 2, 1) if lanes_first else (4, 2, 1):
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
                     found.append(Schedule(block, block_k=unroll, warps=warps))
+    if lanes_first:
+        found.sort(key=lambda each: each.block_m < min(_THREADS, elements))
     return list(dict.fromkeys(found))
 
 
