@@ -343,7 +343,7 @@ def most_accumulators(consumers: int, resident: int = 1, gathering: int = 0) -> 
     if gathering:
         threads = (consumers + gathering) * WARPGROUP * resident
         return max(0, min(255, _REGISTERS // threads // 8 * 8) - _OTHER_REGISTERS)
-    return 64 if resident > 1 else 128 if consumers < 3 else 96
+    return 64 if resident > 1 else {1: 128, 2: 168, 3: 100}[consumers]
 
 
 def shared_bytes_of_block(resident: int) -> int:
