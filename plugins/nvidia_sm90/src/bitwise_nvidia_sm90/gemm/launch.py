@@ -12,7 +12,7 @@ from typing import Any
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, STAGE_BYTES, WARPGROUP, fills_lines
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import (
     BlocksPlan,
@@ -148,6 +148,12 @@ def has_map(matrix: Any) -> bool:
     except UnsupportedGEMM:
         return False
     return int(matrix.data_ptr()) % ALIGNMENT == 0
+
+
+def has_whole_lines(matrix: Any) -> bool:
+    """Return whether the leading dimension of a matrix is a multiple of a line of the cache."""
+    size = 1 if _type_of(matrix) in ("e4m3", "e5m2") else 2
+    return max(int(each) for each in matrix.stride()) * size % STAGE_BYTES == 0
 
 
 def _packing(

@@ -58,6 +58,8 @@ _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 _FEWEST_COLUMNS_OF_THREE = 64
 """The fewest columns of a tile of three consumers."""
 _MOST_STAGES = 10
+_ENOUGH_STAGES = 4
+"""The stages above which a second buffer for the output is worth more: one is multiplied and one is released late."""
 _THREADS = 32
 """The threads of a warp."""
 _MOST_LOADS = 128
@@ -257,10 +259,12 @@ def _stages_of_residents(consumers: int, stage: int, accumulators: int) -> list[
     """
     found = []
     for resident in (1, 2) if consumers == 1 else (1,):
-        room = shared_bytes_of_block(resident) - RESERVED_BYTES - consumers * STORE_BUFFERS * STORE_BYTES
-        stages = min(room // stage, _MOST_STAGES)
+        room = shared_bytes_of_block(resident) - RESERVED_BYTES
+        stages = (room - consumers * STORE_BUFFERS * STORE_BYTES) // stage
+        if stages < _ENOUGH_STAGES:  # with one buffer for the output
+            stages = (room - consumers * STORE_BYTES) // stage
         if stages >= 2 and accumulators <= most_accumulators(consumers, resident):
-            found.append((resident, stages))
+            found.append((resident, min(stages, _MOST_STAGES)))
     return found
 
 

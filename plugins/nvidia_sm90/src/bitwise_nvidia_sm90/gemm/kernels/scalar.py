@@ -67,7 +67,7 @@ def _lane_k(
 
 @triton.jit
 def _add_steps(
-    accumulator, A, B, inside, step, end, length, start, tile, slice_index, blocks, stride_ak, stride_bk,
+    accumulator, A, B, step, end, length, start, tile, slice_index, blocks, stride_ak, stride_bk,
     LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
     UNROLL: tl.constexpr, LANES_FIRST: tl.constexpr, EVEN_STEPS: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
@@ -84,19 +84,20 @@ def _add_steps(
     first_b = B + (start + first).to(tl.int64) * stride_bk
     active = lane < ACTIVE
     for offset in tl.static_range(UNROLL):
-        if EVEN_STEPS:
-            k = first + offset * distance
+        if EVEN_STEPS and not MASKED:
             place_a = first_a + offset * distance * stride_ak
             place_b = first_b + offset * distance * stride_bk
         else:
             k = _lane_k(step + offset, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
+            exists = (k < length) & (step + offset < end) & active
+            # Loads of the last k in place of those that do not exist need no predicate, so that many are under way.
+            k = tl.minimum(k, length - 1)
             place_a = A + (start + k).to(tl.int64) * stride_ak
             place_b = B + (start + k).to(tl.int64) * stride_bk
         if MASKED:
-            loaded = inside & ((k < length) & (step + offset < end) & active)
-            a = tl.load(place_a, mask=loaded, other=0.0).to(tl.float32)
-            b = tl.load(place_b, mask=loaded, other=0.0).to(tl.float32)
-            accumulator = tl.where(loaded, tl.fma(a, b, accumulator), accumulator)
+            a = tl.load(place_a).to(tl.float32)
+            b = tl.load(place_b).to(tl.float32)
+            accumulator = tl.where(exists, tl.fma(a, b, accumulator), accumulator)
         elif ACTIVE < LANES:
             a = tl.load(place_a, mask=active, other=0.0).to(tl.float32)
             b = tl.load(place_b, mask=active, other=0.0).to(tl.float32)
@@ -143,15 +144,14 @@ def lanes(
     across: tl.constexpr = 0 if LANES_FIRST else 1
     left = A + (tl.zeros((1, 1), tl.int64) if ONE_ROW else tl.expand_dims(row * stride_am, across))
     right = B + (tl.zeros((1, 1), tl.int64) if ONE_COLUMN else tl.expand_dims(column * stride_bn, across))
-    loaded = tl.expand_dims(inside, across)
     SHAPE: tl.constexpr = (LANES, BLOCK) if LANES_FIRST else (BLOCK, LANES)
     # `lane_k` is the largest number of k of a lane; all active lanes have the first `common` of them.
     if CYCLIC_SLICES:
         lane_k = tile
         common = (K // LANES - slice_index + blocks - 1) // blocks
     elif TILE:
-        lane_k = tl.cdiv(length, TILE * ACTIVE) * TILE
         common = length // (TILE * ACTIVE) * TILE
+        lane_k = common + min(length - common * ACTIVE, TILE)
     else:
         lane_k = tile
         common = length - (LANES - 1) * tile
@@ -162,12 +162,12 @@ def lanes(
         accumulator = tl.zeros(SHAPE, dtype=tl.float32)
         for step in range(begin, whole, UNROLL):
             accumulator = _add_steps(
-                accumulator, left, right, loaded, step, end, length, start, tile, slice_index, blocks, stride_ak,
+                accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
                 stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, LANES_FIRST, EVEN_STEPS, False,
             )  # fmt: skip
         for step in range(whole, end, UNROLL):
             accumulator = _add_steps(
-                accumulator, left, right, loaded, step, end, length, start, tile, slice_index, blocks, stride_ak,
+                accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
                 stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, LANES_FIRST, EVEN_STEPS, True,
             )  # fmt: skip
         total = tl.where(begin == 0, accumulator, total + accumulator)
