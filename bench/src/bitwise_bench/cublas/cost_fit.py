@@ -49,7 +49,9 @@ _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
 _UNFITTED = frozenset({"packing", "packed", "launch by pointers", "pointers", "pointers by area"})
 """Costs of schedules whose times are not fitted."""
-OF_GATHERING = frozenset({"gathered element", "gathered rows", "gathering alone", "written element"})
+OF_GATHERING = frozenset(
+    {"gathered element", "gathered rows", "gathered columns", "gathering alone", "written element"}
+)
 """Costs of schedules that gather operands, which are fitted to their times alone."""
 Costs = dict[str, float]
 

@@ -410,7 +410,7 @@ def _lanes(
         tile, chunk, active = plan.tile, plan.chunk, plan.active_lanes or plan.lanes
         static_tile = plan.tile if plan.strided else 0
     unroll = chosen.block_k
-    even_steps = not static_tile or chunk == tile or not (tile % unroll or chunk % unroll)
+    even_steps = static_tile < 2 or chunk == tile or not (tile % unroll or chunk % unroll)
     given = {name: each for name, each in common.items() if name != "M"}
     return KernelCall(
         lanes,
@@ -419,17 +419,11 @@ def _lanes(
         {
             "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
             "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
-            "LANES_FIRST": _elements_are_neighbours(m, n, common), "EVEN_STEPS": even_steps, "UNROLL": unroll,
-            "FROM_ZERO": from_zero, "BLOCK": chosen.block_m, **_constants(fusion),
+            "EVEN_STEPS": even_steps, "UNROLL": unroll, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m,
+            **_constants(fusion),
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
     )  # fmt: skip
-
-
-def _elements_are_neighbours(m: int, n: int, common: Mapping[str, Any]) -> bool:
-    """Return whether neighbours in memory of the operand of a row, or of one column, are of neighbouring elements."""
-    element, k = ("stride_bn", "stride_bk") if n > 1 else ("stride_am", "stride_ak")
-    return bool(m * n > 1 and common[element] < common[k])
 
 
 def _merge(

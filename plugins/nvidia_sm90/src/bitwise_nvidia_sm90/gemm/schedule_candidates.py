@@ -62,18 +62,24 @@ _ENOUGH_STAGES = 4
 """The stages above which a second buffer for the output is worth more: one is multiplied and one is released late."""
 _THREADS = 32
 """The threads of a warp."""
+_OF_CONTIGUOUS_K = (8, 4, 16, 32), (4, 2, 1)
+_OF_CONTIGUOUS_ELEMENTS = (32, 16, 8, 4), (32, 16, 8, 4, 2, 1)
+"""The k of an iteration of lanes, and the warps of a program, the best first."""
+_NEIGHBOURS, _MOST_NEIGHBOURS = 16, 32
+"""The elements of a program whose operand is contiguous across elements."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 """The bytes of operands and output for which schedules that do not overlap are candidates."""
 
 
-def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, lanes_first: bool = False) -> list[Schedule]:
+def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous: bool = True) -> list[Schedule]:
     """Return schedules of lanes, the best first.
 
     A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
-    there are many threads, and with many k in an iteration each has many loads under way.  With `lanes_first`, the
-    threads of a warp load one k of neighbouring elements: a program should have whole warps of them.
+    there are many threads, and with many k in an iteration each has many loads under way.  Unless the values
+    of k of an element are contiguous, the threads of a warp load one k of neighbouring elements: a program should have
+    whole warps of them.
     """
     if isinstance(plan, BlocksPlan):
         lanes, own = 128 * plan.accumulators, plan.k // (128 * plan.accumulators * plan.blocks)
@@ -81,15 +87,16 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, lanes_first:
         lanes = plan.lanes
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
     found = []
+    order = _OF_CONTIGUOUS_K if k_contiguous else _OF_CONTIGUOUS_ELEMENTS
     for accumulators in (1, 2, 4, 8):
-        for unroll in (16, 32, 8, 4) if lanes_first else (8, 4, 16, 32):
-            for warps in (8, 4, 2, 1) if lanes_first else (4, 2, 1):
+        for unroll in order[0]:
+            for warps in order[1]:
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
                     found.append(Schedule(block, block_k=unroll, warps=warps))
-    if lanes_first:
-        found.sort(key=lambda each: each.block_m < min(_THREADS, elements))
+    if not k_contiguous:
+        found.sort(key=lambda each: not min(_NEIGHBOURS, elements) <= each.block_m <= _MOST_NEIGHBOURS)
     return list(dict.fromkeys(found))
 
 

@@ -48,8 +48,8 @@ def schedules_to_try(
     if isinstance(plan, SinglePrecisionPlan):
         return [last]
     if not isinstance(plan, MatrixPlan):
-        lanes_first = m * n > 1 and not k_contiguous[1 if n > 1 else 0]
-        lanes = [each for each in lane_schedules(plan, m * n, lanes_first=lanes_first) if each != last]
+        own = m * n == 1 or k_contiguous[1 if n > 1 else 0]
+        lanes = [each for each in lane_schedules(plan, m * n, k_contiguous=own) if each != last]
         return [*lanes[: most - 1], last]
     pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):

@@ -69,17 +69,16 @@ def _lane_k(
 def _add_steps(
     accumulator, A, B, step, end, length, start, tile, slice_index, blocks, stride_ak, stride_bk,
     LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
-    UNROLL: tl.constexpr, LANES_FIRST: tl.constexpr, EVEN_STEPS: tl.constexpr, MASKED: tl.constexpr,
+    UNROLL: tl.constexpr, EVEN_STEPS: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Add UNROLL products to each lane of the accumulator, those of the lanes' own k from `step`.
 
     A and B are pointers to the first k of each element's row and column.  Without MASKED, all these k exist in every
-    active lane.  The axes are those of elements and lanes; with LANES_FIRST, of lanes and elements.  With EVEN_STEPS, a
-    lane's k of these steps are at equal distances.
+    active lane.  With EVEN_STEPS, a lane's k of these steps are at equal distances.
     """
-    lane = tl.expand_dims(tl.arange(0, LANES), 1 if LANES_FIRST else 0)
+    lane = tl.arange(0, LANES)[None, :]
     first = _lane_k(step, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
-    distance = tl.zeros((), tl.int64) + (blocks * LANES if CYCLIC_SLICES else 1)
+    distance = tl.zeros((), tl.int64) + (blocks * LANES if CYCLIC_SLICES else ACTIVE if TILE == 1 else 1)
     first_a = A + (start + first).to(tl.int64) * stride_ak
     first_b = B + (start + first).to(tl.int64) * stride_bk
     active = lane < ACTIVE
@@ -114,8 +113,7 @@ def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
     stride_cn, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
     SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr, ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
-    LANES_FIRST: tl.constexpr, EVEN_STEPS: tl.constexpr, UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr,
-    BLOCK: tl.constexpr,
+    EVEN_STEPS: tl.constexpr, UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
     O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
     EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
@@ -125,9 +123,8 @@ def lanes(
     consecutive k.  A lane starts a new accumulator every `chunk` of its own k and adds the totals in order.
     With CYCLIC_SLICES, a slice is not a range of k but every `blocks`-th tile of LANES k.  SEQUENCE and ROUNDS are
     those of `_sum_lanes`.  With FROM_ZERO, the sum of the lanes starts from +0.  ONE_ROW and ONE_COLUMN: C has one row,
-    one column, whose operand all elements share.  With LANES_FIRST, neighbouring threads have neighbouring elements,
-    otherwise neighbouring lanes: neighbours then load neighbours in memory.  With EVEN_STEPS, UNROLL consecutive k of a
-    lane, counted from the start of an accumulator, are in one tile.
+    one column, whose operand all elements share.  With EVEN_STEPS, UNROLL consecutive k of a lane, counted
+    from the start of an accumulator, are in one tile, or tiles have one k.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -141,10 +138,8 @@ def lanes(
     slice_index = tl.program_id(1)
     start = 0 if CYCLIC_SLICES else slice_index * slice_k
     length = slice_k if CYCLIC_SLICES else min(slice_k, K - start)
-    across: tl.constexpr = 0 if LANES_FIRST else 1
-    left = A + (tl.zeros((1, 1), tl.int64) if ONE_ROW else tl.expand_dims(row * stride_am, across))
-    right = B + (tl.zeros((1, 1), tl.int64) if ONE_COLUMN else tl.expand_dims(column * stride_bn, across))
-    SHAPE: tl.constexpr = (LANES, BLOCK) if LANES_FIRST else (BLOCK, LANES)
+    left = A + tl.zeros((1, 1), tl.int64) if ONE_ROW else A + (row * stride_am)[:, None]
+    right = B + tl.zeros((1, 1), tl.int64) if ONE_COLUMN else B + (column * stride_bn)[:, None]
     # `lane_k` is the largest number of k of a lane; all active lanes have the first `common` of them.
     if CYCLIC_SLICES:
         lane_k = tile
@@ -155,24 +150,22 @@ def lanes(
     else:
         lane_k = tile
         common = length - (LANES - 1) * tile
-    total = tl.zeros(SHAPE, dtype=tl.float32)
+    total = tl.zeros((BLOCK, LANES), dtype=tl.float32)
     for begin in range(0, lane_k, chunk):
         end = min(begin + chunk, lane_k)
         whole = begin + max(min(common, end) - begin, 0) // UNROLL * UNROLL
-        accumulator = tl.zeros(SHAPE, dtype=tl.float32)
+        accumulator = tl.zeros((BLOCK, LANES), dtype=tl.float32)
         for step in range(begin, whole, UNROLL):
             accumulator = _add_steps(
                 accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
-                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, LANES_FIRST, EVEN_STEPS, False,
+                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, EVEN_STEPS, False,
             )  # fmt: skip
         for step in range(whole, end, UNROLL):
             accumulator = _add_steps(
                 accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
-                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, LANES_FIRST, EVEN_STEPS, True,
+                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, EVEN_STEPS, True,
             )  # fmt: skip
         total = tl.where(begin == 0, accumulator, total + accumulator)
-    if LANES_FIRST:
-        total = tl.trans(total)
     if ACTIVE < LANES:
         total = tl.where((tl.arange(0, LANES) < ACTIVE)[None, :], total, _negative_zero())
     sums = _sum_lanes(total, BLOCK, LANES, SEQUENCE, ROUNDS)
