@@ -186,7 +186,8 @@ def between() -> list[Problem]:
     for number in range(96):
         kind, layout = number % 8, dice.choice(("nt", "nn", "tn"))
         if kind < 4:
-            sizes, layout = (_drawn(dice, 65, 600, 1), _drawn(dice, 1536, 16384, 128), _drawn(dice, 1536, 16384, 128)), "nt"
+            layout = "nt"
+            sizes = (_drawn(dice, 65, 600, 1), _drawn(dice, 1536, 16384, 128), _drawn(dice, 1536, 16384, 128))
         elif kind < 6:
             m, n, k = (_drawn(dice, 800, 5200, 64) + 8 * dice.randint(1, 7) for _ in range(3))
             sizes = (m, m, m) if number % 16 < 8 else (m, n, k)
@@ -194,7 +195,8 @@ def between() -> list[Problem]:
             sizes = (_drawn(dice, 1400, 7000, 1), _drawn(dice, 2048, 9216, 128), _drawn(dice, 1536, 9216, 128))
             sizes = sizes if layout != "tn" else (128 * (sizes[0] // 128), *sizes[1:])
         else:
-            sizes, layout = (_drawn(dice, 1, 64, 1), _drawn(dice, 1536, 16384, 128), _drawn(dice, 1536, 10240, 128)), "nt"
+            layout = "nt"
+            sizes = (_drawn(dice, 1, 64, 1), _drawn(dice, 1536, 16384, 128), _drawn(dice, 1536, 10240, 128))
         found.append(Problem(f"between-{number % 5}", *sizes, layout, dice.choice(("bfloat16", "float16"))))
     unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
     return [each for each in found if (each.n, each.k) not in unseen]

@@ -152,18 +152,18 @@ def modelled_seconds_gathered(
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
-        unpadded = written = 0.0
+        unpadded = padded = 0.0
         for count, tiles, side, whole, lines in (
             (down, tiles_down, each.block_m, contiguous[0], cost["gathered rows"]),
             (across, tiles_across, each.block_n, contiguous[1], cost["gathered columns"]),
         ):
-            written += side * (STAGE_BYTES // 2 if whole else 4 * taken)
+            padded += side * (STAGE_BYTES // 2 if whole else 4 * taken)
             pairs = not (plan.k % 2 or slices.span % 2) if whole else not count % 2
             factor = (1 if whole else lines) / (2 if pairs else 1)
             unpadded += count / tiles * 4 * taken * factor
         rows.append((
             0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
-            each.gathering, unpadded, written,
+            each.gathering, unpadded, padded,
         ))  # fmt: skip
     rounds, at_once, stages, gathering, loaded, written = np.array(rows, dtype=float).reshape(len(rows), 6).T
     issue = loaded * cost["gathered element"] + written * cost["written element"]
@@ -232,7 +232,8 @@ _QUANTITIES = (
     "consumes", "size", "rows", "columns", "block k", "stages", "consumers", "ping-pong", "cluster m", "cluster n",
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
-    "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down", "split across",
+    "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
+    "split across",
 )  # fmt: skip
 
 

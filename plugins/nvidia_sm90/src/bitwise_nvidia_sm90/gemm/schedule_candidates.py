@@ -62,11 +62,8 @@ _ENOUGH_STAGES = 4
 """The stages above which a second buffer for the output is worth more: one is multiplied and one is released late."""
 _THREADS = 32
 """The threads of a warp."""
-_OF_CONTIGUOUS_K = (8, 4, 16, 32), (4, 2, 1)
-_OF_CONTIGUOUS_ELEMENTS = (32, 16, 8, 4), (32, 16, 8, 4, 2, 1)
-"""The k of an iteration of lanes, and the warps of a program, the best first."""
-_NEIGHBOURS, _MOST_NEIGHBOURS = 16, 32
-"""The elements of a program whose operand is contiguous across elements."""
+_FILLED, _FEW_STEPS = 20, 64
+"""The k of an iteration, at most, where a lane has few k: up to the second number."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
@@ -79,24 +76,27 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
     A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
     there are many threads, and with many k in an iteration each has many loads under way.  Unless the values
     of k of an element are contiguous, the threads of a warp load one k of neighbouring elements: a program should have
-    whole warps of them.
+    whole warps of them, and the k of a lane should fill its iterations.
     """
     if isinstance(plan, BlocksPlan):
         lanes, own = 128 * plan.accumulators, plan.k // (128 * plan.accumulators * plan.blocks)
     else:
         lanes = plan.lanes
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
+    unrolls: tuple[int, ...] = (8, 4, 16, 32)
+    warps_of_program: tuple[int, ...] = (4, 2, 1)
+    if not k_contiguous:
+        filled = -(-own // -(-own // _FILLED)) if 0 < own <= _FEW_STEPS else 16
+        unrolls = (filled, 16, 32, 8, 4)
+        warps_of_program = (8, 16, 4, 2, 1) if lanes <= 8 else (16, 8, 4, 2, 1)
     found = []
-    order = _OF_CONTIGUOUS_K if k_contiguous else _OF_CONTIGUOUS_ELEMENTS
     for accumulators in (1, 2, 4, 8):
-        for unroll in order[0]:
-            for warps in order[1]:
+        for unroll in unrolls:
+            for warps in warps_of_program:
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
                     found.append(Schedule(block, block_k=unroll, warps=warps))
-    if not k_contiguous:
-        found.sort(key=lambda each: not min(_NEIGHBOURS, elements) <= each.block_m <= _MOST_NEIGHBOURS)
     return list(dict.fromkeys(found))
 
 

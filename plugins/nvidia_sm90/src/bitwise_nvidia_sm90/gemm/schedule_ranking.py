@@ -41,15 +41,15 @@ def schedules_to_try(
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors, `k_contiguous` and `whole_lines` as in `expected_seconds`; `mapped` says
-    of A, B and the output whether there is a tensor map of it.
+    `programs` is the number of multiprocessors, `k_contiguous` and `whole_lines` as in `expected_seconds`; `mapped`
+    says of A, B and the output whether there is a tensor map of it.
     """
     last = fallback(plan, m, n)
     if isinstance(plan, SinglePrecisionPlan):
         return [last]
     if not isinstance(plan, MatrixPlan):
-        own = m * n == 1 or k_contiguous[1 if n > 1 else 0]
-        lanes = [each for each in lane_schedules(plan, m * n, k_contiguous=own) if each != last]
+        contiguous = m * n == 1 or k_contiguous[1 if n > 1 else 0]
+        lanes = [each for each in lane_schedules(plan, m * n, k_contiguous=contiguous) if each != last]
         return [*lanes[: most - 1], last]
     pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
