@@ -78,6 +78,25 @@ def test_lanes_have_schedules_with_whole_blocks(cuts: str, n: int) -> None:
     assert schedules_to_try(made, 1, n, most=2) == [found[0], found[-1]]
 
 
+@pytest.mark.parametrize(
+    ("k", "cuts", "first"),
+    [
+        (3069, "cut(layout=strided count=16 tile=64 merge=halves)", (32, 16, 16)),
+        (3069, "cut(layout=strided count=8 tile=64 merge=halves)", (32, 16, 8)),
+        (633, "cut(layout=strided count=32 tile=20 merge=halves)", (16, 20, 16)),
+    ],
+)  # fmt: skip
+def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
+    k: int, cuts: str, first: tuple[int, int, int]
+) -> None:
+    desc = read(f"gemm(k={k} left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
+    assert isinstance(desc, GEMMDesc)
+    found = schedules_to_try(plan(desc), 1, 2693, k_contiguous=(True, False))
+    assert (found[0].block_m, found[0].block_k, found[0].warps) == first
+    assert found != schedules_to_try(plan(desc), 1, 2693)
+    assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
+
+
 @pytest.mark.parametrize("m", [16, 300])
 def test_products_that_the_cache_just_holds_have_schedules_that_do_not_overlap(m: int) -> None:
     made = {k: MatrixPlan(k, Slices(1, k), 0, False, 0) for k in (512, 4096, 32768)}
