@@ -180,7 +180,7 @@ def few_rows() -> list[Problem]:
 
 
 def between() -> list[Problem]:
-    """Return drawn products to fit costs to: 65 to 600 rows, lines that no cache line starts, many rows, few rows."""
+    """Return drawn products to fit costs to: 65 to 600 rows, lines that are parts of two of the cache, other rows."""
     dice = random.Random(_SEED + 4)
     found = []
     for number in range(96):

@@ -132,7 +132,7 @@ def settings_token() -> Hashable:
         known = torch._C
         return (
             known._get_cublas_allow_fp16_accumulation(), known._get_cublas_allow_fp16_reduced_precision_reduction(),
-            known._get_cublas_allow_bf16_reduced_precision_reduction(), known._get_blas_preferred_backend().value,
+            known._get_cublas_allow_bf16_reduced_precision_reduction(), int(known._get_blas_preferred_backend()),
             known._get_cublas_allow_tf32(), vars(os.environ)["_data"].get(_ENCODED_WORKSPACE),
         )  # fmt: skip
     except (AttributeError, KeyError, RuntimeError, TypeError):  # another version of PyTorch or Python
