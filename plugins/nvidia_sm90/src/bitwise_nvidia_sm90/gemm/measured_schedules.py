@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
-from bitwise_nvidia_sm90.gemm.launch import has_map
+from bitwise_nvidia_sm90.gemm.launch import has_map, has_whole_lines
 from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
@@ -69,8 +69,9 @@ def ranked(plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most
     m, n = (int(each) for each in out.shape)
     k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
     return schedules_to_try(
-        plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b), has_map(out))
-    )
+        plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b), has_map(out)),
+        whole_lines=(has_whole_lines(a), has_whole_lines(b)),
+    )  # fmt: skip
 
 
 @cache
