@@ -10,9 +10,18 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.descriptors import AttentionDesc, DescriptorError, GEMMDesc, index_bits
+from bitwise_core.descriptors import (
+    AttentionDesc,
+    AttentionGradientDesc,
+    DescriptorError,
+    GEMMDesc,
+    Instruction,
+    index_bits,
+)
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.numerics.mma import FusedSum, MmaSpec
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
+from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_core.plugins.installed import evaluate
 from bitwise_torch import (
     AttentionError,
@@ -24,6 +33,9 @@ from bitwise_torch import (
 )
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+LOG2_E = 1.4426950408889634
 
 
 def product(k: int) -> GEMMDesc:
@@ -46,9 +58,23 @@ class Toy:
             raise DescriptorError(f"toy has no kernel of {form.dtype}: convert to fp16")
         return AttentionDesc(
             key_block=4, masking="causal" if form.causal else "none", mask_value=-math.inf, window=form.window, chunk=8,
-            sink=form.sink, scores=product(form.depth), score_scale=float(torch.tensor(form.scale)),
-            row_sum=index_bits(4), probabilities_dtype="fp16", values=product(4), exponential="toy_power", output_dtype="fp16",
+            sink=form.sink, scores=product(form.depth), score_scale=float(torch.tensor(form.scale * LOG2_E)),
+            row_sum=index_bits(4), probabilities_dtype="fp16", values=product(4), exponential="toy_power",
+            output_dtype="fp16",
         )  # fmt: skip
+
+    def attention_gradient_descriptor(self, form: AttentionForm) -> AttentionGradientDesc:
+        return AttentionGradientDesc(
+            dtype="fp16", masking="causal" if form.causal else "none", window=form.window, scores=product(form.depth),
+            score_scale=float(torch.tensor(form.scale * LOG2_E)), exponential="toy_power", slopes=product(form.width),
+            row_products=index_bits(form.width, padding="zero"), scale=float(torch.tensor(form.scale)),
+            unit=Instruction(architecture="toy", family="mma", k=4),
+        )  # fmt: skip
+
+    def attend_gradients(
+        self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
+    ) -> None:
+        raise DescriptorError("it has no device")
 
     def serves_attention(self, desc: AttentionDesc, device: Any) -> bool:
         return False
@@ -66,7 +92,19 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
             return np.exp2(bits.view(np.float32)).view(np.uint32)
 
     found = replace(registry.default(), launchers=(Toy(),))
-    hardware = replace(found.hardware, functions={"toy_power": power})
+    step = MmaSpec(
+        "toy",
+        "mma",
+        "fp16",
+        "fp16",
+        "fp32",
+        "fp32",
+        4,
+        FusedSum(4, 25, 23, "rz"),
+        "published only",
+        "https://example.org",
+    )
+    hardware = Hardware({step.name: step}, {"toy_power": power})
     monkeypatch.setattr(type(found), "hardware", property(lambda self: hardware))
     monkeypatch.setattr(registry, "default", lambda: found)
 
@@ -154,7 +192,6 @@ def test_sinks_take_part_in_the_denominator() -> None:
         ({"query": normal(3, 4, 3, 8)}, "query has a batch of 3, and key one of 2"),
         ({"query": normal(2, 4, 3, 8).bfloat16()}, "are of torch.bfloat16, torch.float16 and torch.float16: give one"),
         ({"query": normal(3, 8)}, "query, key and value have 2, 4 and 4 axes"),
-        ({"query": normal(2, 4, 3, 8).requires_grad_()}, r"computes no gradients: call it inside torch\.no_grad\(\)"),
         ({"value": normal(2, 2, 18, 6)}, "there are 19 keys and 18 values"),
         ({"key": [1.0]}, "key is a list; give a tensor"),
         ({"sinks": torch.zeros(3)}, r"sinks is of torch\.float32 \(3,\): give float32 \(4,\)"),
@@ -225,3 +262,53 @@ def test_models_of_transformers_have_it_by_name(monkeypatch: pytest.MonkeyPatch)
     assert out.transpose(1, 2).equal(attention(q[:, :, :1], k, v, enable_gqa=True, sinks=torch.ones(4)))
     with pytest.raises(AttentionError, match=r"dropout_p is 0\.1: give 0\.0, or call eval\(\) on the model"):
         called(module, q, k, v, None, dropout=0.1)
+
+
+def test_gradients_are_those_of_the_softmax() -> None:
+    """They are near those of PyTorch in double precision; each row of the gradient of the query has its own bits."""
+    q, k, v = (each.requires_grad_() for each in operands())
+    slope = normal(2, 4, 3, 6, seed=3)
+    attention(q, k, v, is_causal=True, enable_gqa=True).backward(slope)
+    wide = [each.detach().double().requires_grad_() for each in (q, k, v)]
+    torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=True, enable_gqa=True).backward(slope.double())
+    for each, other in zip((q, k, v), wide, strict=True):
+        assert each.grad is not None
+        assert other.grad is not None
+        assert (each.grad - other.grad).abs().max() < 0.01
+    one = [each.detach()[:, :2, 2:] if index == 0 else each.detach()[:, :1, :3] for index, each in enumerate((q, k, v))]
+    one[0].requires_grad_()
+    attention(*one, enable_gqa=True).backward(slope[:, :2, 2:])
+    assert one[0].grad is not None
+    assert one[0].grad.equal(q.grad[:, :2, 2:])
+
+
+def test_gradients_of_variable_lengths_are_those_of_each_sequence() -> None:
+    q, k, v = (each.transpose(1, 2).flatten(0, 1).requires_grad_() for each in operands())
+    starts = [torch.tensor([0, count, 2 * count], dtype=torch.int32) for count in (3, 19)]
+    slope = normal(6, 4, 6, seed=3)
+    attention_varlen(q, k, v, *starts, 3, 19, is_causal=True).backward(slope)
+    from torch.nn.attention.bias import causal_lower_right
+
+    alone = [each[3:6] if each is q else each[19:] for each in (q, k, v)]
+    alone = [each.detach()[None].transpose(1, 2).requires_grad_() for each in alone]
+    out = attention(*alone, causal_lower_right(3, 19), enable_gqa=True)
+    out.backward(slope[3:6][None].transpose(1, 2))
+    for each, other, rows in zip((q, k, v), alone, (3, 19, 19), strict=True):
+        assert each.grad[rows:].equal(other.grad[0].transpose(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"attn_mask": torch.ones(3, 19, dtype=torch.bool)},
+            "gradients of attention with a boolean mask are not served",
+        ),
+        ({"soft_cap": 2.0}, "gradients of attention with a soft cap are not served"),
+        ({"sinks": torch.zeros(4, requires_grad=True)}, r"the gradient of sinks is not served: give sinks\.detach\(\)"),
+    ],
+)
+def test_gradients_that_are_not_served_are_refused(changes: dict[str, Any], sentence: str) -> None:
+    query, key, value = operands()
+    with pytest.raises(AttentionError, match=sentence):
+        attention(query.requires_grad_(), key, value, enable_gqa=True, **changes)

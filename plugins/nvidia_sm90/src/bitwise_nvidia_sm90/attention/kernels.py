@@ -180,7 +180,12 @@ def visit(
     return state_top, state_total, state_out, top, total, out
 
 
-@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "chunks"])
+@triton.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "logarithm_head", "page_batch", "visible_batch", "visible_head", "visible_step",
+    ]
+)  # fmt: skip
 def forward(
     query, key, value, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks, visible, key_map, rest_map, value_map,
@@ -329,7 +334,12 @@ def forward(
                     tl.store(place, logarithm, mask=at < queries)
 
 
-@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "chunks"])
+@triton.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "logarithm_head",
+    ]
+)  # fmt: skip
 def merge_parts(
     part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,

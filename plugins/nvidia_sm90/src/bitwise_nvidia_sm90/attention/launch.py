@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
@@ -98,8 +99,9 @@ def _power_above(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A launch of a kernel of `kernels`: its name, the grid, its arguments in order, its constants by name."""
+    """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name."""
 
+    module: str
     kernel: str
     grid: tuple[int, int, int]
     arguments: tuple[Any, ...]
@@ -174,6 +176,7 @@ def calls_of(
         "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
     }  # fmt: skip
     forward = Call(
+        "kernels",
         "forward",
         (chunks, tiles * units, sequences) if schedule.split else (tiles, units, sequences),
         (
@@ -193,6 +196,7 @@ def calls_of(
         return [forward]
     rows = 1
     merge = Call(
+        "kernels",
         "merge_parts",
         (-(-queries * share // rows), units, sequences),
         (
@@ -260,11 +264,20 @@ def _launch(call: Call, state: tuple[Any, ...]) -> None:
     if known is not None:
         known[0][call.grid](*call.arguments, *known[1])
         return
-    from bitwise_nvidia_sm90.attention import kernels
+    kernel = kernel_of(call)
+    _compiled[call.kernel, *state] = (
+        launched(call),
+        tuple(call.constants[name] for name in kernel.arg_names[len(call.arguments) :]),
+    )
 
-    kernel = getattr(kernels, call.kernel)
-    compiled = kernel[call.grid](
+
+def kernel_of(call: Call) -> Any:
+    """Return the Triton function of a call."""
+    return getattr(import_module(f"bitwise_nvidia_sm90.attention.{call.module}"), call.kernel)
+
+
+def launched(call: Call) -> Any:
+    """Launch a kernel, which Triton compiles if it must, and return the compiled kernel."""
+    return kernel_of(call)[call.grid](
         *call.arguments, **call.constants, num_warps=call.warps, num_stages=call.stages, enable_fp_fusion=False
     )
-    values = tuple(call.constants[name] for name in kernel.arg_names[len(call.arguments) :])
-    _compiled[call.kernel, *state] = compiled, values
