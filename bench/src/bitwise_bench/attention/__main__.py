@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
-from bitwise_bench.attention import invariance, random_problems, timing
+from bitwise_bench.attention import timing
+from bitwise_bench.attention.invariance import CASES, patterns_of
+from bitwise_bench.attention.random_problems import FORMS, compare_form
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write the record, and return whether bytes differ."""
-    parser = command_parser(__doc__)
+    parser = command_parser("attention", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="the record to write")
     parser.add_argument("--problems", type=int, default=1000, help="random problems that a CPU evaluates as well")
     parser.add_argument("--workers", type=int, default=12, help="processes that compare random problems")
@@ -34,15 +38,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record[name] = value
         given.out.write_text(json.dumps(record, indent=1) + "\n")
 
-    patterns = [{"case": case, "patterns": invariance.patterns_of(case)} for case in invariance.CASES]
-    keep("invariance", patterns)
-    keep("prefill", [timing.prefill(case) for case in timing.PREFILL])
-    keep("decode", [timing.decode(case) for case in timing.DECODE])
-    keep("training", [timing.training(case) for case in timing.TRAINING])
-    count, different = random_problems.compare_all(given.problems, given.workers)
-    keep("evaluated", {"problems": count, "different": [str(one) for one in different]})
-    good = not different and all(one["patterns"]["all"] == 1 for one in patterns)
-    print(f"{count} problems, {len(different)} with other bytes; patterns: {[one['patterns'] for one in patterns]}")
+    each = -(-given.problems // len(FORMS))
+    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
+        counted = [pool.submit(patterns_of, case) for case in CASES]
+        compared = [pool.submit(compare_form, place, range(each)) for place in range(len(FORMS))]
+        patterns = [one.result() for one in counted]
+        results = [one.result() for one in compared]
+    keep("invariance", [{"case": case, "patterns": one} for case, one in zip(CASES, patterns, strict=True)])
+    problems, different = sum(count for count, _ in results), [str(one) for _, found in results for one in found]
+    keep("evaluated", {"problems": problems, "different": different})
+    print(
+        f"{problems} problems, of which {len(different)} have other bytes: {different[:5]}; byte patterns: {patterns}"
+    )
+    for name, measure, cases in (
+        ("prefill", timing.prefill, timing.PREFILL),
+        ("decode", timing.decode, timing.DECODE),
+        ("training", timing.training, timing.TRAINING),
+    ):
+        keep(name, [measure(case) for case in cases])
+    good = not different and all(one["all"] == 1 for one in patterns)
     return 0 if good else 1
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 FORMS: tuple[dict[str, Any], ...] = (
-    *({"widths": (width, width), "dtype": dtype} for width in (64, 96, 128, 192, 256) for dtype in ("bfloat16", "float16")),
-    *({"widths": (192, 128), "dtype": dtype} for dtype in ("bfloat16", "float16")),
+    *(
+        {"widths": widths, "dtype": dtype}
+        for widths in ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
+        for dtype in ("bfloat16", "float16")
+    ),
     {"widths": (128, 128), "dtype": "bfloat16", "window": True},
     {"widths": (64, 64), "dtype": "float16", "window": True},
     {"widths": (128, 128), "dtype": "bfloat16", "soft_cap": 30.0},
@@ -19,6 +20,7 @@ FORMS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 """What a worker compiles kernels for: the widths of a head, the type, and at most one option."""
 
+DEVICES = "cuda", "cpu"
 LAYOUTS = "dense", "varlen", "paged", "mask", "gradients"
 
 
@@ -44,14 +46,6 @@ def compare_form(place: int, seeds: Sequence[int]) -> tuple[int, list[Difference
         if different:
             found.append(Difference(str(FORMS[place]), seed, layout, different))
     return count, found
-
-
-def compare_all(problems: int, workers: int) -> tuple[int, list[Difference]]:
-    """Compare at least this number of problems in worker processes, each with some forms."""
-    each = -(-problems // len(FORMS))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        results = list(pool.map(compare_form, range(len(FORMS)), [range(each)] * len(FORMS)))
-    return sum(count for count, _ in results), [one for _, found in results for one in found]
 
 
 def _compare(form: dict[str, Any], layout: str, draw: random.Random) -> int:
@@ -96,20 +90,12 @@ def _compare(form: dict[str, Any], layout: str, draw: random.Random) -> int:
         size = draw.choice((16, 32, 64, 128, 256))
         pages = max(-(-one[1] // size) for one in lengths)
         pool = pages * count + 2
-        tensors = (
-            tensor(count, queries, heads, depth),
-            tensor(pool, size, groups, depth),
-            tensor(pool, size, groups, width),
-        )
+        pools = [tensor(pool, size, groups, each) for each in (depth, width)]
         table = torch.randperm(pool, generator=generator)[: pages * count].view(count, pages).int()
-        return _differences(
-            attention_paged, (*tensors, table, torch.tensor([one[1] for one in lengths]).int()), options
-        )  # fmt: skip
-    tensors = (
-        tensor(count, heads, queries, depth),
-        tensor(count, groups, keys, depth),
-        tensor(count, groups, keys, width),
-    )
+        counts = torch.tensor([one[1] for one in lengths]).int()
+        return _differences(attention_paged, (tensor(count, queries, heads, depth), *pools, table, counts), options)
+    shapes = (heads, queries, depth), (groups, keys, depth), (groups, keys, width)
+    tensors = [tensor(count, *shape) for shape in shapes]
     options["enable_gqa"] = True
     if layout == "mask" and "window" not in form:
         options["is_causal"] = False
@@ -135,7 +121,7 @@ def _on(device: str, value: Any) -> Any:
 def _differences(function: Any, arguments: Sequence[Any], options: dict[str, Any]) -> int:
     results = [
         function(*(_on(device, one) for one in arguments), **{name: _on(device, one) for name, one in options.items()})
-        for device in ("cuda", "cpu")
+        for device in DEVICES
     ]
     return sum(_unequal(left, right) for left, right in zip(*results, strict=True))
 
@@ -144,7 +130,7 @@ def _differences_of_gradients(tensors: Sequence[Any], slope: Any, options: dict[
     from bitwise_torch import attention
 
     results = []
-    for device in ("cuda", "cpu"):
+    for device in DEVICES:
         inputs = [_on(device, one).requires_grad_() for one in tensors]
         moved = {name: _on(device, one) for name, one in options.items()}
         out, _ = attention(*inputs, **moved)

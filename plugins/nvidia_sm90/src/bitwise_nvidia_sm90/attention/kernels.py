@@ -346,7 +346,7 @@ def merge_parts(
     queries, keys, first_position, window, tiles, chunks,
     DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr,
     CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
-    ROWS: tl.constexpr,
+    ROWS: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Merge the chunks of ROWS packed rows that `forward` stored with SPLIT, from left to right."""
     batch = tl.program_id(2)
@@ -387,12 +387,16 @@ def merge_parts(
         top = tl.full((ROWS,), NOTHING, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         out = tl.zeros((ROWS, DVP), tl.float32)
-        for chunk in tl.range(begin // CHUNK, (end + CHUNK - 1) // CHUNK, loop_unroll_factor=8):
-            place = slot + chunk * M
-            top, total, out = merged(
-                top, total, out, tl.load(part_top + place), tl.load(part_total + place),
-                tl.load(part_out + place[:, None] * DVP + lane[None, :]),
-            )  # fmt: skip
+        for group in range(begin // CHUNK, (end + CHUNK - 1) // CHUNK, GROUPED):
+            for offset in tl.static_range(GROUPED):  # loads of one group are in flight together
+                chunk = group + offset
+                real = chunk * CHUNK < end + row * 0  # the state of an absent chunk is the empty one
+                place = slot + chunk * M
+                top, total, out = merged(
+                    top, total, out, tl.load(part_top + place, mask=real, other=NOTHING),
+                    tl.load(part_total + place, mask=real, other=0.0),
+                    tl.load(part_out + place[:, None] * DVP + lane[None, :], mask=real[:, None], other=0.0),
+                )  # fmt: skip
         if SINKS:
             sink = tl.load(sinks + head).to(tl.float32) * 1.4426950408889634
             one, none = tl.full((ROWS,), 1.0, tl.float32), tl.zeros((ROWS, DVP), tl.float32)

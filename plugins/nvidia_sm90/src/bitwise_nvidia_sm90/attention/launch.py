@@ -203,7 +203,7 @@ def calls_of(
             part_top, part_total, part_out, out, logarithms, *lengths, operands.sinks, *out_steps, *logarithm_steps,
             *numbers, desc.window or 0, tiles, chunks,
         ),
-        {**shared, "ROWS": rows},
+        {**shared, "ROWS": rows, "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8},
         1,
         1,
     )  # fmt: skip
@@ -246,7 +246,7 @@ def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule 
     )  # fmt: skip
     # What decides how Triton compiles the kernels, with the constants that follow from it.
     state = (
-        desc, schedule, query.device.index, query.dtype, query.shape[-2], operands.value.shape[-2:],
+        id(desc), schedule, query.device.index, query.dtype, query.shape[-2], operands.value.shape[-2:],
         operands.key.shape[1], operands.first_position is None,
         *(None if each is None else (each.stride(), each.data_ptr() % 16) for each in tensors),
     )  # fmt: skip

@@ -82,9 +82,16 @@ class AttentionKernels:
         return np.asarray(out[0, :, 0].view(torch.int16).cpu().numpy()).view(np.uint16)
 
 
+_checked: dict[int, AttentionDesc] = {}
+"""Descriptors that the kernels compute, by identity; the table keeps them."""
+
+
 def _check(desc: AttentionDesc) -> None:
+    if id(desc) in _checked:
+        return
     if not is_served(desc):
         raise DescriptorError(
             "this descriptor of attention has no kernel on sm_90: give one that attention_descriptor returns, with its "
             f"masking, window, sink, scale or cap changed, not {desc.to_text()}"
         )
+    _checked[id(desc)] = desc
