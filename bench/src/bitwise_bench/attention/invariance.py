@@ -96,9 +96,12 @@ def _variations(
             pool[order] = padded.unflatten(0, (pages, size))
             pools.append(pool)
         lengths = torch.tensor([keys], device="cuda").int()
-        yield "pages", attention_paged(query[None, -last:], *pools, order[None].int(), lengths)[0]
+        of_keys, of_values = pools
+        yield "pages", attention_paged(query[None, -last:], of_keys, of_values, order[None].int(), lengths)[0]
         rows = [
-            attention_paged(query[None, row : row + 1], *pools, order[None].int(), lengths - (keys - 1 - row))[0]
+            attention_paged(
+                query[None, row : row + 1], of_keys, of_values, order[None].int(), lengths - (keys - 1 - row)
+            )[0]
             for row in range(keys - last, keys)
         ]
         yield "pages, one query at a time", torch.cat(rows)

@@ -95,15 +95,15 @@ def _compare(form: dict[str, Any], layout: str, draw: random.Random) -> int:
         counts = torch.tensor([one[1] for one in lengths]).int()
         return _differences(attention_paged, (tensor(count, queries, heads, depth), *pools, table, counts), options)
     shapes = (heads, queries, depth), (groups, keys, depth), (groups, keys, width)
-    tensors = [tensor(count, *shape) for shape in shapes]
+    operands = [tensor(count, *shape) for shape in shapes]
     options["enable_gqa"] = True
     if layout == "mask" and "window" not in form:
         options["is_causal"] = False
         options["attn_mask"] = torch.rand(count, 1, queries, keys, generator=generator) < 0.6
     if layout == "gradients":
         slope = tensor(count, heads, queries, width)
-        return _differences_of_gradients(tensors, slope, options)
-    return _differences(attention, tensors, options)
+        return _differences_of_gradients(operands, slope, options)
+    return _differences(attention, operands, options)
 
 
 def _starts(lengths: Sequence[int]) -> Any:

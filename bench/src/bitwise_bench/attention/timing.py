@@ -50,7 +50,7 @@ def graph_seconds(function: Callable[[], Any], repetitions: int = 5) -> float:
         end.record()
         torch.cuda.synchronize()
         times.append(start.elapsed_time(end) / repetitions / 1000)
-    return sorted(times)[len(times) // 2]
+    return float(sorted(times)[len(times) // 2])
 
 
 def _tensors(batch: int, queries: int, keys: int, heads: int, groups: int, depth: int) -> list[Any]:
@@ -74,8 +74,9 @@ def _functions(tensors: list[Any], causal: bool) -> dict[str, Callable[[], Any]]
 
         return call
 
+    query, key, value = tensors
     return {
-        "bitwise": lambda: attention(*tensors, is_causal=causal, enable_gqa=True),
+        "bitwise": lambda: attention(query, key, value, is_causal=causal, enable_gqa=True),
         **{name: backend(each) for name, each in BACKENDS.items()},
     }
 
