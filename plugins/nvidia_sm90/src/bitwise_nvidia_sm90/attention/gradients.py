@@ -40,7 +40,7 @@ def gradient_calls(
 
     padded = 1 << (width - 1).bit_length()
     first = Call(
-        "gradient_kernels", "row_products", (-(-rows // _ROWS), heads, batch),
+        "gradients", "row_products", (-(-rows // _ROWS), heads, batch),
         (out, gradients.slope, delta, *steps(out), *steps(gradients.slope), rows, heads),
         {"W": width, "WP": padded, "M": _ROWS}, 4, 1,
     )  # fmt: skip
@@ -61,7 +61,7 @@ def gradient_calls(
     return [
         first,
         Call(
-            "gradient_kernels", "key_gradients", (-(-operands.longest_keys // 64), groups, sequences),
+            "gradients", "key_gradients", (-(-operands.longest_keys // 64), groups, sequences),
             (
                 *inputs, gradients.key, gradients.value, *starts, *input_steps, *steps(gradients.key),
                 *steps(gradients.value), *numbers,
@@ -69,7 +69,7 @@ def gradient_calls(
             constants, warps, stages,
         ),
         Call(
-            "gradient_kernels", "query_gradients", (-(-operands.longest_queries // tile), heads, sequences),
+            "gradients", "query_gradients", (-(-operands.longest_queries // tile), heads, sequences),
             (*inputs, gradients.query, *starts, *input_steps, *steps(gradients.query), *numbers),
             {**constants, **wide}, warps * tile // 64, stages,
         ),

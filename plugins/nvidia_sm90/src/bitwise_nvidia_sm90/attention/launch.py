@@ -176,7 +176,7 @@ def calls_of(
         "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
     }  # fmt: skip
     forward = Call(
-        "kernels",
+        "chunks",
         "forward",
         (chunks, tiles * units, sequences) if schedule.split else (tiles, units, sequences),
         (
@@ -196,7 +196,7 @@ def calls_of(
         return [forward]
     rows = 1
     merge = Call(
-        "kernels",
+        "chunks",
         "merge_parts",
         (-(-queries * share // rows), units, sequences),
         (
@@ -273,7 +273,7 @@ def _launch(call: Call, state: tuple[Any, ...]) -> None:
 
 def kernel_of(call: Call) -> Any:
     """Return the Triton function of a call."""
-    return getattr(import_module(f"bitwise_nvidia_sm90.attention.{call.module}"), call.kernel)
+    return getattr(import_module(f"bitwise_nvidia_sm90.attention.kernels.{call.module}"), call.kernel)
 
 
 def launched(call: Call) -> Any:
