@@ -316,6 +316,15 @@ def gpu_model_locks(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.model_locks", *arguments)
 
 
+@nox.session(name="bench-attention", venv_params=["--system-site-packages"])
+def bench_attention(session: nox.Session) -> None:
+    """Compare the bytes of attention on a GPU and measure its times, with torch of the interpreter that runs nox."""
+    need_gpu_packages(session)
+    install_workspace(session)
+    arguments = session.posargs or ["--out", "records/attention-sm90-h100.json"]
+    session.run("python", "-m", "bitwise_bench.attention", *arguments)
+
+
 @nox.session(name="bench-reductions", venv_params=["--system-site-packages"])
 def bench_reductions(session: nox.Session) -> None:
     """Measure the cost of pinned orders on a GPU, with torch and Triton of the interpreter that runs nox."""

@@ -16,7 +16,7 @@ from bitwise_core.descriptors import DescriptorError, GEMMDesc, index_bits, read
 from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import FLOAT_FORMATS, storage
-from bitwise_nvidia_sm90 import launcher, matrix_units
+from bitwise_nvidia_sm90 import launcher, matrix_units, requirements
 from bitwise_nvidia_sm90.gemm.plan import plan
 
 RUNS = json.loads((Path(__file__).parent / "samples" / "launchers" / "products_sm_90.json").read_text())["runs"]
@@ -45,7 +45,7 @@ def missing(monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tu
             raise ModuleNotFoundError("No module named 'cuda'")
         return name in installed or None
 
-    monkeypatch.setattr(launcher, "find_spec", find_spec)
+    monkeypatch.setattr(requirements, "find_spec", find_spec)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     return launcher.GEMMLauncher().missing()
 

@@ -1,4 +1,4 @@
-"""Matrix products of PyTorch tensors with chosen bits: those of a descriptor, of a library, or of a lock file.
+"""Matrix products of PyTorch tensors with the bits of a descriptor, of a library, or of a lock file, and attention.
 
 The names below are loaded when they are first used: to import the package loads none of its modules.
 """
@@ -8,34 +8,56 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bitwise_torch.attention_calls import (
+        AttentionError,
+        attention,
+        attention_descriptor,
+        attention_paged,
+        attention_varlen,
+    )
     from bitwise_torch.epilogues import FusionWarning
     from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
     from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
     from bitwise_torch.program_products import locked_products, recorded_products
+    from bitwise_torch.transformers_attention import register_attention
     from bitwise_torch.tuning import tune
 
 __all__ = [
+    "AttentionError",
     "DroppedWarning",
     "FusionWarning",
     "NotCovered",
     "ProductError",
     "addmm",
     "addmm_activation",
+    "attention",
+    "attention_descriptor",
+    "attention_paged",
+    "attention_varlen",
     "baddbmm",
     "describe",
     "grouped_mm",
     "locked_products",
     "matmul",
     "recorded_products",
+    "register_attention",
     "scaled_mm",
     "tune",
 ]
 
 _MODULES = {
+    "attention_calls": (
+        "AttentionError",
+        "attention",
+        "attention_descriptor",
+        "attention_paged",
+        "attention_varlen",
+    ),
     "epilogues": ("FusionWarning",),
     "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),
     "products": ("DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"),
     "program_products": ("locked_products", "recorded_products"),
+    "transformers_attention": ("register_attention",),
     "tuning": ("tune",),
 }
 """The names that each module defines."""

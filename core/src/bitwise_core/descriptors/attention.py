@@ -28,11 +28,24 @@ class AttentionDesc(Descriptor, word="attention"):
     With `query_block` it visits the whole blocks below the first query of the query's block without a mask, then blocks
     with the mask up to the last query of that block.  A masked score is replaced by `mask_value`, which may then be
     -inf (`mask` replaced), or `mask_value` is added to it (`mask` added).  Keys beyond the last are zeros and masked
-    too; without a mask_value there must be none.
+    too; without a mask_value there must be none.  `window` masks the keys that are `window` or more before a query too.
 
     `fused_sum` says that l is one multiply-add; `fused_exponent` that s - m' is one multiply-add of the unscaled score
-    in blocks without a mask.  `exponential` and `quotient` name the functions that compute 2^x and x / y: operations of
-    `bitwise_core.numerics`, or an architecture's own, as `name@architecture`.  Raises DescriptorError.
+    in blocks without a mask, and `fused_masked_exponent` in blocks with one, where a masked score has no factor.
+    `exponential` and `quotient` name the functions that compute 2^x and x / y: operations of `bitwise_core.numerics`,
+    or an architecture's own, as `name@architecture`.  With `cap_factor` f, a score x = Q K^T is first replaced by its
+    soft cap 1 - 2 / (2^(x f) + 1), a hyperbolic tangent, whose quotient is `cap_quotient`; score_scale then includes
+    the cap.
+
+    With `chunk`, the loop starts again with m = -inf, l = O = +0 at each multiple of `chunk` keys, and the states
+    (m', l', O') of the chunks are merged from the first to the last, starting from the empty state (-inf, +0, +0):
+    M = max(m, m'), a = 2^(m - M), b = 2^(m' - M), l = l' b + (l a), O = O' b + (O a), each one multiply-add after one
+    product.  `sink` merges one more state (log2(e) sink, 1, +0) after the last.  Then +0 is added to O, which makes a
+    zero +0.  In every exponent a maximum counts as at least the least finite number, and in the division a denominator
+    as at least 2^-126, so that a row without keys has O = +0.  The V of a masked key counts as zeros.  So a chunk, or a
+    block, of masked keys changes no bits where 2^0 is 1 and 2^-inf is +0: any part of the masked blocks may be skipped,
+    and any division of the chunks among programs has the same bits.
+    Raises DescriptorError.
     """
 
     key_block: Length
@@ -40,9 +53,15 @@ class AttentionDesc(Descriptor, word="attention"):
     query_block: Length | None = None
     mask: Literal["replaced", "added"] = "replaced"
     mask_value: float | None = None
+    window: Length | None = None
+    chunk: Length | None = None
+    sink: StrictBool = False
     scores: GEMMDesc
     score_scale: float
+    cap_factor: float | None = None
+    cap_quotient: str = "div.rn.fp32"
     fused_exponent: StrictBool = False
+    fused_masked_exponent: StrictBool = False
     row_sum: ReductionDesc
     fused_sum: StrictBool = False
     probabilities_dtype: FloatName
@@ -53,7 +72,7 @@ class AttentionDesc(Descriptor, word="attention"):
     quotient: str = "div.rn.fp32"
     output_dtype: FloatName = "fp32"
 
-    @field_validator("score_scale", "mask_value")
+    @field_validator("score_scale", "mask_value", "cap_factor")
     @classmethod
     def _single(cls, value: float | None) -> float | None:
         return None if value is None else single(value)
@@ -61,6 +80,7 @@ class AttentionDesc(Descriptor, word="attention"):
     @model_validator(mode="after")
     def _consistent(self) -> AttentionDesc:
         self._check_mask()
+        self._check_chunk()
         if self.row_sum.length != self.key_block:
             raise ValueError(
                 f"row_sum adds {self.row_sum.length} values and a block has {self.key_block} keys: give that length"
@@ -87,16 +107,40 @@ class AttentionDesc(Descriptor, word="attention"):
             raise ValueError("an output carried in the accumulator needs values in fp32, without k_cuts and alpha")
         return self
 
+    def _check_chunk(self) -> None:
+        if self.cap_factor is not None and not (math.isfinite(self.cap_factor) and self.cap_factor):
+            raise ValueError(f"cap_factor is {self.cap_factor}: give a finite number other than 0")
+        if self.cap_factor is None and self.cap_quotient != "div.rn.fp32":
+            raise ValueError("without cap_factor there is no quotient of a cap: leave cap_quotient out")
+        if self.chunk is None:
+            if self.sink:
+                raise ValueError("a sink is merged after the last chunk: give chunk")
+            if self.fused_masked_exponent and self.mask != "replaced":
+                raise ValueError("a score to which a mask is added has no fused exponent: make mask replaced")
+            return
+        if self.chunk % self.key_block:
+            raise ValueError(
+                f"a chunk of {self.chunk} keys is not whole blocks of {self.key_block}: give a multiple of key_block"
+            )
+        if self.query_block is not None:
+            raise ValueError("with chunk, the visited blocks do not affect the bits: leave query_block out")
+        if self.mask_value != -math.inf or self.score_scale <= 0:
+            raise ValueError("with chunk, give mask_value -inf and a positive score_scale")
+
     def _check_mask(self) -> None:
         if not math.isfinite(self.score_scale):
             raise ValueError(f"score_scale is {self.score_scale}: give a finite number")
         if self.mask_value is not None and math.isinf(self.mask_value) and self.mask == "added":
             raise ValueError(f"a mask of {self.mask_value} cannot be added: make mask replaced")
+        if self.window is not None and self.query_block is not None:
+            raise ValueError("a window visits every block of keys: leave query_block out")
         if self.masking == "causal":
             if self.mask_value is None:
                 raise ValueError(
                     "a causal mask needs its mask_value: the score of a masked key, or what is added to it"
                 )
+        elif self.window is not None:
+            raise ValueError("a window of the keys before a query needs a causal mask: make masking causal")
         elif self.query_block is not None:
             raise ValueError(
                 "without a causal mask the block of queries does not affect the bits: leave query_block out"

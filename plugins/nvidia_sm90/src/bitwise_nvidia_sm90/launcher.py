@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from bitwise_core.descriptors.evaluation import Formulas
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.launchers import EpilogueLaunch, ProductLaunch
 from bitwise_nvidia_sm90.activations import FORMULAS
+from bitwise_nvidia_sm90.requirements import what_is_missing
 
 _TORCH_NAMES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
@@ -31,16 +31,7 @@ class GEMMLauncher:
 
     def missing(self) -> str | None:
         """See `bitwise_core.plugins.launchers.Launcher`."""
-        absent = [name for name, module in _REQUIRED.items() if not _installed(module)]
-        if absent:
-            *most, last = absent
-            return f"{', '.join(most)} and {last} are not installed" if most else f"{last} is not installed"
-        import torch
-
-        if not torch.cuda.is_available():
-            return "there is no GPU that torch can use"
-        found = torch.cuda.get_device_capability()
-        return None if found == (9, 0) else f"the GPU has compute capability {found[0]}.{found[1]}, not 9.0"
+        return what_is_missing(_REQUIRED)
 
     def serves(self, desc: Record, device: Any) -> bool:
         """See `bitwise_core.plugins.launchers.ProductLauncher`."""
@@ -142,13 +133,6 @@ class GEMMLauncher:
         run(desc, a, b, out)
         bits = FLOAT_FORMATS[desc.output_dtype].bits
         return np.asarray(out.view(getattr(torch, f"int{bits}")).cpu().numpy()).view(storage(bits))
-
-
-def _installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above the module is not installed
-        return False
 
 
 def _on_device(patterns: Bits, dtype: str) -> Any:

@@ -1,4 +1,4 @@
-"""The hooks of this distribution: the architecture sm_90, its matrix units and its launcher."""
+"""The hooks of this distribution: the architecture sm_90, its matrix units and its launchers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_core.plugins.launchers import Launcher
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
+from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
 from bitwise_nvidia_sm90.launcher import GEMMLauncher
 
 SAME_STEPS = dict.fromkeys(wgmma.SAME_STEPS, wgmma.FAMILY)
@@ -38,5 +39,5 @@ def bitwise_matrix_units() -> Iterable[MmaSpec]:
 
 @hookimpl
 def bitwise_launchers() -> Iterable[Launcher]:
-    """The launcher of GEMM descriptors on sm_90."""
-    return [GEMMLauncher()]
+    """The launchers of matrix products and of attention on sm_90."""
+    return [GEMMLauncher(), AttentionKernels()]

@@ -7,7 +7,13 @@ from typing import Any
 import numpy.typing as npt
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, GEMMDesc, Record, ReductionDesc
-from bitwise_core.descriptors.evaluation.attention import attention_tree, evaluate_attention
+from bitwise_core.descriptors.evaluation.attention import (
+    AttentionResult,
+    attention_result,
+    attention_tree,
+    evaluate_attention,
+)
+from bitwise_core.descriptors.evaluation.attention_gradients import AttentionGradients, evaluate_attention_gradients
 from bitwise_core.descriptors.evaluation.epilogues import Formulas, epilogue_tree, evaluate_epilogue
 from bitwise_core.descriptors.evaluation.expressions import gemm_tree, reduction_tree
 from bitwise_core.descriptors.evaluation.finishes import evaluate_finished
@@ -18,13 +24,17 @@ from bitwise_core.descriptors.hardware import IEEE, Hardware, Units
 from bitwise_core.numerics import Bits
 
 __all__ = [
+    "AttentionGradients",
+    "AttentionResult",
     "Formulas",
     "Hardware",
     "Units",
+    "attention_result",
     "attention_tree",
     "epilogue_tree",
     "evaluate",
     "evaluate_attention",
+    "evaluate_attention_gradients",
     "evaluate_epilogue",
     "evaluate_finished",
     "evaluate_gemm",
@@ -40,7 +50,8 @@ def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = IEEE, 
 
     Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).
     `hardware` holds the matrix units and functions that the descriptor may call; `plugins.installed.evaluate` takes
-    those of the installed plugins.  Options are those of `evaluate_gemm`.  Raises DescriptorError.
+    those of the installed plugins.  Options are those of `evaluate_gemm` and `evaluate_attention`.  Raises
+    DescriptorError.
     """
     counts: dict[type[Record], tuple[str, ...]] = {
         GEMMDesc: ("a", "b"),

@@ -1,0 +1,1 @@
+"""Attention on sm_90 in one pinned tree: its descriptor, its kernels, and their launches."""

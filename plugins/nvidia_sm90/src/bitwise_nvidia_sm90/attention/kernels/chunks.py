@@ -1,0 +1,410 @@
+"""The Triton kernels of attention: forward in one program for a tile of rows, or one for each chunk of keys, and merge.
+
+All compute the tree of `tree.attention_descriptor`: chunks of keys at absolute boundaries, each an online softmax over
+blocks of keys, merged from left to right.  Masked keys change no bit of a state, except the sign of a zero, which the
+addition of +0 at the end removes.  So the blocks that a tile of rows visits do not matter.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+NOTHING = tl.constexpr(float("-inf"))
+
+
+@triton.jit
+def finite_shift(highest):
+    """Return what is subtracted in exponents: the maximum, or the least finite number where no key has a score yet."""
+    return tl.maximum(highest, -3.4028234663852886e38)
+
+
+@triton.jit
+def merged(top, total, out, top_part, total_part, out_part):
+    """Return the state (maximum, denominator, output) after the merge of a chunk."""
+    highest = tl.maximum(top, top_part)
+    shift = finite_shift(highest)
+    old = tl.math.exp2(top - shift)
+    fresh = tl.math.exp2(top_part - shift)
+    total = tl.fma(total_part, fresh, total * old)
+    out = tl.fma(out_part, tl.broadcast_to(tl.expand_dims(fresh, -1), out.shape), out * tl.expand_dims(old, -1))
+    return highest, total, out
+
+
+@triton.jit
+def horner(y, z, coefficient):
+    """Return y z + coefficient, rounded once."""
+    return tl.fma(y, z, tl.full(y.shape, coefficient, tl.float32))
+
+
+@triton.jit
+def natural_logarithm(x):
+    """Return log(x) of a positive normal number, +infinity or a NaN, in operations of IEEE 754 alone."""
+    bits = x.to(tl.int32, bitcast=True)
+    exponent = (bits - 0x3F3504F3) >> 23
+    z = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
+    y = horner(tl.full(x.shape, 7.0376836292e-2, tl.float32), z, -1.1514610310e-1)
+    y = horner(y, z, 1.1676998740e-1)
+    y = horner(y, z, -1.2420140846e-1)
+    y = horner(y, z, 1.4249322787e-1)
+    y = horner(y, z, -1.6668057665e-1)
+    y = horner(y, z, 2.0000714765e-1)
+    y = horner(y, z, -2.4999993993e-1)
+    y = horner(y, z, 3.3333331174e-1)
+    square = z * z
+    y = tl.fma(square, tl.full(x.shape, -0.5, tl.float32), (y * z) * square)
+    found = tl.fma(exponent.to(tl.float32), tl.full(x.shape, 0.6931471805599453, tl.float32), z + y)
+    return tl.where(x < float("inf"), found, x)
+
+
+@triton.jit
+def finished(top, total, out):
+    """Return the normalised output, and the natural logarithm of the sum of the exponentials of the scores."""
+    inverse = tl.div_rn(1.0, tl.maximum(total, 1.1754943508222875e-38))
+    out = (out + 0.0) * tl.expand_dims(inverse, -1)
+    logarithm = tl.fma(top, tl.full(top.shape, 0.6931471805599453, tl.float32), natural_logarithm(total))
+    return out, tl.where(total == 0.0, NOTHING, logarithm)
+
+
+@triton.jit
+def tile_of_keys(
+    key, value, pages, start, length, key_step, value_step, key_page, value_page,
+    N: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr, PAGE: tl.constexpr,
+    TAIL: tl.constexpr,
+):  # fmt: skip
+    """Return N keys, the rest of their components, and N values from key `start` on; zeros beyond the last."""
+    place = start + tl.arange(0, N)
+    if PAGE:
+        if TAIL:
+            page = tl.load(pages + place // PAGE, mask=place < length, other=0).to(tl.int64)
+        else:
+            page = tl.load(pages + place // PAGE).to(tl.int64)
+        keys = key + (page * key_page + (place % PAGE) * key_step)[:, None]
+        values = value + (page * value_page + (place % PAGE) * value_step)[:, None]
+    else:
+        keys = key + (place.to(tl.int64) * key_step)[:, None]
+        values = value + (place.to(tl.int64) * value_step)[:, None]
+    inside = (place < length)[:, None]
+    lane = tl.arange(0, DVP)[None, :]
+    if TAIL:
+        k1 = tl.load(keys + tl.arange(0, D1)[None, :], mask=inside, other=0.0)
+        k2 = k1
+        if D2:
+            k2 = tl.load(keys + D1 + tl.arange(0, D2)[None, :], mask=inside, other=0.0)
+        v = tl.load(values + lane, mask=inside & (lane < DV), other=0.0)
+    else:
+        k1 = tl.load(keys + tl.arange(0, D1)[None, :])
+        k2 = k1
+        if D2:
+            k2 = tl.load(keys + D1 + tl.arange(0, D2)[None, :])
+        v = tl.load(values + lane) if DV == DVP else tl.load(values + lane, mask=lane < DV, other=0.0)
+    return k1, k2, v
+
+
+@triton.jit
+def store_part(part_top, part_total, part_out, slot, inside, top, total, out, DVP: tl.constexpr, M: tl.constexpr):
+    """Store the state of one chunk: maxima, denominators and rows of the output from row `slot` on, where `inside`."""
+    row = slot.to(tl.int64) + tl.arange(0, M)
+    tl.store(part_top + row, top, mask=inside)
+    tl.store(part_total + row, total, mask=inside)
+    tl.store(part_out + row[:, None] * DVP + tl.arange(0, DVP)[None, :], out, mask=inside[:, None])
+
+
+@triton.jit
+def tile_of_maps(
+    key_map, rest_map, value_map, sequence, head, row,
+    N: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DVP: tl.constexpr,
+):  # fmt: skip
+    """Return N keys, the rest of their components, and N values from row `row` on, through tensor maps."""
+    k1 = key_map.load([sequence, head, row, 0]).reshape(N, D1)
+    k2 = k1
+    if D2:
+        k2 = rest_map.load([sequence, head, row, D1]).reshape(N, D2)
+    return k1, k2, value_map.load([sequence, head, row, 0]).reshape(N, DVP)
+
+
+@triton.jit
+def visit(
+    first, last, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2, state_top, state_total,
+    state_out, top, total, out, key, value, pages, positions, length, key_step, value_step, key_page, value_page,
+    scale, cap_factor, window, seen_rows,
+    N: tl.constexpr, CHUNK: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr,
+    PAGE: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr,
+    SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Visit the blocks of keys from `first` to `last`, multiples of N, and return both states.
+
+    A chunk is merged when the first block of the next one is visited.  With tensor maps, they load the blocks.
+    """
+    for start in range(first, last, N):
+        if key_map is not None:
+            k1, k2, v = tile_of_maps(
+                key_map, rest_map, value_map, sequence, kv_head, row_of_keys + start, N, D1, D2, DVP
+            )
+        else:
+            k1, k2, v = tile_of_keys(
+                key, value, pages, start, length, key_step, value_step, key_page, value_page, N, D1, D2, DV, DVP, PAGE,
+                MASK,
+            )  # fmt: skip
+        scores = tl.dot(q1, tl.trans(k1))
+        if D2:
+            scores = tl.dot(q2, tl.trans(k2), scores)
+        if CAP:
+            scores = 1.0 - 2.0 / (tl.math.exp2(scores * cap_factor) + 1.0)
+        if MASK:
+            place = start + tl.arange(0, N)
+            seen = (place < length)[None, :]
+            if CAUSAL:
+                seen = seen & (place[None, :] <= positions[:, None])
+            if WINDOW:
+                seen = seen & (place[None, :] > positions[:, None] - window)
+            if seen_rows is not None:
+                # A word a row, since a tile of bytes would move the scores to its layout, and the order of their sum.
+                word = tl.load(seen_rows + start // N)
+                seen = seen & ((tl.expand_dims(word, 1) >> tl.arange(0, N)[None, :].to(tl.int64)) & 1 != 0)
+            scores = tl.where(seen, scores, NOTHING)
+        if not SPLIT and start % CHUNK == 0:
+            state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
+            top = tl.full(top.shape, NOTHING, tl.float32)
+            total = tl.zeros(total.shape, tl.float32)
+            out = tl.zeros(out.shape, tl.float32)
+        highest = tl.maximum(top, tl.max(scores, axis=1) * scale)
+        shift = finite_shift(highest)
+        factor = tl.full(scores.shape, scale, tl.float32)
+        weights = tl.math.exp2(tl.fma(scores, factor, tl.broadcast_to(-shift[:, None], scores.shape)))
+        shrink = tl.math.exp2(top - shift)
+        total = tl.fma(total, shrink, tl.sum(weights, axis=1))
+        out = tl.dot(weights.to(v.dtype), v, out * shrink[:, None])
+        top = highest
+    return state_top, state_total, state_out, top, total, out
+
+
+@triton.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "logarithm_head", "page_batch", "visible_batch", "visible_head", "visible_step",
+    ]
+)  # fmt: skip
+def forward(
+    query, key, value, output, logarithms, part_top, part_total, part_out,
+    query_starts, key_starts, key_lengths, pages, sinks, visible, key_map, rest_map, value_map,
+    query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    key_page, value_page, page_batch, visible_batch, visible_head, visible_step,
+    queries, keys, first_position, scale, cap_factor, window, tiles, chunks,
+    D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr,
+    PACK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr, PAGE: tl.constexpr,
+    CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SPLIT: tl.constexpr,
+    LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
+):  # fmt: skip
+    """Compute M rows of the output of one sequence: rows of one query head, or with PACK of a group's heads in turn.
+
+    With SPLIT a program visits one chunk of keys and stores its state, else it visits all chunks and merges them.
+    The position of query 0 among the keys is the number of keys less that of queries with ALIGNED, else
+    `first_position`.
+    """
+    batch = tl.program_id(2)
+    if SPLIT:
+        chunk = tl.program_id(0)
+        tile = tl.program_id(1) % tiles
+        unit = tl.program_id(1) // tiles
+    else:
+        chunk = 0
+        tile = tiles - 1 - tl.program_id(0)  # the longest rows of a causal mask first
+        unit = tl.program_id(1)
+    wide = batch.to(tl.int64)
+    # Maps cover all sequences of one axis, or a dense batch, beyond whose keys they give zeros.
+    sequence, row_of_keys = batch, 0
+    edge_key_map, edge_rest_map, edge_value_map = key_map, rest_map, value_map
+    if key_starts is not None or key_lengths is not None:
+        edge_key_map, edge_rest_map, edge_value_map = None, None, None
+    if query_starts is not None:
+        start = tl.load(query_starts + batch)
+        queries = tl.load(query_starts + batch + 1) - start
+        query += start.to(tl.int64) * query_step
+        output += start.to(tl.int64) * output_step
+        if LOGARITHMS:
+            logarithms += start.to(tl.int64) * logarithm_step
+    else:
+        query += wide * query_batch
+        output += wide * output_batch
+        if LOGARITHMS:
+            logarithms += wide * logarithm_batch
+    if key_starts is not None:
+        start = tl.load(key_starts + batch)
+        keys = tl.load(key_starts + batch + 1) - start
+        sequence, row_of_keys = 0, start
+        key += start.to(tl.int64) * key_step
+        value += start.to(tl.int64) * value_step
+    else:
+        key += wide * key_batch
+        value += wide * value_batch
+    if key_lengths is not None:
+        keys = tl.load(key_lengths + batch)
+    if PAGE:
+        pages += wide * page_batch
+    if ALIGNED:
+        first_position = keys - queries
+    row = tile * M + tl.arange(0, M)
+    if PACK:
+        kv_head = unit
+        at = row // GROUP
+        head = unit * GROUP + row % GROUP
+        low, high = tile * M // GROUP, (tile * M + M - 1) // GROUP
+    else:
+        kv_head = unit // GROUP
+        at = row
+        head = unit + row * 0
+        low, high = tile * M, tile * M + M - 1
+    if low < queries:
+        high = tl.minimum(high, queries - 1)
+        positions = at + first_position
+        begin, end = 0, keys
+        plain_begin, plain_end = 0, keys // N * N
+        if CAUSAL:
+            end = tl.minimum(end, high + first_position + 1)
+            plain_end = tl.minimum(plain_end, (low + first_position + 1) // N * N)
+            plain_end = tl.where(low + first_position < 0, 0, plain_end)
+        if visible is not None:
+            plain_end = plain_begin
+        if WINDOW:
+            begin = tl.maximum(0, low + first_position - window + 1) // N * N
+            plain_begin = (tl.maximum(0, high + first_position - window + 1) + N - 1) // N * N
+        if SPLIT:
+            begin = tl.maximum(begin, chunk * CHUNK)
+            end = tl.minimum(end, chunk * CHUNK + CHUNK)
+            plain_begin = tl.maximum(plain_begin, chunk * CHUNK)
+            plain_end = tl.minimum(plain_end, chunk * CHUNK + CHUNK)
+        if (not SPLIT) or begin < end:
+            if WINDOW:
+                plain_begin = tl.minimum(plain_begin, tl.maximum(begin, (end + N - 1) // N * N))
+            if WINDOW or SPLIT:
+                plain_end = tl.maximum(plain_begin, plain_end)
+            rows = (at < queries)[:, None]
+            base = query + at.to(tl.int64) * query_step + head.to(tl.int64) * query_head
+            q1 = tl.load(base[:, None] + tl.arange(0, D1)[None, :], mask=rows, other=0.0)
+            q2 = q1
+            if D2:
+                q2 = tl.load(base[:, None] + D1 + tl.arange(0, D2)[None, :], mask=rows, other=0.0)
+            key += kv_head.to(tl.int64) * key_head
+            value += kv_head.to(tl.int64) * value_head
+            state_top = tl.full((M,), NOTHING, tl.float32)
+            state_total = tl.zeros((M,), tl.float32)
+            state_out = tl.zeros((M, DVP), tl.float32)
+            top, total, out = state_top, state_total, state_out
+            seen_rows = None
+            if visible is not None:  # rows beyond the last read the last one's mask
+                seen_rows = visible + wide * visible_batch + head.to(tl.int64) * visible_head
+                seen_rows += tl.minimum(at, queries - 1).to(tl.int64) * visible_step
+            if WINDOW:
+                state_top, state_total, state_out, top, total, out = visit(
+                    begin, plain_begin, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1,
+                    q2, state_top, state_total, state_out, top, total, out, key, value, pages,
+                    positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
+                    seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
+                )  # fmt: skip
+            state_top, state_total, state_out, top, total, out = visit(
+                plain_begin, plain_end, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2,
+                    state_top, state_total, state_out, top, total, out, key, value, pages,
+                positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
+                seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, False, CAUSAL, WINDOW, CAP, SPLIT,
+            )  # fmt: skip
+            state_top, state_total, state_out, top, total, out = visit(
+                plain_end, end, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1, q2,
+                    state_top, state_total, state_out, top, total, out, key, value, pages,
+                positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
+                seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
+            )  # fmt: skip
+            if SPLIT:
+                slot = ((wide * tl.num_programs(1) + tl.program_id(1)) * chunks + chunk) * M
+                store_part(part_top, part_total, part_out, slot, at < queries, top, total, out, DVP, M)
+            else:
+                top, total, out = merged(state_top, state_total, state_out, top, total, out)
+                if SINKS:
+                    sink = tl.load(sinks + head).to(tl.float32) * 1.4426950408889634
+                    one, none = tl.full((M,), 1.0, tl.float32), tl.zeros((M, DVP), tl.float32)
+                    top, total, out = merged(top, total, out, sink, one, none)
+                out, logarithm = finished(top, total, out)
+                lane = tl.arange(0, DVP)[None, :]
+                place = output + at.to(tl.int64) * output_step + head.to(tl.int64) * output_head
+                tl.store(place[:, None] + lane, out.to(output.dtype.element_ty), mask=rows & (lane < DV))
+                if LOGARITHMS:
+                    place = logarithms + at.to(tl.int64) * logarithm_step + head.to(tl.int64) * logarithm_head
+                    tl.store(place, logarithm, mask=at < queries)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "logarithm_head",
+    ]
+)  # fmt: skip
+def merge_parts(
+    part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, sinks,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    queries, keys, first_position, window, tiles, chunks,
+    DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr,
+    CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
+    ROWS: tl.constexpr, GROUPED: tl.constexpr,
+):  # fmt: skip
+    """Merge the chunks of ROWS packed rows that `forward` stored with SPLIT, from left to right."""
+    batch = tl.program_id(2)
+    unit = tl.program_id(1)
+    first = tl.program_id(0) * ROWS
+    wide = batch.to(tl.int64)
+    if query_starts is not None:
+        start = tl.load(query_starts + batch)
+        queries = tl.load(query_starts + batch + 1) - start
+        output += start.to(tl.int64) * output_step
+        if LOGARITHMS:
+            logarithms += start.to(tl.int64) * logarithm_step
+    else:
+        output += wide * output_batch
+        if LOGARITHMS:
+            logarithms += wide * logarithm_batch
+    if key_starts is not None:
+        keys = tl.load(key_starts + batch + 1) - tl.load(key_starts + batch)
+    if key_lengths is not None:
+        keys = tl.load(key_lengths + batch)
+    if ALIGNED:
+        first_position = keys - queries
+    # ROWS divides M, so that these rows belong to one tile.
+    tile = first // M
+    low = tile * M // GROUP
+    if first // GROUP < queries:
+        high = tl.minimum((tile * M + M - 1) // GROUP, queries - 1)
+        begin, end = 0, keys
+        if CAUSAL:
+            end = tl.minimum(end, high + first_position + 1)
+        if WINDOW:
+            begin = tl.maximum(0, low + first_position - window + 1) // N * N
+        row = first + tl.arange(0, ROWS)
+        at = row // GROUP
+        head = unit * GROUP + row % GROUP
+        lane = tl.arange(0, DVP)
+        slot = ((wide * tl.num_programs(1) + unit) * tiles + tile) * chunks * M + row % M
+        top = tl.full((ROWS,), NOTHING, tl.float32)
+        total = tl.zeros((ROWS,), tl.float32)
+        out = tl.zeros((ROWS, DVP), tl.float32)
+        for group in range(begin // CHUNK, (end + CHUNK - 1) // CHUNK, GROUPED):
+            for offset in tl.static_range(GROUPED):  # loads of one group are in flight together
+                chunk = group + offset
+                real = chunk * CHUNK < end + row * 0  # the state of an absent chunk is the empty one
+                place = slot + chunk * M
+                top, total, out = merged(
+                    top, total, out, tl.load(part_top + place, mask=real, other=NOTHING),
+                    tl.load(part_total + place, mask=real, other=0.0),
+                    tl.load(part_out + place[:, None] * DVP + lane[None, :], mask=real[:, None], other=0.0),
+                )  # fmt: skip
+        if SINKS:
+            sink = tl.load(sinks + head).to(tl.float32) * 1.4426950408889634
+            one, none = tl.full((ROWS,), 1.0, tl.float32), tl.zeros((ROWS, DVP), tl.float32)
+            top, total, out = merged(top, total, out, sink, one, none)
+        out, logarithm = finished(top, total, out)
+        rows = (at < queries)[:, None]
+        place = output + at.to(tl.int64) * output_step + head.to(tl.int64) * output_head
+        tl.store(place[:, None] + lane[None, :], out.to(output.dtype.element_ty), mask=rows & (lane < DV)[None, :])
+        if LOGARITHMS:
+            place = logarithms + at.to(tl.int64) * logarithm_step + head.to(tl.int64) * logarithm_head
+            tl.store(place, logarithm, mask=at < queries)

@@ -1,0 +1,283 @@
+"""Launches of the attention kernels on tensors: the schedule of a call, its buffers, its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from bitwise_core.descriptors import AttentionDesc, DescriptorError
+from bitwise_core.plugins.attention_calls import AttentionOperands
+from bitwise_nvidia_sm90.attention.tree import KEY_BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a call is divided among programs; it decides no bits.
+
+    A program has `rows` rows, a multiple of 64: of one query head, or with `packed` of all heads of a group.  With
+    `split` a program visits one chunk of keys, and another kernel merges the chunks.  With `maps` keys and values are
+    copied through tensor maps, where their addresses allow it.
+    """
+
+    rows: int
+    packed: bool
+    split: bool
+    stages: int
+    maps: bool = True
+
+    @property
+    def warps(self) -> int:
+        """One for 16 rows: more would divide a row's scores among warps, and add them in another order."""
+        return self.rows // 16
+
+
+def schedule_of(
+    desc: AttentionDesc, sequences: int, queries: int, keys: int, heads: int, groups: int, ragged: bool, processors: int
+) -> Schedule:
+    """Return the schedule of a call with at most these lengths, on a GPU with this number of multiprocessors.
+
+    `ragged` says that the lengths of sequences may differ.
+    """
+    assert desc.chunk is not None
+    share = heads // groups
+    rows, stages = 64, 3 if desc.scores.k <= 128 else 2
+    packed = share > 1 and queries <= 64
+    tiles = -(-queries * (share if packed else 1) // rows)
+    programs = sequences * (groups if packed else heads) * tiles
+    short = programs < 2 * processors
+    split = queries * share <= 512 and keys > desc.chunk and (short or (ragged and keys > 16 * desc.chunk))
+    return Schedule(rows, packed or split, split, stages)
+
+
+@cache
+def _processors(device: int) -> int:
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def check_operands(desc: AttentionDesc, operands: AttentionOperands) -> None:
+    """Raise DescriptorError where the operands are not those of the descriptor."""
+    if (operands.sinks is not None) != desc.sink:
+        raise DescriptorError("sinks are given for a descriptor with sink, and only for such a one")
+    page = operands.key.shape[1] if operands.page_table is not None else 16
+    if page & (page - 1) or not 16 <= page <= 256:
+        raise DescriptorError(f"pages of {page} keys have no kernel: give pages of 16, 32, 64, 128 or 256 keys")
+
+
+def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, Any, Any]:
+    """Return the maps of the first components of keys, of the rest, and of values; None for each without."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    if operands.page_table is not None:
+        return None, None, None
+    tensors = []
+    for each in (operands.key, operands.value):
+        tensor = (each if operands.key_starts is None else each[None]).transpose(1, 2)
+        if tensor.data_ptr() % 16 or any(step * tensor.element_size() % 16 for step in tensor.stride()[:3]):
+            return None, None, None
+        tensors.append(tensor)
+
+    def made(tensor: Any, width: int) -> Any:
+        return TensorDescriptor(tensor, tensor.shape, tensor.stride(), [1, 1, desc.key_block, width])
+
+    depth = desc.scores.k
+    rest = made(tensors[0], depth - _power_below(depth)) if depth > _power_below(depth) else None
+    return made(tensors[0], _power_below(depth)), rest, made(tensors[1], _power_above(operands.value.shape[-1]))
+
+
+def _power_below(number: int) -> int:
+    return 1 << number.bit_length() - 1
+
+
+def _power_above(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name."""
+
+    module: str
+    kernel: str
+    grid: tuple[int, int, int]
+    arguments: tuple[Any, ...]
+    constants: dict[str, Any]
+    warps: int
+    stages: int
+
+
+def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors: int) -> Schedule:
+    """Return the schedule of operands on a GPU with this number of multiprocessors."""
+    ragged = operands.key_starts is not None or operands.key_lengths is not None
+    heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
+    return schedule_of(
+        desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors
+    )
+
+
+def _sequences(operands: AttentionOperands) -> int:
+    starts = operands.query_starts
+    return int(operands.query.shape[0] if starts is None else starts.shape[0] - 1)
+
+
+def calls_of(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Callable[[tuple[int, ...]], Any]
+) -> list[Call]:
+    """Return the launches of a schedule; `workspace` returns a tensor of fp32 of a shape.
+
+    Tensors need their shape, strides and address alone; `visible` has words, as `words_of` returns them.  Raises
+    DescriptorError.
+    """
+    check_operands(desc, operands)
+    assert desc.chunk is not None
+    query, key, value, out, logarithms = (
+        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    )  # fmt: skip
+    paged = operands.page_table is not None
+    sequences, packed = _sequences(operands), schedule.packed
+    heads, depth = int(query.shape[-2]), int(query.shape[-1])
+    groups, width = int(value.shape[-2]), int(value.shape[-1])
+    queries, keys, share = operands.longest_queries, operands.longest_keys, heads // groups
+    units = groups if packed else heads
+    tiles = -(-queries * (share if packed else 1) // schedule.rows)
+    chunks = max(1, -(-keys // desc.chunk))
+    part_top = part_total = part_out = None
+    if schedule.split:
+        count = sequences * units * tiles * chunks * schedule.rows
+        part_top, part_total, part_out = (
+            workspace(shape) for shape in ((count,), (count,), (count, _power_above(width)))
+        )
+
+    def steps(tensor: Any, batched: bool) -> tuple[int, int, int]:
+        """Return the strides of a sequence, a row and a head, 0 for an axis that the tensor has not."""
+        if tensor is None:
+            return 0, 0, 0
+        strides = tensor.stride() if tensor is logarithms else tensor.stride()[:-1]
+        return tuple(strides) if batched else (0, *strides)
+
+    dense = operands.query_starts is None
+    query_steps, out_steps, logarithm_steps = steps(query, dense), steps(out, dense), steps(logarithms, dense)
+    dense = operands.key_starts is None
+    key_steps, value_steps = steps(key, dense), steps(value, dense)
+    page_steps = (key_steps[0], value_steps[0], operands.page_table.stride(0)) if paged else (0, 0, 0)
+    if paged:
+        key_steps, value_steps = (0, *key_steps[1:]), (0, *value_steps[1:])
+    visible_steps = (0, 0, 0) if operands.visible is None else operands.visible.stride()[:-1]
+    maps = tensor_maps(desc, operands) if schedule.maps else (None, None, None)
+    lengths = operands.query_starts, operands.key_starts, operands.key_lengths
+    numbers = queries, keys, operands.first_position or 0
+    shared = {
+        "DV": width, "DVP": _power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
+        "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+        "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
+    }  # fmt: skip
+    forward = Call(
+        "chunks",
+        "forward",
+        (chunks, tiles * units, sequences) if schedule.split else (tiles, units, sequences),
+        (
+            query, key, value, out, logarithms, part_top, part_total, part_out, *lengths, operands.page_table,
+            operands.sinks, operands.visible, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
+            *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
+            desc.window or 0, tiles, chunks,
+        ),
+        {
+            **shared, "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "PACK": packed,
+            "PAGE": int(key.shape[1]) if paged else 0, "CAP": desc.cap_factor is not None, "SPLIT": schedule.split,
+        },
+        schedule.warps,
+        schedule.stages,
+    )  # fmt: skip
+    if not schedule.split:
+        return [forward]
+    rows = 1
+    merge = Call(
+        "chunks",
+        "merge_parts",
+        (-(-queries * share // rows), units, sequences),
+        (
+            part_top, part_total, part_out, out, logarithms, *lengths, operands.sinks, *out_steps, *logarithm_steps,
+            *numbers, desc.window or 0, tiles, chunks,
+        ),
+        {**shared, "ROWS": rows, "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8},
+        1,
+        1,
+    )  # fmt: skip
+    return [forward, merge]
+
+
+def words_of(visible: Any) -> Any:
+    """Return a mask of bytes as words of 64 keys, of which bit i is that of key i; the last axis is contiguous."""
+    import torch
+
+    whole = visible
+    for axis in range(3):
+        if visible.stride(axis) == 0:
+            visible = visible.narrow(axis, 0, 1)
+    keys = visible.shape[-1]
+    padded = torch.nn.functional.pad(visible != 0, (0, -keys % KEY_BLOCK)).unflatten(-1, (-1, 8)).to(torch.uint8)
+    places = torch.arange(8, dtype=torch.uint8, device=visible.device)
+    words = (padded << places).sum(-1, dtype=torch.uint8).contiguous().view(torch.int64)
+    return words.expand(*whole.shape[:-1], -1)
+
+
+def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None) -> None:
+    """Compute attention on the current stream of the current device.  Raises DescriptorError."""
+    import torch
+
+    query = operands.query
+    if not operands.out.numel():
+        return
+    if operands.visible is not None:
+        operands = replace(operands, visible=words_of(operands.visible))
+    if schedule is None:
+        schedule = chosen_schedule(desc, operands, _processors(query.device.index))
+
+    def workspace(shape: tuple[int, ...]) -> Any:
+        return torch.empty(shape, dtype=torch.float32, device=query.device)
+
+    tensors = (
+        query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
+        operands.key_starts, operands.key_lengths, operands.page_table, operands.sinks, operands.visible,
+    )  # fmt: skip
+    # What decides how Triton compiles the kernels, with the constants that follow from it.
+    state = (
+        id(desc), schedule, query.device.index, query.dtype, query.shape[-2], operands.value.shape[-2:],
+        operands.key.shape[1], operands.first_position is None,
+        *(None if each is None else (each.stride(), each.data_ptr() % 16) for each in tensors),
+    )  # fmt: skip
+    for call in calls_of(desc, operands, schedule, workspace):
+        _launch(call, state)
+
+
+_compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
+"""Compiled kernels with the values of their constants in order, by the state of a call."""
+
+
+def _launch(call: Call, state: tuple[Any, ...]) -> None:
+    """Launch a kernel; a known state spares Triton's look-up of the compiled one."""
+    known = _compiled.get((call.kernel, *state))
+    if known is not None:
+        known[0][call.grid](*call.arguments, *known[1])
+        return
+    kernel = kernel_of(call)
+    _compiled[call.kernel, *state] = (
+        launched(call),
+        tuple(call.constants[name] for name in kernel.arg_names[len(call.arguments) :]),
+    )
+
+
+def kernel_of(call: Call) -> Any:
+    """Return the Triton function of a call."""
+    return getattr(import_module(f"bitwise_nvidia_sm90.attention.kernels.{call.module}"), call.kernel)
+
+
+def launched(call: Call) -> Any:
+    """Launch a kernel, which Triton compiles if it must, and return the compiled kernel."""
+    return kernel_of(call)[call.grid](
+        *call.arguments, **call.constants, num_warps=call.warps, num_stages=call.stages, enable_fp_fusion=False
+    )

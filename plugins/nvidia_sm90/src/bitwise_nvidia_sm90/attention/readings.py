@@ -1,0 +1,79 @@
+"""Launches of the attention kernels as the checker and the simulation read them: PTX, compiled without a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_core.checker.analysis import Source
+from bitwise_core.execution.launch import Launch
+from bitwise_nvidia_sm90.attention.launch import Call, kernel_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorShape:
+    """A tensor without memory: the buffer of a launch, its type as Triton names it, its shape and its strides."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    size: int = 2
+
+    def stride(self, axis: int | None = None) -> Any:
+        """Return the strides in elements, or one of them."""
+        return self.strides if axis is None else self.strides[axis]
+
+    def data_ptr(self) -> int:
+        """Return an address with the alignment of PyTorch's allocations."""
+        return 0
+
+
+def dense(name: str, dtype: str, *shape: int) -> TensorShape:
+    """Return a contiguous tensor of a shape."""
+    strides = [1]
+    for length in reversed(shape[1:]):
+        strides.append(strides[-1] * length)
+    return TensorShape(name, dtype, shape, tuple(reversed(strides)))
+
+
+def source_of(call: Call) -> Source:
+    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records, without tensor maps."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernel = kernel_of(call)
+    plain = {parameter.num for parameter in kernel.params if parameter.do_not_specialize}
+    signature: dict[str, str] = {}
+    constants: dict[str, Any] = dict(call.constants)
+    divisible: dict[tuple[int, ...], list[list[Any]]] = {}
+    arguments: list[dict[str, Any]] = []
+    for place, (name, value) in enumerate(zip(kernel.arg_names, call.arguments, strict=False)):
+        if value is None:
+            constants[name] = None
+        elif isinstance(value, TensorShape):
+            signature[name] = f"*{value.dtype}"
+            divisible[(place,)] = [["tt.divisibility", 16]]
+            kind = {"u8": "u8", "i32": "i32"}.get(value.dtype, value.dtype)
+            arguments.append({"buffer": value.name, "dtype": kind})
+        else:
+            kind = "fp32" if isinstance(value, float) else "i32" if abs(value) < 1 << 31 else "i64"
+            signature[name] = kind
+            arguments.append({kind: value})
+            if kind != "fp32" and value % 16 == 0 and place not in plain:
+                divisible[(place,)] = [["tt.divisibility", 16]]
+    signature |= dict.fromkeys(constants, "constexpr")
+    ordered = {name: signature[name] for name in kernel.arg_names}
+    compiled = triton.compile(
+        ASTSource(fn=kernel, signature=ordered, constexprs=constants, attrs=divisible),
+        target=GPUTarget("cuda", 90, 32),
+        options={"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False},
+    )
+    text = compiled.asm["ptx"]
+    scratch = text[: text.index(")\n")].count(".param") - len(arguments)
+    launch = {
+        "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * call.warps, 1, 1],
+        "args": arguments + [{"kind": "buffer"}] * scratch, "shared": compiled.metadata.shared,
+    }  # fmt: skip
+    return Source(name=call.kernel, text=text, launch=Launch.model_validate(launch))

@@ -1,0 +1,331 @@
+"""The attention kernels, compiled without a GPU and executed on bit patterns, against their descriptor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core import api
+from bitwise_core.descriptors import AttentionDesc, DescriptorError, read, write
+from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.numerics import Bits, operation
+from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
+from bitwise_nvidia_sm90 import approximations, matrix_units
+from bitwise_nvidia_sm90.attention.launch import Schedule, calls_of, schedule_of
+from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
+from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
+
+HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS}, approximations.FUNCTIONS)
+SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False, 2, False)
+PACKED, SPLIT = Schedule(64, True, False, 2, False), Schedule(64, True, True, 3, False)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sequences of one call: pairs of a number of queries and of keys; the options of its form and its layout."""
+
+    form: AttentionForm
+    lengths: tuple[tuple[int, int], ...]
+    heads: int = 2
+    groups: int = 1
+    layout: str = "dense"
+    page: int = 16
+    first_position: int | None = None
+    special: bool = False
+
+    @property
+    def desc(self) -> AttentionDesc:
+        return attention_descriptor(self.form)
+
+
+def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], special: bool) -> Bits:
+    values = np.asarray(rng.standard_normal(shape), np.float32)
+    if special:
+        some = rng.random(shape) < 0.002
+        values = np.where(some, rng.choice(np.array([np.inf, -np.inf, np.nan, -0.0, 1e-40], np.float32), shape), values)
+        values = np.asarray(values * 2.0 ** rng.integers(-20, 20, shape), np.float32)
+    return operation(f"convert.rn.{dtype}.fp32").evaluate(values.view(np.uint32))
+
+
+def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOperands, dict[str, Any]]:
+    """Return the operands as shapes, and the contents of their buffers."""
+    pytest.importorskip("triton")
+    from bitwise_nvidia_sm90.attention.readings import dense
+
+    form, lengths = problem.form, problem.lengths
+    queries, keys = max(each[0] for each in lengths), max(each[1] for each in lengths)
+    count = len(lengths)
+    buffers: dict[str, Any] = {}
+
+    def tensor(name: str, width: int, heads: int, *shape: int) -> Any:
+        buffers[name] = patterns(rng, form.dtype, (*shape, heads, width), problem.special)
+        return dense(name, form.dtype, *shape, heads, width)
+
+    def integers(name: str, values: Any) -> Any:
+        buffers[name] = np.asarray(values, np.int32)
+        return dense(name, "i32", *buffers[name].shape)
+
+    rows = (count, queries) if problem.layout != "varlen" else (sum(each[0] for each in lengths),)
+    query = tensor("query", form.depth, problem.heads, *rows)
+    extra: dict[str, Any] = {"first_position": problem.first_position}
+    if problem.layout == "varlen":
+        places: tuple[int, ...] = (sum(each[1] for each in lengths),)
+        for name, part in (("query_starts", 0), ("key_starts", 1)):
+            extra[name] = integers(name, np.cumsum([0, *(each[part] for each in lengths)]))
+    elif problem.layout == "paged":
+        pages = -(-keys // problem.page)
+        places = (count * pages, problem.page)
+        extra["page_table"] = integers("page_table", rng.permutation(count * pages).reshape(count, pages))
+        extra["key_lengths"] = integers("key_lengths", [each[1] for each in lengths])
+    else:
+        places = (count, keys)
+    key = tensor("key", form.depth, problem.groups, *places)
+    value = tensor("value", form.width, problem.groups, *places)
+    buffers["out"] = np.zeros((*rows, problem.heads, form.width), np.uint16)
+    buffers["logarithms"] = np.zeros((*rows, problem.heads), np.uint32)
+    if form.sink:
+        buffers["sinks"] = np.asarray(rng.standard_normal(problem.heads), np.float32).view(np.uint32)
+        extra["sinks"] = dense("sinks", "fp32", problem.heads)
+    if problem.layout == "visible":
+        seen = rng.random((count, 1, queries, -(-keys // 64) * 64)) < 0.7
+        buffers["visible"] = np.packbits(seen, axis=-1, bitorder="little").view(np.uint64)
+        shape = dense("visible", "i64", *buffers["visible"].shape)
+        extra["visible"] = replace(shape, strides=(shape.strides[0], 0, *shape.strides[2:]))
+    return AttentionOperands(
+        query, key, value, dense("out", form.dtype, *buffers["out"].shape), queries, keys,
+        logarithms=dense("logarithms", "fp32", *buffers["logarithms"].shape), **extra,
+    ), buffers  # fmt: skip
+
+
+def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, Any], schedule: Schedule) -> Any:
+    from bitwise_nvidia_sm90.attention.readings import dense, source_of
+
+    state = dict(buffers)
+
+    def workspace(shape: tuple[int, ...]) -> Any:
+        name = f"workspace{len(state)}"
+        state[name] = np.full(shape, 0x7FC00000, np.uint32)  # NaNs, of which none may be read
+        return dense(name, "fp32", *shape)
+
+    for call in calls_of(problem.desc, operands, schedule, workspace):
+        source = source_of(call)
+        assert source.launch is not None
+        used = {name: state[name] for name in source.launch.buffers()}
+        found = api.run(source, used, target="sm_90", audit_contraction=False)
+        state |= {name: found[name].view(state[name].dtype) for name in used}
+    return state["out"], state["logarithms"]
+
+
+def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
+    out, logarithms = buffers["out"].copy(), buffers["logarithms"].copy()
+    share = problem.heads // problem.groups
+    for place, (queries, keys) in enumerate(problem.lengths):
+        rows: Any = (place, slice(queries))
+        key, value = buffers["key"], buffers["value"]
+        if problem.layout == "varlen":
+            starts = buffers["query_starts"], buffers["key_starts"]
+            rows = (slice(starts[0][place], starts[0][place + 1]),)
+            key, value = (each[starts[1][place] : starts[1][place + 1]] for each in (key, value))
+        elif problem.layout == "paged":
+            table = buffers["page_table"][place]
+            key, value = (each[table].reshape(-1, *each.shape[2:])[:keys] for each in (key, value))
+        else:
+            key, value = key[place], value[place]
+        for head in range(problem.heads):
+            found = attention_result(
+                problem.desc, buffers["query"][rows][:, head], key[:, head // share], value[:, head // share],
+                first_position=problem.first_position, hardware=HARDWARE,
+                sink=float(buffers["sinks"].view(np.float32)[head]) if problem.form.sink else None,
+                visible=_seen(buffers["visible"][place, 0], keys) if problem.layout == "visible" else None,
+            )  # fmt: skip
+            out[(*rows, head)], logarithms[(*rows, head)] = found.output, found.logarithms
+    return out, logarithms
+
+
+def _seen(words: Bits, keys: int) -> Any:
+    return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[:, :keys].astype(bool)
+
+
+def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **changes: Any) -> AttentionForm:
+    return AttentionForm(dtype, depth, width or depth, 1 / math.sqrt(depth), **{"causal": True, **changes})
+
+
+PROBLEMS = {
+    "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
+    "a part of a prefill over two chunks": (Problem(form("fp16"), ((5, 600),)), (SERIAL, SPLIT)),
+    "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT)),
+    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED)),
+    "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED)),
+    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT)),
+    "variable lengths": (
+        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT)
+    ),
+    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT)),
+    "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT)),
+    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT)),
+    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL,)),
+    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT)),
+    "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
+    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT)),
+    "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
+    "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 128": (Problem(form(depth=128), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_schedule_has_the_bytes_of_the_descriptor(name: str) -> None:
+    problem, schedules = PROBLEMS[name]
+    operands, buffers = operands_of(problem, np.random.default_rng(len(name)))
+    expected = evaluated(problem, buffers)
+    for schedule in schedules:
+        out, logarithms = simulated(problem, operands, buffers, schedule)
+        assert out.tobytes() == expected[0].tobytes()
+        assert logarithms.tobytes() == expected[1].tobytes()
+
+
+def test_the_parts_of_a_prefill_have_its_bytes() -> None:
+    """Rows of one prefill, of two parts of it, and of single queries with the keys up to their own."""
+    problem = Problem(form(), ((70, 70),), heads=1)
+    operands, buffers = operands_of(problem, np.random.default_rng(5))
+    whole, _ = simulated(problem, operands, buffers, WIDE)
+    for low, high in ((0, 33), (33, 70), (69, 70)):
+        part = replace(problem, lengths=((high - low, high),))
+        taken = {**buffers, "query": buffers["query"][:, low:high], "out": buffers["out"][:, low:high]}
+        taken |= {name: buffers[name][:, :high] for name in ("key", "value")}
+        taken["logarithms"] = buffers["logarithms"][:, low:high]
+        taken = {name: np.ascontiguousarray(each) for name, each in taken.items()}
+        shapes, _ = operands_of(part, np.random.default_rng(0))
+        for schedule in (SERIAL, SPLIT):
+            assert simulated(part, shapes, taken, schedule)[0].tobytes() == whole[:, low:high].tobytes()
+
+
+def test_the_checker_finds_the_schedules_of_one_tile_equal() -> None:
+    """One class for dense keys with 64 and 128 rows a program, and another for another scale."""
+    pytest.importorskip("triton")
+    from bitwise_nvidia_sm90.attention.readings import source_of
+
+    def source(problem: Problem, schedule: Schedule) -> Any:
+        operands, _ = operands_of(problem, np.random.default_rng(0))
+        (call,) = calls_of(problem.desc, operands, schedule, lambda shape: None)
+        return source_of(call)
+
+    problem = Problem(form(), ((4, 70),), heads=1)
+    first = source(problem, SERIAL)
+    assert api.compare(first, source(problem, WIDE), target="sm_90", cache=False).outcome == "equal"
+    other = replace(problem, form=replace(problem.form, scale=0.25))
+    assert api.compare(first, source(other, SERIAL), target="sm_90", cache=False).outcome != "equal"
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_descriptors_are_served_and_have_a_text(widths: tuple[int, int]) -> None:
+    for changes in ({}, {"causal": False}, {"window": 5}, {"soft_cap": 30.0}, {"sink": True}):
+        desc = attention_descriptor(form("fp16", *widths, **changes))
+        assert is_served(desc)
+        assert read(write(desc)) == desc
+    assert not is_served(AttentionDesc(**{**dict(desc), "chunk": 1024}))
+    assert not is_served(AttentionDesc(**{**dict(desc), "fused_sum": False}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"dtype": "fp32"}, "attention of fp32 has no kernel on sm_90: convert the tensors to bf16 or fp16"),
+        ({"depth": 80, "width": 80}, "heads of 80 components with values of 80 have no kernel on sm_90; pad them"),
+        ({"scale": -1.0}, r"a scale of -1\.0 has no kernel: give a positive one"),
+        ({"soft_cap": 0.0}, r"a soft cap of 0\.0 has no kernel: give a positive one"),
+        ({"window": 4, "causal": False}, "a window is the positive number of keys that a causal query sees"),
+    ],
+)
+def test_forms_without_a_kernel_are_refused(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DescriptorError, match=sentence):
+        attention_descriptor(replace(form(), **changes))
+
+
+def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
+    desc = attention_descriptor(form(depth=128))
+    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132) == Schedule(64, True, True, 3)
+    assert schedule_of(desc, 64, 1, 2048, 32, 8, False, 132) == Schedule(64, True, False, 3)
+    assert schedule_of(desc, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
+    assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split
+    assert Schedule(128, False, False, 2).warps == 8
+
+
+def test_other_descriptors_are_refused() -> None:
+    launcher = AttentionKernels()
+    desc = attention_descriptor(form())
+    with pytest.raises(DescriptorError, match="attention_sm_90 runs an AttentionDesc on q, k and v"):
+        launcher.launch(desc, np.zeros((1, 64), np.uint16))
+    with pytest.raises(DescriptorError, match="this descriptor of attention has no kernel on sm_90"):
+        launcher.launch(AttentionDesc(**{**dict(desc), "chunk": 64}), *[np.zeros((1, 64), np.uint16)] * 3)
+
+
+GRADIENTS = {
+    "causal": Problem(form(), ((70, 70),), heads=1),
+    "causal, fewer queries": Problem(form("fp16"), ((5, 90),), heads=2),
+    "no mask and groups of heads": Problem(form(causal=False), ((20, 70),), heads=2),
+    "variable lengths": Problem(form(), ((3, 70), (66, 66)), heads=2, layout="varlen"),
+    "a window": Problem(form(window=30), ((100, 100),), heads=1),
+    "aligned at the first key": Problem(form(), ((6, 90),), first_position=0),
+    "more queries than keys": Problem(form(), ((80, 9),), heads=1),
+    "heads of 96": Problem(form(depth=96), ((20, 70),), heads=1),
+    "heads of 192 and 128": Problem(form(depth=192, width=128), ((20, 70),), heads=1),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
+    pytest.importorskip("triton")
+    from bitwise_nvidia_sm90.attention.gradients import gradient_calls
+    from bitwise_nvidia_sm90.attention.readings import dense, source_of
+
+    problem = GRADIENTS[name]
+    desc = attention_gradient_descriptor(problem.form)
+    rng = np.random.default_rng(len(name))
+    operands, buffers = operands_of(problem, rng)
+    buffers["out"], buffers["logarithms"] = evaluated(problem, buffers)
+    buffers["slope"] = patterns(rng, problem.form.dtype, buffers["out"].shape, False)
+    results = {"query": "of_query", "key": "of_key", "value": "of_value"}
+    for source_name, target in results.items():
+        buffers[target] = np.zeros_like(buffers[source_name])
+    tensors = AttentionGradientTensors(
+        *(dense(each, problem.form.dtype, *buffers[each].shape) for each in ("slope", *results.values()))
+    )
+    state = dict(buffers)
+
+    def workspace(shape: tuple[int, ...]) -> Any:
+        state["delta"] = np.full(shape, 0x7FC00000, np.uint32)
+        return dense("delta", "fp32", *shape)
+
+    for call in gradient_calls(desc, operands, tensors, workspace):
+        source = source_of(call)
+        assert source.launch is not None
+        used = {each: state[each] for each in source.launch.buffers()}
+        found = api.run(source, used, target="sm_90", audit_contraction=False)
+        state |= {each: found[each].view(state[each].dtype) for each in used}
+    share = problem.heads // problem.groups
+    for place in range(len(problem.lengths)):
+        rows: Any = (place,)
+        places: Any = (place,)
+        if problem.layout == "varlen":
+            rows, places = (
+                (slice(buffers[each][place], buffers[each][place + 1]),) for each in ("query_starts", "key_starts")
+            )
+        for group in range(problem.groups):
+            heads = slice(group * share, group * share + share)
+            q, out, slope = (np.moveaxis(buffers[each][rows][:, heads], 1, 0) for each in ("query", "out", "slope"))
+            expected = evaluate_attention_gradients(
+                desc, q, buffers["key"][places][:, group], buffers["value"][places][:, group], out,
+                np.ascontiguousarray(buffers["logarithms"][rows][:, heads].T), slope,
+                first_position=problem.first_position, hardware=HARDWARE,
+            )  # fmt: skip
+            assert np.moveaxis(state["of_query"][rows][:, heads], 1, 0).tobytes() == expected.query.tobytes()
+            assert state["of_key"][places][:, group].tobytes() == expected.key.tobytes()
+            assert state["of_value"][places][:, group].tobytes() == expected.value.tobytes()

@@ -1,0 +1,587 @@
+"""Attention of PyTorch tensors with the bits of one descriptor, whatever the batch, its neighbours and the schedule.
+
+out = attention(query, key, value, is_causal=True)
+out = attention_varlen(query, key, value, query_starts, key_starts, longest_queries, longest_keys, is_causal=True)
+out = attention_paged(query, key_pages, value_pages, page_table, key_lengths)
+
+A row's bits follow from its query and the keys that it sees, so prefill, a part of it and decoding agree, and so do
+dense and paged keys.  Tensors on the CPU are evaluated, which is slow, to the bits of the GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc, DescriptorError
+from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
+from bitwise_core.descriptors.problem import NAMES
+from bitwise_core.errors import BitwiseError
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.attention_calls import (
+    AttentionForm,
+    AttentionGradientLauncher,
+    AttentionGradientTensors,
+    AttentionLauncher,
+    AttentionOperands,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["AttentionError", "attention", "attention_descriptor", "attention_paged", "attention_varlen"]
+
+
+class AttentionError(BitwiseError, ValueError):
+    """Operands or arguments of attention that do not fit or are not served; the message says what to do."""
+
+
+def attention_descriptor(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, is_causal: bool = False, scale: float | None = None,
+    window: int | None = None, soft_cap: float | None = None, sinks: bool = False,
+) -> AttentionDesc:  # fmt: skip
+    """Return the descriptor that `attention` and its other forms compute for these tensors on their device.
+
+    Raises AttentionError where no installed plugin has kernels for them.
+    """
+    form = _form(query, value, is_causal, scale, window, soft_cap, sinks)
+    return _launcher(query.device, form)[1]
+
+
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+    window: int | None = None, soft_cap: float | None = None, sinks: torch.Tensor | None = None,
+    logarithms: bool = False,
+) -> Any:  # fmt: skip
+    """Return what torch.nn.functional.scaled_dot_product_attention computes, with one descriptor's bits.
+
+    `query` is (batch, heads, queries, depth) or without a batch, `key` and `value` (batch, heads, keys, ...); with
+    `enable_gqa` the heads of `query` are a multiple of theirs.  `attn_mask` is a boolean mask that broadcasts to
+    (batch, heads, queries, keys), or a bias of torch.nn.attention.bias.  `is_causal` aligns query 0 with key 0, and
+    `causal_lower_right` the last query with the last key.  A query sees at most the `window` keys up to its own.
+    `soft_cap` c replaces a score s by c tanh(s / c).  `sinks` (heads) are scores of keys without a value.  A query that
+    sees no key gets zeros.  A value that is masked for a query must be finite.
+
+    Gradients have one descriptor's bits too, without atomic additions; a boolean mask and `soft_cap` have none.
+
+    With `logarithms`, return also the logarithms of the sums of exponentials of the scores (batch, heads, queries), in
+    fp32.  Raises AttentionError for operands that do not fit or are not served.
+    """
+    _check_tensors(query=query, key=key, value=value)
+    if query.dim() not in (3, 4) or not query.dim() == key.dim() == value.dim():
+        raise AttentionError(
+            f"query, key and value have {query.dim()}, {key.dim()} and {value.dim()} axes: give (batch, heads, length, "
+            "width), or all without a batch"
+        )
+    if dropout_p:
+        raise AttentionError(f"dropout_p is {dropout_p}: give 0.0, or call eval() on the model; dropout is not served")
+    batched = query.dim() == 4
+    q, k, v = ((each if batched else each[None]).transpose(1, 2) for each in (query, key, value))
+    heads, groups = int(q.shape[2]), int(k.shape[2])
+    if heads != groups and not enable_gqa:
+        raise AttentionError(f"query has {heads} heads, and key has {groups}: give enable_gqa=True, or equal numbers")
+    for name, each in (("key", k), ("value", v)):
+        if each.shape[0] != q.shape[0]:
+            raise AttentionError(f"query has a batch of {q.shape[0]}, and {name} one of {each.shape[0]}")
+    if k.shape[1] != v.shape[1]:
+        raise AttentionError(f"there are {k.shape[1]} keys and {v.shape[1]} values: give as many")
+    first: int | None = 0
+    visible = None
+    if attn_mask is not None:
+        if is_causal:
+            raise AttentionError("attn_mask and is_causal=True are both given: give one of them")
+        alignment = getattr(getattr(attn_mask, "variant", None), "name", None)
+        if alignment in ("UPPER_LEFT", "LOWER_RIGHT"):
+            is_causal, first = True, 0 if alignment == "UPPER_LEFT" else None
+        else:
+            visible = _visible(attn_mask, (q.shape[0], heads, q.shape[1], k.shape[1]))
+    call = _Call(q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible)
+    out, found = _computed(call, is_causal, scale, window, soft_cap)
+    out, found = out.transpose(1, 2), found.transpose(1, 2)
+    if not batched:
+        out, found = out[0], found[0]
+    return (out, found) if logarithms else out
+
+
+def attention_varlen(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, query_starts: torch.Tensor, key_starts: torch.Tensor,
+    longest_queries: int, longest_keys: int, *, is_causal: bool = False, scale: float | None = None,
+    window: int | None = None, soft_cap: float | None = None, sinks: torch.Tensor | None = None,
+    logarithms: bool = False,
+) -> Any:  # fmt: skip
+    """Return attention of sequences that lie one after the other: `query` is (tokens, heads, depth).
+
+    `key` and `value` are (tokens, groups, ...); the heads of `query` are a multiple of theirs.  Sequence i has the rows
+    from `query_starts[i]` to `query_starts[i + 1]` of `query`, and from `key_starts[i]` on of the others, in int32.
+    `longest_queries` and `longest_keys` are the lengths of the longest sequence, or more.  `is_causal` aligns the last
+    query of a sequence with its last key.  The result is (tokens, heads, width), and with `logarithms` also
+    (tokens, heads).  The other arguments are those of `attention`.  Raises AttentionError.
+    """
+    _check_tensors(query=query, key=key, value=value, query_starts=query_starts, key_starts=key_starts)
+    _check_axes(3, "(tokens, heads, width)", query=query, key=key, value=value)
+    _check_integers(1, query_starts=query_starts, key_starts=key_starts)
+    if query_starts.shape != key_starts.shape or query_starts.shape[0] < 1:
+        raise AttentionError(
+            f"query_starts has {query_starts.shape[0]} elements and key_starts {key_starts.shape[0]}: give one more "
+            "than there are sequences"
+        )
+    if key.shape[0] != value.shape[0]:
+        raise AttentionError(f"there are {key.shape[0]} keys and {value.shape[0]} values: give as many")
+    call = _Call(
+        query, key, value, query_starts=query_starts, key_starts=key_starts, longest_queries=longest_queries,
+        longest_keys=longest_keys, sinks=sinks,
+    )  # fmt: skip
+    found = _computed(call, is_causal, scale, window, soft_cap)
+    return found if logarithms else found[0]
+
+
+def attention_paged(
+    query: torch.Tensor, key_pages: torch.Tensor, value_pages: torch.Tensor, page_table: torch.Tensor,
+    key_lengths: torch.Tensor, *, query_starts: torch.Tensor | None = None, longest_queries: int | None = None,
+    longest_keys: int | None = None, is_causal: bool = True, scale: float | None = None, window: int | None = None,
+    soft_cap: float | None = None, sinks: torch.Tensor | None = None, logarithms: bool = False,
+) -> Any:  # fmt: skip
+    """Return attention to keys in pages: `key_pages` and `value_pages` are (pages, page size, groups, ...).
+
+    `page_table` (sequences, pages) has the numbers of each sequence's pages in order, and `key_lengths` (sequences) its
+    number of keys, both in int32.  `query` is (sequences, queries, heads, depth), or with `query_starts` (tokens,
+    heads, depth) as in `attention_varlen`, with `longest_queries`.  `longest_keys` is a bound of `key_lengths`, by
+    default all that `page_table` can hold.  `is_causal` aligns the last query of a sequence with its last key.  The
+    result has the axes of `query`, and with `logarithms` also those without the last.  The other arguments are those of
+    `attention`.  Raises AttentionError.
+    """
+    _check_tensors(
+        query=query, key_pages=key_pages, value_pages=value_pages, page_table=page_table, key_lengths=key_lengths
+    )
+    _check_axes(4, "(pages, page size, groups, width)", key_pages=key_pages, value_pages=value_pages)
+    _check_integers(2, page_table=page_table)
+    _check_integers(1, key_lengths=key_lengths)
+    if key_pages.shape[:2] != value_pages.shape[:2]:
+        raise AttentionError("key_pages and value_pages differ in pages: give as many of one size")
+    size = int(key_pages.shape[1])
+    if size & (size - 1) or not 16 <= size <= 256:
+        raise AttentionError(f"pages of {size} keys are not served: give pages of 16, 32, 64, 128 or 256 keys")
+    if query_starts is None:
+        _check_axes(4, "(sequences, queries, heads, depth)", query=query)
+        sequences = int(query.shape[0])
+        longest_queries = int(query.shape[1])
+    else:
+        _check_tensors(query_starts=query_starts)
+        _check_axes(3, "(tokens, heads, depth)", query=query)
+        _check_integers(1, query_starts=query_starts)
+        sequences = int(query_starts.shape[0]) - 1
+        if longest_queries is None:
+            raise AttentionError("query_starts needs longest_queries: give the length of the longest sequence")
+    if int(page_table.shape[0]) != sequences or int(key_lengths.shape[0]) != sequences:
+        raise AttentionError(
+            f"there are {sequences} sequences of queries, and page_table has {page_table.shape[0]} rows and "
+            f"key_lengths {key_lengths.shape[0]} elements: give one for each sequence"
+        )
+    most = size * int(page_table.shape[1])
+    call = _Call(
+        query, key_pages, value_pages, query_starts=query_starts, key_lengths=key_lengths, page_table=page_table,
+        longest_queries=longest_queries, longest_keys=most if longest_keys is None else min(most, longest_keys),
+        sinks=sinks,
+    )  # fmt: skip
+    found = _computed(call, is_causal, scale, window, soft_cap)
+    return found if logarithms else found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The operands of a call but for its results, as `AttentionOperands` has them; None stands for the tensors' own."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    query_starts: torch.Tensor | None = None
+    key_starts: torch.Tensor | None = None
+    key_lengths: torch.Tensor | None = None
+    page_table: torch.Tensor | None = None
+    sinks: torch.Tensor | None = None
+    visible: torch.Tensor | None = None
+    longest_queries: int | None = None
+    longest_keys: int | None = None
+    first_position: int | None = None
+
+
+def _check_tensors(**tensors: Any) -> None:
+    import torch
+
+    for name, each in tensors.items():
+        if not isinstance(each, torch.Tensor):
+            raise AttentionError(f"{name} is a {type(each).__name__}; give a tensor")
+        if each.layout != torch.strided:
+            raise AttentionError(f"{name} has the layout {each.layout}: give a dense tensor")
+    devices = {str(each.device) for each in tensors.values()}
+    if len(devices) > 1:
+        raise AttentionError(f"the tensors lie on {', '.join(sorted(devices))}: move them to one device")
+
+
+def _check_axes(count: int, wanted: str, **tensors: torch.Tensor) -> None:
+    for name, each in tensors.items():
+        if each.dim() != count:
+            raise AttentionError(f"{name} has {each.dim()} axes: give {wanted}")
+
+
+def _check_integers(axes: int, **tensors: torch.Tensor) -> None:
+    import torch
+
+    for name, each in tensors.items():
+        if each.dtype != torch.int32 or each.dim() != axes:
+            raise AttentionError(f"{name} is of {each.dtype} with {each.dim()} axes: give int32 with {axes}")
+
+
+def _visible(mask: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return a boolean mask as bytes with the four axes of `shape`.  Raises AttentionError."""
+    import torch
+
+    _check_tensors(attn_mask=mask)
+    if mask.dtype != torch.bool:
+        raise AttentionError(
+            f"attn_mask is of {mask.dtype}, and a bias that is added to scores is not served: give a boolean mask, "
+            "is_causal, or a bias of torch.nn.attention.bias"
+        )
+    try:
+        return mask.view(torch.uint8).broadcast_to(shape)
+    except RuntimeError:
+        raise AttentionError(
+            f"attn_mask has the shape {tuple(mask.shape)}: give one that broadcasts to (batch, heads, queries, "
+            f"keys), here {shape}"
+        ) from None
+
+
+def _form(
+    query: torch.Tensor, value: torch.Tensor, causal: bool, scale: float | None, window: int | None,
+    soft_cap: float | None, sink: bool,
+) -> AttentionForm:  # fmt: skip
+    depth = int(query.shape[-1])
+    if window is not None and not causal:
+        raise AttentionError("a window is the number of keys up to a causal query's own: give is_causal=True")
+    return AttentionForm(
+        dtype=NAMES.get(str(query.dtype), str(query.dtype)),
+        depth=depth,
+        width=int(value.shape[-1]),
+        scale=1 / math.sqrt(max(1, depth)) if scale is None else float(scale),
+        causal=causal,
+        window=window,
+        soft_cap=None if soft_cap is None else float(soft_cap),
+        sink=sink,
+    )
+
+
+def _launcher(device: torch.device, form: AttentionForm) -> tuple[AttentionLauncher, AttentionDesc]:
+    """Return the launcher and the descriptor of a form; on the CPU those of the first launcher that has it."""
+    reasons = []
+    for launcher in registry.default().launchers:
+        if isinstance(launcher, AttentionLauncher):
+            try:
+                desc = launcher.attention_descriptor(form)
+            except DescriptorError as error:
+                reasons.append(str(error))
+                continue
+            if device.type == "cpu" or launcher.serves_attention(desc, device):
+                return launcher, desc
+    if reasons:
+        raise AttentionError("; ".join(reasons))
+    raise AttentionError(f"no installed plugin has kernels of attention for {device}: install bitwise-nvidia-sm90")
+
+
+_known: dict[tuple[torch.device, AttentionForm], tuple[registry.Registry, AttentionLauncher, AttentionDesc]] = {}
+"""The launchers and descriptors of former calls, each with the registry that it comes from."""
+
+
+def _cached_launcher(device: torch.device, form: AttentionForm) -> tuple[AttentionLauncher, AttentionDesc]:
+    plugins = registry.default()
+    known = _known.get((device, form))
+    if known is None or known[0] is not plugins:
+        known = _known[device, form] = (plugins, *_launcher(device, form))
+    return known[1:]
+
+
+def _computed(
+    call: _Call, causal: bool, scale: float | None, window: int | None, soft_cap: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the output and the logarithms of a call.  Raises AttentionError."""
+    import torch
+
+    query, key, value = call.query, call.key, call.value
+    if not query.dtype == key.dtype == value.dtype:
+        raise AttentionError(f"query, key and value are of {query.dtype}, {key.dtype} and {value.dtype}: give one type")
+    if query.shape[-1] != key.shape[-1]:
+        raise AttentionError(f"query has {query.shape[-1]} components and key {key.shape[-1]}: give as many")
+    heads, groups = int(query.shape[-2]), int(key.shape[-2])
+    if groups != value.shape[-2] or not groups or heads % groups:
+        raise AttentionError(
+            f"query has {heads} heads, key {groups} and value {value.shape[-2]}: give key and value as many, and query "
+            "a multiple of them"
+        )
+    if call.sinks is not None:
+        _check_tensors(query=query, sinks=call.sinks)
+        if call.sinks.shape != (heads,) or call.sinks.dtype != torch.float32:
+            raise AttentionError(f"sinks is of {call.sinks.dtype} {tuple(call.sinks.shape)}: give float32 ({heads},)")
+    if call.visible is not None:
+        _check_tensors(query=query, attn_mask=call.visible)
+    form = _form(query, value, causal, scale, window, soft_cap, call.sinks is not None)
+    recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    if recorded:
+        _check_gradients(call, form)
+    if recorded or torch.compiler.is_compiling():
+        return _traced(call, form)
+    return _run(call, form)
+
+
+def _check_gradients(call: _Call, form: AttentionForm) -> None:
+    """Raise AttentionError for a call whose gradients are not served."""
+    served = "call it inside torch.no_grad(), or give dense keys or variable lengths, causal, with a window, or neither"
+    for name, each in (("pages", call.page_table), ("a boolean mask", call.visible), ("a soft cap", form.soft_cap)):
+        if each is not None:
+            raise AttentionError(f"gradients of attention with {name} are not served: {served}")
+    if call.sinks is not None and call.sinks.requires_grad:
+        raise AttentionError("the gradient of sinks is not served: give sinks.detach()")
+
+
+def _run(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute a checked call, on its device or by evaluation."""
+    import torch
+
+    launcher, desc = _cached_launcher(call.query.device, form)
+    query, key, value = (
+        each if each.stride(-1) == 1 else each.contiguous() for each in (call.query, call.key, call.value)
+    )
+    out = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype, device=query.device)
+    found = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
+    operands = AttentionOperands(
+        query=query, key=key, value=value, out=out, logarithms=found, query_starts=call.query_starts,
+        key_starts=call.key_starts, key_lengths=call.key_lengths, page_table=call.page_table,
+        longest_queries=int(query.shape[1]) if call.longest_queries is None else call.longest_queries,
+        longest_keys=int(key.shape[1]) if call.longest_keys is None else call.longest_keys,
+        first_position=call.first_position, sinks=call.sinks, visible=call.visible,
+    )  # fmt: skip
+    if query.device.type == "cpu":
+        _evaluate(desc, operands)
+    else:
+        launcher.attend(desc, operands)
+    return out, found
+
+
+def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
+    """Compute a call on the CPU by evaluating its descriptor on bit patterns, head by head."""
+    import torch
+
+    hardware = registry.default().hardware
+    starts, lengths = operands.query_starts, operands.key_lengths
+    sequences = int(operands.query.shape[0] if starts is None else len(starts) - 1)
+    for place in range(sequences):
+        rows = (place,) if starts is None else (slice(int(starts[place]), int(starts[place + 1])),)
+        query, out, logarithms = operands.query[rows], operands.out[rows], operands.logarithms[rows]
+        key, value = _keys_of(operands, place)
+        if lengths is not None:
+            key, value = key[: int(lengths[place])], value[: int(lengths[place])]
+        share = query.shape[1] // key.shape[1]
+        for head in range(query.shape[1]):
+            if not len(query):
+                continue
+            if not len(key) and not desc.sink:
+                out[:, head], logarithms[:, head] = 0.0, -math.inf
+                continue
+            k, v = (_patterns(each[:, head // share]) for each in (key, value))
+            if not len(key):  # one key that no query sees
+                k, v = (np.zeros((1, each.shape[1]), np.uint16) for each in (k, v))
+            seen = None
+            if not len(key):
+                seen = np.zeros((len(query), 1), dtype=np.bool_)
+            elif operands.visible is not None:
+                seen = operands.visible[place, head].numpy() != 0
+            result = attention_result(
+                desc, _patterns(query[:, head]), k, v, first_position=operands.first_position, visible=seen,
+                sink=None if operands.sinks is None else float(operands.sinks[head]), hardware=hardware,
+            )  # fmt: skip
+            out[:, head] = torch.from_numpy(result.output.view(np.int16)).view(out.dtype)
+            logarithms[:, head] = torch.from_numpy(result.logarithms.view(np.float32))
+
+
+def _keys_of(operands: AttentionOperands, place: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the keys and values of one sequence (keys, groups, width)."""
+    starts, table = operands.key_starts, operands.page_table
+    if table is not None:
+        count = -(-int(operands.key_lengths[place]) // operands.key.shape[1])
+        pages = table[place, :count].long()
+        return operands.key[pages].flatten(0, 1), operands.value[pages].flatten(0, 1)
+    if starts is not None:
+        rows = slice(int(starts[place]), int(starts[place + 1]))
+        return operands.key[rows], operands.value[rows]
+    return operands.key[place], operands.value[place]
+
+
+def _patterns(matrix: torch.Tensor) -> Any:
+    import torch
+
+    return matrix.contiguous().view(torch.int16).numpy().view(np.uint16)
+
+
+def _traced(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a call as one operator in a trace or in an autograd graph."""
+    import torch
+
+    _register_operator()
+    out, found = torch.ops.bitwise.attention(
+        call.query, call.key, call.value, call.query_starts, call.key_starts, call.key_lengths, call.page_table,
+        call.sinks, call.visible, call.longest_queries, call.longest_keys, call.first_position, form.scale, form.causal,
+        form.window, form.soft_cap,
+    )  # fmt: skip
+    return out, found
+
+
+@cache
+def attention_operator() -> Any:
+    """Register the PyTorch operator that represents a call in traces, and return it.
+
+    `bitwise::attention` takes the tensors of a call, its lengths, and the numbers of its form; it returns the output
+    and the logarithms.  Repeated calls return the same operator.
+    """
+    import torch
+
+    def compute(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, query_starts: torch.Tensor | None,
+        key_starts: torch.Tensor | None, key_lengths: torch.Tensor | None, page_table: torch.Tensor | None,
+        sinks: torch.Tensor | None, visible: torch.Tensor | None, longest_queries: int | None, longest_keys: int | None,
+        first_position: int | None, scale: float, causal: bool, window: int | None, soft_cap: float | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        call = _Call(
+            query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, visible, longest_queries,
+            longest_keys, first_position,
+        )  # fmt: skip
+        return _run(call, _form(query, value, causal, scale, window, soft_cap, sinks is not None))
+
+    def fake(*operands: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        query, _, value = operands[:3]
+        return (
+            query.new_empty((*query.shape[:-1], value.shape[-1])),
+            query.new_empty(query.shape[:-1], dtype=torch.float32),
+        )
+
+    made = torch.library.custom_op(
+        "bitwise::attention", compute, mutates_args=(),
+        schema="(Tensor query, Tensor key, Tensor value, Tensor? query_starts, Tensor? key_starts, Tensor? "
+        "key_lengths, Tensor? page_table, Tensor? sinks, Tensor? visible, int? longest_queries, int? longest_keys, "
+        "int? first_position, float scale, bool causal, int? window, float? soft_cap) -> (Tensor, Tensor)",
+    )  # fmt: skip
+    made.register_fake(fake)
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+        ctx.save_for_backward(*inputs[:3], *output, *inputs[3:5])
+        ctx.numbers = (*inputs[9:12], *inputs[12:15])
+        ctx.mark_non_differentiable(output[1])
+
+    def backward(ctx: Any, slope: torch.Tensor, _: Any) -> tuple[Any, ...]:
+        query, key, value, out, found, query_starts, key_starts = ctx.saved_tensors
+        gradients = torch.ops.bitwise.attention_gradients(
+            slope, query, key, value, out, found, query_starts, key_starts, *ctx.numbers
+        )
+        return *gradients, *[None] * 13
+
+    made.register_autograd(backward, setup_context=setup)
+    return made
+
+
+@cache
+def gradients_operator() -> Any:
+    """Register the PyTorch operator that represents the gradients of a call, and return it.
+
+    `bitwise::attention_gradients` takes the gradient of the output, the tensors of the call and its results, and
+    returns the gradients of query, key and value.  Repeated calls return the same operator.
+    """
+    import torch
+
+    def compute(
+        slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor,
+        logarithms: torch.Tensor, query_starts: torch.Tensor | None, key_starts: torch.Tensor | None,
+        longest_queries: int | None, longest_keys: int | None, first_position: int | None, scale: float, causal: bool,
+        window: int | None,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        form = _form(query, value, causal, scale, window, None, False)
+        launcher, _ = _cached_launcher(query.device, form)
+        if not isinstance(launcher, AttentionGradientLauncher):
+            raise AttentionError(f"{launcher.name} computes no gradients: call attention inside torch.no_grad()")
+        desc = launcher.attention_gradient_descriptor(form)
+        given = (slope, query, key, value, out)
+        slope, query, key, value, out = (each if each.stride(-1) == 1 else each.contiguous() for each in given)
+        found = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in (query, key, value)]
+        operands = AttentionOperands(
+            query=query, key=key, value=value, out=out, logarithms=logarithms.contiguous(), query_starts=query_starts,
+            key_starts=key_starts, first_position=first_position,
+            longest_queries=int(query.shape[1]) if longest_queries is None else longest_queries,
+            longest_keys=int(key.shape[1]) if longest_keys is None else longest_keys,
+        )  # fmt: skip
+        gradients = AttentionGradientTensors(slope, *found)
+        if query.device.type == "cpu":
+            _evaluate_gradients(desc, operands, gradients)
+        else:
+            launcher.attend_gradients(desc, operands, gradients)
+        return found
+
+    def fake(slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> Any:
+        return [each.new_empty(each.shape) for each in (query, key, value)]
+
+    made = torch.library.custom_op(
+        "bitwise::attention_gradients", compute, mutates_args=(),
+        schema="(Tensor slope, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logarithms, "
+        "Tensor? query_starts, Tensor? key_starts, int? longest_queries, int? longest_keys, int? first_position, "
+        "float scale, bool causal, int? window) -> Tensor[]",
+    )  # fmt: skip
+    made.register_fake(fake)
+    return made
+
+
+def _evaluate_gradients(
+    desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
+) -> None:
+    """Compute gradients on the CPU by evaluating their descriptor on bit patterns, group by group."""
+    import torch
+
+    starts = operands.query_starts
+    sequences = int(operands.query.shape[0] if starts is None else len(starts) - 1)
+    for place in range(sequences):
+        rows = (place,) if starts is None else (slice(int(starts[place]), int(starts[place + 1])),)
+        places = rows
+        if operands.key_starts is not None:
+            places = (slice(int(operands.key_starts[place]), int(operands.key_starts[place + 1])),)
+        query, out, slope = (each[rows].transpose(0, 1) for each in (operands.query, operands.out, gradients.slope))
+        key, value = (each[places].transpose(0, 1) for each in (operands.key, operands.value))
+        targets = [gradients.query[rows], gradients.key[places], gradients.value[places]]
+        if not query.numel() or not key.numel():
+            for each in targets:
+                each.zero_()
+            continue
+        logarithms = operands.logarithms[rows].transpose(0, 1).contiguous().numpy()
+        share = query.shape[0] // key.shape[0]
+        for group in range(key.shape[0]):
+            heads = slice(group * share, group * share + share)
+            found = evaluate_attention_gradients(
+                desc, _patterns(query[heads]), _patterns(key[group]), _patterns(value[group]), _patterns(out[heads]),
+                logarithms[heads], _patterns(slope[heads]), first_position=operands.first_position,
+                hardware=registry.default().hardware,
+            )  # fmt: skip
+
+            def tensor(bits: Any, dtype: Any = query.dtype) -> torch.Tensor:
+                return torch.from_numpy(bits.view(np.int16)).view(dtype)
+
+            targets[0][:, heads] = tensor(found.query).transpose(0, 1)
+            targets[1][:, group], targets[2][:, group] = tensor(found.key), tensor(found.value)
+
+
+def _register_operator() -> bool:
+    """Register the operators; torch.compile treats the result as a constant."""
+    attention_operator()
+    gradients_operator()
+    return True
+
+
+# The attribute that torch.compiler.assume_constant_result sets; PyTorch must not be imported here.
+_register_operator._dynamo_marked_constant = True  # type: ignore[attr-defined]
