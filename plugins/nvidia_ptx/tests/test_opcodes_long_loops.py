@@ -108,7 +108,12 @@ NEAR_MISSES = {
     ),
 }  # fmt: skip
 
+RACE = "st.shared.b32 [room], %r2; bar.sync 0;"
+READ = "ld.shared.b32 %r5, [room];"
+
 UNKNOWN = {
+    "a number of iterations that a race decides": (RACE + checked_first().replace(STEP, READ).replace(END, "st.global.b32 [%d7], %r6;"), "depends on the order in which threads run"),
+    "a number of iterations that an undefined cell decides": (checked_first().replace(STEP, READ).replace(END, "st.global.b32 [%d7], %r6;"), "nothing wrote"),
     "a store in every iteration": (loop(STEP + "st.global.b32 [%d7+1024], %r5;", end=OF_BLOCK), "more than 64 iterations"),
     "a cell that passes on what the last iteration stored": (
         "st.shared.b32 [%d9+512], %r3; bar.sync 0;" + loop("ld.shared.b32 %r43, [%d9+512]; add.f32 %r41, %r41, %r43; st.shared.b32 [%d9+512], %r5;" + STEP, end=OF_BLOCK),

@@ -268,8 +268,11 @@ class _Body:
         return L.constant_vector((threads - threads % np.uint32(size))[None])
 
     def after(self, repeats: Value, found: _Iteration) -> dict[str, Value]:
-        """Return the registers after the loop."""
-        recorder = self.machine.domain.recorder
+        """Return the registers after the loop.
+
+        Where it is undefined or undetermined how often a thread repeats the loop, so is what the thread has after it.
+        """
+        recorder, ended = self.machine.domain.recorder, self._sticky(found.repeats)
         ends = [one_value(each) for each in found.results]
         operands = [one_value(found.repeats), *ends, *(one_value(self.before[name]) for name in self.names)]
         operands = [L.without_flags(each, L.STICKY) for each in operands]
@@ -278,7 +281,7 @@ class _Body:
         for place, (name, end) in enumerate(zip(self.names, ends, strict=True)):
             own = operands if whole is None else [whole, self._threads(self.sizes[place])]
             tag = f"result {place} of loop {self.level}"
-            flags = L.uniform_flags(kind_of_nan(end) | self.sticky[place])
+            flags = L.uniform_flags(kind_of_nan(end) | self.sticky[place] | ended)
             result: Value = term(end.bits, tag, own, flags, exact=True, recorder=recorder)
             result = self.machine.domain.select(repeats, result, self.before[name])
             registers[name] = result if self.mask is None else blend_values(self.mask, result, self.before[name])
