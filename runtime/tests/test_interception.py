@@ -169,5 +169,5 @@ def test_an_exception_leaves_nothing_behind() -> None:
         product.sum().backward()
     assert torch.is_grad_enabled()
     assert torch.equal(a @ a, torch.full((2, 2), 2.0))
-    assert interception._installed.library is None
-    assert not interception._scopes.get()
+    assert interception.MULTIPLYING.library is None
+    assert not interception.MULTIPLYING.scopes()

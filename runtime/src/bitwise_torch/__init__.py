@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         attention_paged,
         attention_varlen,
     )
+    from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant
     from bitwise_torch.epilogues import FusionWarning
     from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
     from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionError",
+    "BatchVarianceError",
+    "BatchVarianceWarning",
     "DroppedWarning",
     "FusionWarning",
     "NotCovered",
@@ -35,6 +38,7 @@ __all__ = [
     "attention_paged",
     "attention_varlen",
     "baddbmm",
+    "batch_invariant",
     "describe",
     "grouped_mm",
     "locked_products",
@@ -53,6 +57,7 @@ _MODULES = {
         "attention_paged",
         "attention_varlen",
     ),
+    "batch_invariance.mode": ("BatchVarianceError", "BatchVarianceWarning", "batch_invariant"),
     "epilogues": ("FusionWarning",),
     "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),
     "products": ("DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"),

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal, Protocol
 
 from bitwise_torch.kernel_replacement import (
@@ -28,8 +27,8 @@ from bitwise_torch.kernel_replacement import (
 )
 
 __all__ = [
-    "ATTENTION_PREFIX", "PRODUCTS", "WATCHED", "Intercepted", "InterceptionError", "OtherThreads", "Scope", "active",
-    "is_intercepted", "without_interception",
+    "ATTENTION_PREFIX", "MULTIPLYING", "PRODUCTS", "WATCHED", "Intercepted", "InterceptionError", "Operators",
+    "OtherThreads", "Scope", "active", "is_intercepted", "without_gradients", "without_interception",
 ]  # fmt: skip
 
 PRODUCTS = ("mm", "addmm", "bmm", "mv", "dot", "baddbmm", "_addmm_activation", "_scaled_mm")
@@ -94,6 +93,7 @@ class Scope(Protocol):
 class _Innermost:
     """An operation that runs the kernel of PyTorch."""
 
+    operators: Operators
     kernel: Kernel
 
     @property
@@ -105,8 +105,8 @@ class _Innermost:
         return self.kernel.full_name
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Run the kernel; operators that run inside of it are not intercepted."""
-        with _scopes.held(()):
+        """Run the kernel; operators of the group that run inside of it are not intercepted."""
+        with self.operators.held(()):
             return self.kernel.run(*arguments, **options)
 
 
@@ -137,46 +137,85 @@ def _handle(
     return scopes[0].handle(inner, operation.kernel.name, arguments, options)
 
 
-class _Installed:
-    """The active scopes of all threads, and the library of kernels that is registered while there are any."""
+class Operators:
+    """A group of operators, and the scopes that receive their calls.
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.scopes: tuple[Scope, ...] = ()
+    `names` returns the kernels of the group, which are replaced while a scope is active in any thread.  `key` names the
+    group in the threads' objects.
+    """
+
+    def __init__(self, key: str, names: Callable[[], tuple[KernelName, ...]]) -> None:
         self.library: Any = None
+        self._names = names
+        self._lock = threading.Lock()
+        self._of_thread: ThreadObject[tuple[Scope, ...]] = ThreadObject(key)
+        self._active: tuple[Scope, ...] = ()
+        self._found: tuple[KernelName, ...] | None = None
 
-    def add(self, scope: Scope) -> None:
-        with self.lock:
-            if not self.scopes:
-                self.library = replaced_kernels(_intercepted_kernels(), _replacement)
-            self.scopes = (*self.scopes, scope)
+    @contextmanager
+    def active(self, scope: Scope) -> Iterator[None]:
+        """Pass the operators of this thread to a scope, inside of the scopes that are active already.
 
-    def remove(self, scope: Scope) -> None:
-        with self.lock:
-            position = next(at for at, each in enumerate(self.scopes) if each is scope)
-            self.scopes = self.scopes[:position] + self.scopes[position + 1 :]
-            if not self.scopes:
+        Raises InterceptionError where PyTorch is older than 2.10.
+        """
+        self._add(scope)
+        try:
+            with self.held((scope, *self.scopes())):
+                yield
+        finally:
+            self._remove(scope)
+
+    @contextmanager
+    def held(self, scopes: tuple[Scope, ...]) -> Iterator[None]:
+        """Set the scopes of this thread for a block."""
+        with self._of_thread.held(scopes):
+            yield
+
+    def scopes(self) -> tuple[Scope, ...]:
+        """Return the scopes of this thread, the innermost first."""
+        return self._of_thread.get() or ()
+
+    def _add(self, scope: Scope) -> None:
+        with self._lock:
+            if not self._active:
+                if self._found is None:
+                    self._found = self._names()
+                self.library = replaced_kernels(self._found, self._replacement)
+            self._active = (*self._active, scope)
+
+    def _remove(self, scope: Scope) -> None:
+        with self._lock:
+            position = next(at for at, each in enumerate(self._active) if each is scope)
+            self._active = self._active[:position] + self._active[position + 1 :]
+            if not self._active:
                 self.library._destroy()
                 self.library = None
 
+    def _replacement(self, kernel: Kernel) -> Callable[..., Any]:
+        """Return a function that passes the calls of a kernel to the scopes of its thread."""
+        operation = _Innermost(self, kernel)
 
-_installed = _Installed()
-_scopes: ThreadObject[tuple[Scope, ...]] = ThreadObject("bitwise_torch.scopes")
-"""The scopes of each thread, the innermost first."""
+        def replacement(*arguments: Any, **options: Any) -> Any:
+            scopes = self._of_thread.get()
+            if scopes is None:
+                scopes = self._scopes_of_others(kernel)
+            if not scopes:
+                return kernel.run(*arguments, **options)
+            return _handle(operation, scopes, arguments, options)
 
+        return replacement
 
-@contextmanager
-def active(scope: Scope) -> Iterator[None]:
-    """Pass the intercepted operators of this thread to a scope, inside of the scopes that are active already.
-
-    Raises InterceptionError where PyTorch is older than 2.10.
-    """
-    _installed.add(scope)
-    try:
-        with _scopes.held((scope, *(_scopes.get() or ()))):
-            yield
-    finally:
-        _installed.remove(scope)
+    def _scopes_of_others(self, kernel: Kernel) -> tuple[Scope, ...]:
+        """Return the scope that covers a call in a thread without a scope.  Raises InterceptionError."""
+        scopes = self._active
+        covering = [each for each in scopes if each.other_threads == "cover"]
+        if any(each.other_threads == "error" for each in scopes) or len(covering) > 1:
+            raise InterceptionError(
+                f"torch.{kernel.name} ran in the thread {threading.current_thread().name!r}, which has no lock, while "
+                "another thread has one: enter the lock in this thread as well, or give the other thread's "
+                'other_threads="cover", which covers threads of their own where it is the only lock, or "ignore"'
+            )
+        return tuple(covering)
 
 
 def is_intercepted(name: str) -> bool:
@@ -185,40 +224,31 @@ def is_intercepted(name: str) -> bool:
 
 
 @contextmanager
-def without_interception() -> Iterator[None]:
-    """Run all operators of this thread as usual."""
-    with _scopes.held(()):
+def without_gradients() -> Iterator[None]:
+    """Do not record operations for gradients, at less cost than torch.no_grad."""
+    import torch
+
+    recorded = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_grad_enabled(recorded)
+
+
+MULTIPLYING = Operators("bitwise_torch.scopes", lambda: kernel_names(lambda name, schema: is_intercepted(name)))
+"""The operators that multiply matrices."""
+
+
+@contextmanager
+def active(scope: Scope) -> Iterator[None]:
+    """Pass the operators of this thread that multiply matrices to a scope; see `Operators.active`."""
+    with MULTIPLYING.active(scope):
         yield
 
 
-def _scopes_of_others(kernel: Kernel) -> tuple[Scope, ...]:
-    """Return the scope that covers a call in a thread without a scope.  Raises InterceptionError."""
-    scopes = _installed.scopes
-    covering = [each for each in scopes if each.other_threads == "cover"]
-    if any(each.other_threads == "error" for each in scopes) or len(covering) > 1:
-        raise InterceptionError(
-            f"torch.{kernel.name} ran in the thread {threading.current_thread().name!r}, which has no lock, while "
-            "another thread has one: enter the lock in this thread as well, or give the other thread's "
-            'other_threads="cover", which covers threads of their own where it is the only lock, or "ignore"'
-        )
-    return tuple(covering)
-
-
-@cache
-def _intercepted_kernels() -> tuple[KernelName, ...]:
-    return kernel_names(lambda name, schema: is_intercepted(name))
-
-
-def _replacement(kernel: Kernel) -> Callable[..., Any]:
-    """Return a function that passes the calls of a kernel to the scopes of its thread."""
-    operation = _Innermost(kernel)
-
-    def replacement(*arguments: Any, **options: Any) -> Any:
-        scopes = _scopes.get()
-        if scopes is None:
-            scopes = _scopes_of_others(kernel)
-        if not scopes:
-            return kernel.run(*arguments, **options)
-        return _handle(operation, scopes, arguments, options)
-
-    return replacement
+@contextmanager
+def without_interception() -> Iterator[None]:
+    """Run the operators of this thread that multiply matrices as usual."""
+    with MULTIPLYING.held(()):
+        yield

@@ -47,7 +47,7 @@ KernelName = tuple[str, str]
 def kernel_names(wanted: Callable[[str, Any], bool]) -> tuple[KernelName, ...]:
     """Return the kernels of the operators that are wanted by their name, without overload, and their schema.
 
-    Operators that consist of others have no kernel.
+    Operators that consist of others have no kernel, but where a device has one of its own.
     """
     import torch
 
@@ -58,9 +58,13 @@ def kernel_names(wanted: Callable[[str, Any], bool]) -> tuple[KernelName, ...]:
             continue
         full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         try:
-            if torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd"):
-                continue
-            keys = [key for key in _KEYS if torch._C._dispatch_has_computed_kernel_for_dispatch_key(full, key)]
+            composite = torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
+            has_kernel = (
+                torch._C._dispatch_has_kernel_for_dispatch_key
+                if composite
+                else torch._C._dispatch_has_computed_kernel_for_dispatch_key
+            )
+            keys = [key for key in _KEYS if has_kernel(full, key)]
         except RuntimeError:  # an operator of TorchScript alone
             continue
         found += [(key, full.removeprefix("aten::")) for key in keys]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from bitwise_core.descriptors import Epilogue, Record
+from bitwise_core.descriptors import Epilogue, GEMMDesc, Record
 from bitwise_core.descriptors.evaluation import Formulas
 from bitwise_core.numerics import Bits
 
@@ -95,4 +95,33 @@ class EpilogueLauncher(PreparingLauncher, Protocol):
         """Compute out = epilogue(x, operands) for a matrix x in place of a product.
 
         Raises DescriptorError for an epilogue that it does not support.
+        """
+
+
+@runtime_checkable
+class SequentialLauncher(ProductLauncher, Protocol):
+    """A launcher with one order for the products of any number of rows, and kernels for many products at once."""
+
+    def sequential(
+        self, k: int, left: str, right: str, output: str, *, rounded: bool = False, one_accumulator: bool = True
+    ) -> GEMMDesc:
+        """Return the descriptor of the sum over k that is fast for any number of rows, of which it is no function.
+
+        `left`, `right` and `output` name types.  With `rounded`, operands of fp32 may be rounded for a matrix unit.
+        Without `one_accumulator`, sums of narrow types are collected in several accumulators.  Raises DescriptorError
+        for types that it does not multiply.
+        """
+
+    def batched_product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
+        """Compute out[i] = a[i] b[i] for tensors of 3 axes with any strides, on the device's current stream.
+
+        Raises DescriptorError for a descriptor that it does not support.
+        """
+
+    def grouped_product(self, desc: Record, a: Any, b: Any, ends: Any, out: Any) -> None:
+        """Compute the products of groups, on the device's current stream; their bounds are read on the device.
+
+        `ends` holds the end of each group, int32, ascending.  A group is a range of the rows of a 2-axis `a`, which its
+        matrix of a 3-axis `b` multiplies; or a range of k where both have 2 axes, with a matrix of `out` for each.
+        `desc` gives types and order for any k.  Rows outside of the groups become 0.  Raises DescriptorError.
         """

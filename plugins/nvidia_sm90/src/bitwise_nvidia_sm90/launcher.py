@@ -68,6 +68,36 @@ class GEMMLauncher:
         with torch.cuda.device(a.device):  # kernels are compiled and loaded for the current device
             return run_prepared(desc, a, b, out).launch
 
+    def sequential(
+        self, k: int, left: str, right: str, output: str, *, rounded: bool = False, one_accumulator: bool = True
+    ) -> GEMMDesc:
+        """See `bitwise_core.plugins.launchers.SequentialLauncher`."""
+        from bitwise_nvidia_sm90.gemm.many_products import sequential_descriptor
+
+        return sequential_descriptor(k, left, right, output, rounded, one_accumulator)
+
+    def batched_product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
+        """See `bitwise_core.plugins.launchers.SequentialLauncher`."""
+        if not isinstance(desc, GEMMDesc):
+            raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
+        import torch
+
+        from bitwise_nvidia_sm90.gemm.many_products import batched_product
+
+        with torch.cuda.device(a.device):
+            batched_product(desc, a, b, out)
+
+    def grouped_product(self, desc: Record, a: Any, b: Any, ends: Any, out: Any) -> None:
+        """See `bitwise_core.plugins.launchers.SequentialLauncher`."""
+        if not isinstance(desc, GEMMDesc):
+            raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
+        import torch
+
+        from bitwise_nvidia_sm90.gemm.many_products import grouped_product
+
+        with torch.cuda.device(a.device):
+            grouped_product(desc, a, b, ends, out)
+
     @property
     def formulas(self) -> Formulas:
         """See `bitwise_core.plugins.launchers.EpilogueLauncher`."""

@@ -1,0 +1,139 @@
+"""Kernels of many products, compiled here and simulated: each product has the bytes of the sequential descriptor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.descriptors import Cut, GEMMDesc
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
+from bitwise_core.plugins.installed import evaluate
+from bitwise_nvidia_sm90.gemm import many_products
+from bitwise_nvidia_sm90.gemm.launch import KernelCall
+from bitwise_nvidia_sm90.gemm.many_products import sequential_descriptor
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from gemm_products import WGMMA, Matrix, matrix, random_patterns, run, source
+
+TILES = {"small": many_products._TILES[False], "large": many_products._LARGE, "fma": many_products._TILES[True]}
+
+
+def patterns(shape: tuple[int, ...], dtype: str, seed: int) -> Bits:
+    found = random_patterns((int(np.prod(shape[:-1])), shape[-1]), dtype, np.random.default_rng(seed))
+    return found.reshape(shape)
+
+
+def simulated(name: str, tile: str, grid: tuple[int, ...], numbers: dict[str, int], **buffers: Any) -> Bits:
+    """Simulate a kernel; `buffers` are the name's bits and type, C the shape and type of the output."""
+    from bitwise_nvidia_sm90.gemm.kernels import many_products as kernels
+
+    shape, dtype = buffers.pop("C")
+    size = FLOAT_FORMATS[dtype].bits // 8
+    state = {each: np.ascontiguousarray(bits).view(np.uint8).ravel() for each, (bits, _) in buffers.items()}
+    state["C"] = np.full(int(np.prod(shape)) * size, 0xA5, dtype=np.uint8)
+    given: dict[str, Any] = {
+        each: Matrix(each, bits.shape, (), kind) for each, (bits, kind) in buffers.items() if kind != "i32"
+    }
+    given["C"] = Matrix("C", shape, (), dtype)
+    if "ends" in buffers:
+        from bitwise_triton.arguments import Buffer
+
+        given["ends"] = Buffer("ends", "i32")
+    call = KernelCall(getattr(kernels, name), grid, given | numbers, TILES[tile], {"num_warps": _warps(tile)})
+    run(source(call), state)
+    return state["C"].view(storage(8 * size)).reshape(shape)
+
+
+def _warps(tile: str) -> int:
+    return many_products._warps(TILES[tile])
+
+
+def strides(name: str, steps: tuple[int, ...], *axes: str) -> dict[str, int]:
+    return {f"stride_{name}{axis}": step for axis, step in zip(axes, steps, strict=True)}
+
+
+@pytest.mark.parametrize(("tile", "dtype", "k"), [
+    ("small", "bf16", 80), ("small", "fp16", 13), ("large", "bf16", 72), ("fma", "fp32", 1), ("fma", "fp32", 21),
+])  # fmt: skip
+def test_a_batch_has_the_bytes_of_the_descriptor(tile: str, dtype: str, k: int) -> None:
+    pytest.importorskip("triton")
+    m, n, matrices = 3, 70, 2
+    desc = sequential_descriptor(k, dtype, dtype, dtype)
+    a, b = patterns((matrices, m, k), dtype, 1), patterns((matrices, n, k), dtype, 2)
+    numbers = {"M": m, "N": n, "K": k, **strides("a", (m * k, k, 1), "b", "m", "k")}
+    numbers |= strides("b", (n * k, 1, k), "b", "k", "n") | strides("c", (m * n, n, 1), "b", "m", "n")
+    across = -(-n // TILES[tile]["BLOCK_N"])
+    found = simulated(
+        "batched", tile, (across, matrices), numbers, A=(a, dtype), B=(b, dtype), C=((matrices, m, n), dtype)
+    )
+    for x, y, z in zip(a, b, found, strict=True):
+        assert z.tobytes() == evaluate(desc, x, np.ascontiguousarray(y.T)).tobytes()
+
+
+@pytest.mark.parametrize("ends", [[70, 70, 75], [0, 3, 80], [1, 65, 66]])
+def test_groups_of_rows_have_the_bytes_of_the_descriptor(ends: list[int]) -> None:
+    pytest.importorskip("triton")
+    m, n, k, groups = 80, 16, 24, 3
+    desc = sequential_descriptor(k, "bf16", "bf16", "bf16")
+    a, b = patterns((m, k), "bf16", 3), patterns((groups, k, n), "bf16", 4)
+    numbers = {"groups": groups, "M": m, "N": n, "K": k, **strides("a", (k, 1), "m", "k")}
+    numbers |= strides("b", (k * n, n, 1), "g", "k", "n") | strides("c", (n, 1), "m", "n")
+    found = simulated(
+        "groups_of_rows", "small", (-(-m // 64) + groups + 1,), numbers, A=(a, "bf16"), B=(b, "bf16"),
+        ends=(np.array(ends, np.int32), "i32"), C=((m, n), "bf16"),
+    )  # fmt: skip
+    begin = 0
+    for group, end in enumerate(ends):
+        if end > begin:
+            assert found[begin:end].tobytes() == evaluate(desc, a[begin:end], b[group]).tobytes()
+        begin = end
+    assert not found[begin:].any()
+
+
+def test_groups_of_k_have_the_bytes_of_the_descriptor() -> None:
+    pytest.importorskip("triton")
+    m, n, k, ends = 20, 24, 100, [17, 17, 90]
+    a, b = patterns((m, k), "fp16", 5), patterns((k, n), "fp16", 6)
+    numbers = {"M": m, "N": n, "K": k, **strides("a", (k, 1), "m", "k")}
+    numbers |= strides("b", (n, 1), "k", "n") | strides("c", (m * n, n, 1), "g", "m", "n")
+    found = simulated(
+        "groups_of_k", "small", (1, 3), numbers, A=(a, "fp16"), B=(b, "fp16"), ends=(np.array(ends, np.int32), "i32"),
+        C=((3, m, n), "fp16"),
+    )  # fmt: skip
+    begin = 0
+    for group, end in enumerate(ends):
+        part = slice(begin, end)
+        if end == begin:
+            assert not found[group].any()
+        else:
+            desc = sequential_descriptor(end - begin, "fp16", "fp16", "fp16")
+            assert found[group].tobytes() == evaluate(desc, np.ascontiguousarray(a[:, part]), b[part]).tobytes()
+        begin = end
+
+
+@pytest.mark.parametrize("types", [
+    ("bf16", "bf16", "bf16"), ("fp16", "fp16", "fp32"), ("fp32", "fp32", "fp32"), ("e4m3", "e5m2", "bf16"),
+])  # fmt: skip
+@pytest.mark.parametrize("k", [1, 127, 4096])
+@pytest.mark.parametrize("one_accumulator", [False, True])
+def test_the_kernels_of_single_products_run_every_sequential_descriptor(
+    types: tuple[str, str, str], k: int, one_accumulator: bool
+) -> None:
+    desc = sequential_descriptor(k, *types, one_accumulator=one_accumulator)
+    assert plan(desc).k == k
+    assert [each for each in desc.k_cuts if each != Cut(span=128)] == []
+
+
+def test_types_that_are_not_multiplied_have_no_descriptor() -> None:
+    with pytest.raises(UnsupportedGEMM, match="operands of bf16 and fp16"):
+        sequential_descriptor(64, "bf16", "fp16", "bf16")
+
+
+@pytest.mark.parametrize("desc", [
+    matrix(64, WGMMA, "k_cuts=[cut(count=2)]"), matrix(64, "family=mma.sync k=8"),
+    sequential_descriptor(256, "e4m3", "e4m3", "fp32", one_accumulator=False),
+])  # fmt: skip
+def test_other_orders_are_refused(desc: GEMMDesc) -> None:
+    with pytest.raises(UnsupportedGEMM, match="take one sum over k"):
+        many_products.batched_product(desc, None, None, None)

@@ -1,0 +1,1 @@
+"""Triton kernels of rows.  Their modules import Triton."""

@@ -1,0 +1,203 @@
+"""Kernels of rows: every sum is added in an order that is a function of the row's length alone.
+
+A row of n numbers is dealt to LANES lanes, lane j taking j, j + LANES, ... in ascending order, from +0, in fp32.  Then
+the lanes are added by halves: lane j and lane j + LANES / 2, until one is left.  Each addition is an operation of its
+own on blocks, so that neither the compiler's layout nor the rows of a program decide the order.  Launches disable
+the fusion of products and sums.  Zeros behind a row do not change its sums.
+
+Arguments of all kernels: `rows` is the number of rows of `length` numbers, which are dense.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _sum_of_lanes(x, ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr):
+    """Return the sums by halves of the rows of a block, as a block of one column; LANES is 2 to the power of STEPS."""
+    for step in tl.static_range(STEPS):
+        x = tl.sum(tl.reshape(x, (ROWS, 2, LANES >> (step + 1))), axis=1)
+    return tl.reshape(x, (ROWS, 1))
+
+
+@triton.jit
+def _place(rows, length, ROWS: tl.constexpr):
+    """Return the offset of each row of a program, and whether the row exists, as columns."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    return (row * length)[:, None], (row < rows)[:, None], row[:, None]
+
+
+@triton.jit(do_not_specialize=["rows"])
+def sum_of_rows(x, out, rows, length, divisor, DIVIDE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+                STEPS: tl.constexpr):  # fmt: skip
+    """out[i] = the sum of row i, divided by `divisor` with DIVIDE."""
+    place, exists, row = _place(rows, length, ROWS)
+    total = tl.zeros((ROWS, LANES), tl.float32)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        total += tl.load(x + place + column, mask=exists & (column < length), other=0.0).to(tl.float32)
+    found = _sum_of_lanes(total, ROWS, LANES, STEPS)
+    if DIVIDE:
+        found = tl.math.div_rn(found, tl.zeros((ROWS, 1), tl.float32) + divisor)
+    tl.store(out + row, found.to(out.dtype.element_ty), mask=exists)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def softmax_of_rows(x, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+                    STEPS: tl.constexpr):  # fmt: skip
+    """out = exp(x - max) / sum of exp(x - max), or with LOG its logarithm (x - max) - log(sum)."""
+    place, exists, _ = _place(rows, length, ROWS)
+    highest = tl.full((ROWS, LANES), float("-inf"), tl.float32)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        value = tl.load(x + place + column, mask=exists & (column < length), other=float("-inf"))
+        highest = tl.maximum(highest, value.to(tl.float32))
+    top = tl.max(highest, axis=1)[:, None]
+    total = tl.zeros((ROWS, LANES), tl.float32)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        value = tl.load(x + place + column, mask=inside, other=float("-inf")).to(tl.float32)
+        total += tl.where(inside, tl.exp(value - top), 0.0)
+    found = _sum_of_lanes(total, ROWS, LANES, STEPS)
+    logarithm = tl.log(found)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        value = tl.load(x + place + column, mask=inside, other=float("-inf")).to(tl.float32) - top
+        value = value - logarithm if LOG else tl.math.div_rn(tl.exp(value), tl.broadcast_to(found, (ROWS, LANES)))
+        tl.store(out + place + column, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def softmax_gradient_of_rows(gradient, y, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr,
+                             LANES: tl.constexpr, STEPS: tl.constexpr):  # fmt: skip
+    """out = y (g - sum of g y) for the softmax y, or with LOG g - exp(y) (sum of g) for its logarithm."""
+    place, exists, _ = _place(rows, length, ROWS)
+    total = tl.zeros((ROWS, LANES), tl.float32)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
+        if LOG:
+            total += g
+        else:
+            total += g * tl.load(y + place + column, mask=inside, other=0.0).to(tl.float32)
+    found = _sum_of_lanes(total, ROWS, LANES, STEPS)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
+        value = tl.load(y + place + column, mask=inside, other=0.0).to(tl.float32)
+        value = g - tl.exp(value) * found if LOG else value * (g - found)
+        tl.store(out + place + column, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "epsilon", "divisor"])
+def normalised_rows(x, weight, bias, out, mean, scale, rows, length, divisor, epsilon, CENTERED: tl.constexpr,
+                    ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr):  # fmt: skip
+    """out = (x - mean) scale weight + bias with scale = 1 / sqrt(mean of (x - mean)^2 + epsilon), rounded each time.
+
+    Without CENTERED, the mean is 0 and is not stored.  `weight` and `bias` have `length` numbers, or are None.
+    """
+    place, exists, row = _place(rows, length, ROWS)
+    count = tl.zeros((ROWS, 1), tl.float32) + divisor
+    average = tl.zeros((ROWS, 1), tl.float32)
+    if CENTERED:
+        total = tl.zeros((ROWS, LANES), tl.float32)
+        for start in range(0, length, LANES):
+            column = (start + tl.arange(0, LANES))[None, :]
+            total += tl.load(x + place + column, mask=exists & (column < length), other=0.0).to(tl.float32)
+        average = tl.math.div_rn(_sum_of_lanes(total, ROWS, LANES, STEPS), count)
+        tl.store(mean + row, average, mask=exists)
+    squares = tl.zeros((ROWS, LANES), tl.float32)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        value = tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32)
+        if CENTERED:
+            value = tl.where(inside, value - average, 0.0)
+        squares += value * value
+    variance = tl.math.div_rn(_sum_of_lanes(squares, ROWS, LANES, STEPS), count)
+    factor = tl.math.div_rn(tl.full((ROWS, 1), 1.0, tl.float32), tl.math.sqrt_rn(variance + epsilon))
+    tl.store(scale + row, factor, mask=exists)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        value = tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32)
+        if CENTERED:
+            value = value - average
+        value = value * factor
+        if weight is not None:
+            value = value * tl.load(weight + column, mask=column < length, other=0.0).to(tl.float32)
+        if bias is not None:
+            value = value + tl.load(bias + column, mask=column < length, other=0.0).to(tl.float32)
+        tl.store(out + place + column, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "divisor"])
+def normalisation_gradient_of_rows(gradient, x, weight, mean, scale, out, rows, length, divisor,
+                                   CENTERED: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+                                   STEPS: tl.constexpr):  # fmt: skip
+    """out = ((g - c) - y d) scale for g = gradient weight, y = (x - mean) scale, d = mean of g y, c = mean of g.
+
+    Without CENTERED, the mean of x and c are 0.
+    """
+    place, exists, row = _place(rows, length, ROWS)
+    count = tl.zeros((ROWS, 1), tl.float32) + divisor
+    factor = tl.load(scale + row, mask=exists, other=0.0)
+    average = tl.zeros((ROWS, 1), tl.float32)
+    if CENTERED:
+        average = tl.load(mean + row, mask=exists, other=0.0)
+    sums = tl.zeros((ROWS, LANES), tl.float32)
+    products = tl.zeros((ROWS, LANES), tl.float32)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
+        if weight is not None:
+            g = g * tl.load(weight + column, mask=column < length, other=0.0).to(tl.float32)
+        y = tl.where(inside, tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32) - average, 0.0)
+        products += g * (y * factor)
+        if CENTERED:
+            sums += g
+    d = tl.math.div_rn(_sum_of_lanes(products, ROWS, LANES, STEPS), count)
+    c = tl.zeros((ROWS, 1), tl.float32)
+    if CENTERED:
+        c = tl.math.div_rn(_sum_of_lanes(sums, ROWS, LANES, STEPS), count)
+    for start in range(0, length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        inside = exists & (column < length)
+        g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
+        if weight is not None:
+            g = g * tl.load(weight + column, mask=column < length, other=0.0).to(tl.float32)
+        y = (tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32) - average) * factor
+        tl.store(out + place + column, (((g - c) - y * d) * factor).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["entries", "targets", "alpha"])
+def added_entries(index, order, source, out, entries, targets, length, alpha, LANES: tl.constexpr):
+    """out[index[i]] += alpha source[order[i]] for ascending i, in fp32, rounded once for all entries of an index.
+
+    `index` is ascending.  The programs are entries and parts of LANES columns; the first entry of an index adds all.
+    """
+    entry = tl.program_id(0)
+    target = tl.load(index + entry)
+    before = tl.load(index + entry - 1, mask=entry > 0, other=-1)
+    column = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    inside = column < length
+    if (target != before) & (target >= 0) & (target < targets):
+        place = out + target.to(tl.int64) * length + column
+        total = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+        at = entry
+        same = True
+        while same:
+            line = tl.load(order + at).to(tl.int64)
+            total += tl.load(source + line * length + column, mask=inside, other=0.0).to(tl.float32) * alpha
+            at += 1
+            following = tl.load(index + at, mask=at < entries, other=-1)
+            same = following == target
+        tl.store(place, total.to(out.dtype.element_ty), mask=inside)

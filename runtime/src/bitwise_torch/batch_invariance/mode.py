@@ -1,0 +1,194 @@
+"""The mode: PyTorch's operators that multiply or reduce run in orders that no number of rows changes.
+
+with batch_invariant():
+    logits = model(tokens)
+
+batch_invariant().enable()  # for all threads of the process
+
+Operators that compute each element by itself are PyTorch's; so are those that reduce and round nothing.  An operator
+that reduces and has no pinned order here causes a BatchVarianceWarning once, with `strict` an error.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from bitwise_core.errors import BitwiseError
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention
+from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
+from bitwise_torch.batch_invariance.row_operators import (
+    EXACT,
+    OVER_ROWS,
+    REDUCTIONS,
+    ROW_OPERATORS,
+    AddsNothing,
+    NotServed,
+)
+from bitwise_torch.interception import (
+    MULTIPLYING,
+    Intercepted,
+    Operators,
+    OtherThreads,
+    without_gradients,
+)
+from bitwise_torch.kernel_replacement import kernel_names
+
+__all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
+
+_NAMES = frozenset({*ROW_OPERATORS, *REDUCTIONS})
+_REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))
+"""The operators that reduce rows."""
+
+_ATTENDING = Operators(
+    "bitwise_torch.attention",
+    lambda: tuple((key, ATTENTION) for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA")),
+)
+"""Attention, above autograd: it consists of other operators, which have gradients."""
+
+
+class BatchVarianceWarning(UserWarning):
+    """An operator ran whose bytes may depend on the batch."""
+
+
+class BatchVarianceError(BitwiseError, RuntimeError):
+    """An operator whose bytes may depend on the batch was called in a strict mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """An operator of the namespace `aten` and what a mode does with it."""
+
+    operator: str
+    kind: str
+
+
+def overrides() -> tuple[Override, ...]:
+    """Return what a mode does with each operator, sorted: a kind for each.
+
+    `product`, `rows` and `attention` have a pinned order; a mode warns of `warned`; `exact` ones round nothing, and the
+    result of `over rows` is a sum over a batch.
+    """
+    found = dict.fromkeys(PRODUCT_OPERATORS, "product")
+    found |= dict.fromkeys(ROW_OPERATORS, "rows") | dict.fromkeys(REDUCTIONS, "warned")
+    found |= dict.fromkeys(EXACT, "exact") | dict.fromkeys(OVER_ROWS, "over rows") | {ATTENTION: "attention"}
+    return tuple(Override(name, found[name]) for name in sorted(found))
+
+
+@dataclass
+class BatchInvariance:
+    """A mode; `batch_invariant` makes one.  It is a context manager, and may be entered once at a time."""
+
+    strict: bool = False
+    other_threads: OtherThreads = "error"
+    warned: set[str] = field(default_factory=set)
+    """The operators that were warned of."""
+    _stack: ExitStack | None = None
+    _entering: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> BatchInvariance:
+        with self._entering:
+            if self._stack is not None:
+                raise BatchVarianceError("this mode is active already: make another one with batch_invariant()")
+            with ExitStack() as stack:
+                stack.enter_context(MULTIPLYING.active(self))
+                stack.enter_context(_REDUCING.active(self))
+                stack.enter_context(_ATTENDING.active(self))
+                self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            stack.close()
+
+    def enable(self) -> BatchInvariance:
+        """Enter the mode for this process: all threads, until `disable`."""
+        self.other_threads = "cover"
+        return self.__enter__()
+
+    def disable(self) -> None:
+        """Leave the mode, in the thread that enabled it."""
+        self.__exit__()
+
+    def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
+        if name == ATTENTION:
+            try:
+                return attention(*arguments, **options)
+            except NotServed as reason:
+                return self._uncovered(operation, name, arguments, options, str(reason))
+        function = _function(name)
+        if function is None:
+            return self._uncovered(operation, name, arguments, options, "it has no pinned order")
+        try:
+            with without_gradients():  # autograd recorded the operation already
+                return _run(function, arguments, options)
+        except AddsNothing:
+            return operation(*arguments, **options)
+        except NotServed as reason:
+            return self._uncovered(operation, name, arguments, options, str(reason))
+
+    def _uncovered(
+        self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
+    ) -> Any:
+        """Run PyTorch's kernel of an operator and warn once, or raise BatchVarianceError."""
+        if _is_exact(arguments, options):
+            return operation(*arguments, **options)
+        sentence = f"the bytes of {operation.full_name} may depend on the batch: {reason}"
+        if self.strict:
+            raise BatchVarianceError(sentence)
+        if operation.full_name not in self.warned:
+            self.warned.add(operation.full_name)
+            warnings.warn(f"{sentence}; later calls cause no warning", BatchVarianceWarning, stacklevel=2)
+        return operation(*arguments, **options)
+
+
+def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "error") -> BatchInvariance:
+    """Return a mode in which the bytes of a row do not depend on the batch: a context manager, with `enable()`.
+
+    Operators that may depend on the batch cause a BatchVarianceWarning once each, with `strict` BatchVarianceError.
+    The mode holds for the thread that enters it and the backward passes that it runs.  `other_threads` says what the
+    operators of other threads do: raise InterceptionError ("error"), join this mode where it is the only one ("cover"),
+    or run as usual ("ignore").  Raises InterceptionError where PyTorch is older than 2.10.
+    """
+    return BatchInvariance(strict, other_threads)
+
+
+@cache
+def _function(name: str) -> Callable[..., Any] | None:
+    return PRODUCT_OPERATORS.get(name) or ROW_OPERATORS.get(name)
+
+
+def _run(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Call a function; several outputs of an operator are filled one by one."""
+    if "out0" not in options:
+        return function(*arguments, **options)
+    given = {name: value for name, value in options.items() if not name.startswith("out")}
+    outputs = [options[f"out{place}"] for place in range(len(options) - len(given))]
+    for target, value in zip(outputs, function(*arguments, **given), strict=True):
+        if value is not None:
+            target.resize_(value.shape).copy_(value)
+    return tuple(outputs)
+
+
+def _is_exact(arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Return whether a call computes with integers only, which round nothing."""
+    dtype = options.get("dtype")
+    if dtype is not None:
+        return not (dtype.is_floating_point or dtype.is_complex)
+    tensors = list(_tensors(arguments))
+    return bool(tensors) and not any(each.is_floating_point() or each.is_complex() for each in tensors)
+
+
+def _tensors(arguments: tuple[Any, ...]) -> Iterator[Any]:
+    for each in arguments:
+        if isinstance(each, list | tuple):
+            yield from _tensors(tuple(each))
+        elif hasattr(each, "is_floating_point"):
+            yield each

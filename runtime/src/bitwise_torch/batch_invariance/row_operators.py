@@ -1,0 +1,300 @@
+"""PyTorch's operators that reduce rows, each with a function of the same arguments whose order is pinned.
+
+The order of a row is a function of its length: see `row_functions`.  A function returns NotServed for a call that it
+leaves out; `REDUCTIONS` names the operators that reduce and have none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bitwise_torch.batch_invariance.row_functions import (
+    add_entries,
+    normalisation_gradient_rows,
+    normalised_rows,
+    softmax_gradient_rows,
+    softmax_rows,
+    sum_rows,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+REDUCTIONS = (
+    "_batch_norm_no_update", "_batch_norm_with_update", "_cholesky_solve_helper", "_ctc_loss", "_cummax_helper",
+    "_embedding_bag", "_embedding_bag_forward_only", "_fft_c2c", "_fft_c2r", "_fft_r2c", "_foreach_norm",
+    "_fused_dropout", "_linalg_det", "_linalg_eigh", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd",
+    "_logcumsumexp", "_native_batch_norm_legit", "_pdist_forward", "_segment_reduce_backward",
+    "_weight_norm_interface", "_weight_norm_interface_backward", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "batch_norm_backward", "batch_norm_stats",
+    "binary_cross_entropy", "cudnn_batch_norm", "cudnn_batch_norm_backward", "cumprod", "cumsum", "huber_loss",
+    "linalg_cholesky_ex", "linalg_eig", "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex",
+    "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "linalg_solve_triangular",
+    "linalg_vector_norm", "linalg__powsum", "mse_loss", "multi_margin_loss", "multilabel_margin_loss_forward",
+    "nansum", "native_batch_norm", "native_batch_norm_backward", "native_group_norm", "native_group_norm_backward",
+    "norm", "prod", "renorm", "scatter_reduce", "scatter_reduce_", "segment_reduce",
+    "smooth_l1_loss", "std", "std_mean", "trace", "var", "var_mean",
+)  # fmt: skip
+"""Operators that add numbers, for which there is no pinned order: a mode warns of them.
+
+Releases of PyTorch that lack some of them are supported.
+"""
+
+OVER_ROWS = {
+    "nll_loss_forward": "the loss of a batch", "nll_loss2d_forward": "the loss of a batch",
+    "embedding_dense_backward": "the gradient of a weight",
+}  # fmt: skip
+"""Operators whose result is a sum over the rows of a batch, so that it depends on the batch by nature."""
+
+EXACT = ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max", "min")
+"""Operators that reduce and round nothing."""
+
+
+class NotServed(Exception):
+    """A call for which there is no pinned order; the text is the reason."""
+
+
+class AddsNothing(Exception):
+    """A call of an operator that may add numbers and here only moves them: PyTorch's kernel is exact."""
+
+
+_Function = Callable[..., Any]
+
+
+def _result(value: Any, out: Any) -> Any:
+    """Return a value, copied into an output where there is one."""
+    if out is None:
+        return value
+    if tuple(out.shape) != tuple(value.shape):
+        out.resize_(value.shape)
+    return out.copy_(value)
+
+
+def _check_floats(*tensors: Any) -> None:
+    """Raise NotServed unless all tensors are dense ones of fp32, fp16 or bf16."""
+    import torch
+
+    for each in tensors:
+        if each is None:
+            continue
+        if each.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            raise NotServed(f"a tensor is of {each.dtype}; fp32, fp16 and bf16 are served")
+        if each.is_nested or each.layout != torch.strided:
+            raise NotServed("a tensor is nested or sparse; dense ones are served")
+
+
+def _axes(x: torch.Tensor, dim: Any) -> list[int]:
+    """Return the reduced axes: all for None and for an empty list."""
+    given = [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    return sorted({each % max(x.dim(), 1) for each in given}) if given else list(range(x.dim()))
+
+
+def _reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) -> torch.Tensor:
+    """Return the sum or the mean over some axes."""
+    if dtype is not None and dtype.is_floating_point and not (x.is_floating_point() or x.is_complex()):
+        x = x.to(dtype)
+    _check_floats(x)
+    axes = _axes(x, dim)
+    wanted = x.dtype if dtype is None else dtype
+    if not wanted.is_floating_point or wanted.itemsize > 4:
+        raise NotServed(f"a result of {wanted}; fp32, fp16 and bf16 are served")
+    kept = [each for each in range(x.dim()) if each not in axes]
+    length = math.prod(int(x.shape[each]) for each in axes)
+    moved = x.permute(*kept, *axes).reshape(*(x.shape[each] for each in kept), length)
+    found = sum_rows(moved, wanted, mean)
+    if keepdim:
+        return found.reshape([1 if each in axes else int(x.shape[each]) for each in range(x.dim())])
+    return found
+
+
+def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
+    """Sums; of integers and booleans they are exact, and PyTorch's."""
+    return _result(_reduced(x, dim, keepdim, dtype if out is None else dtype or out.dtype, mean=False), out)
+
+
+def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
+    return _result(_reduced(x, dim, keepdim, dtype if out is None else dtype or out.dtype, mean=True), out)
+
+
+def _of_softmax(log: bool) -> _Function:
+    def softmax(x: Any, dim: int, half_to_float: bool = False, *, out: Any = None) -> Any:
+        _check_floats(x)
+        import torch
+
+        dtype = torch.float32 if half_to_float else x.dtype
+        if x.dim() == 0:
+            return _result(softmax_rows(x.reshape(1), dtype, log).reshape(()), out)
+        return _result(softmax_rows(x.movedim(dim, -1), dtype, log).movedim(-1, dim), out)
+
+    return softmax
+
+
+def _of_softmax_gradient(log: bool) -> _Function:
+    def gradient(upstream: Any, y: Any, dim: int, input_dtype: Any, *, grad_input: Any = None, out: Any = None) -> Any:
+        _check_floats(upstream, y)
+        target = grad_input if grad_input is not None else out
+        if y.dim() == 0:
+            found = softmax_gradient_rows(upstream.reshape(1), y.reshape(1), input_dtype, log).reshape(())
+        else:
+            found = softmax_gradient_rows(upstream.movedim(dim, -1), y.movedim(dim, -1), input_dtype, log)
+            found = found.movedim(-1, dim)
+        return _result(found, target)
+
+    return gradient
+
+
+def _row_length(shape: Sequence[int]) -> int:
+    return math.prod(int(each) for each in shape)
+
+
+def _statistics(values: torch.Tensor, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Return the numbers of rows in the shape of an input, with 1 for each normalised axis."""
+    kept = x.dim() - len(shape)
+    return values.reshape(*x.shape[:kept], *([1] * len(shape)))
+
+
+def _layer_norm(x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+    _check_floats(x, weight, bias)
+    found, mean, scale = normalised_rows(x.reshape(-1, _row_length(shape)), weight, bias, epsilon, centered=True)
+    return found.reshape(x.shape), _statistics(mean, x, shape), _statistics(scale, x, shape)
+
+
+def _rms_norm(x: Any, shape: Any, weight: Any, epsilon: float | None) -> Any:
+    import torch
+
+    _check_floats(x, weight)
+    used = torch.finfo(x.dtype).eps if epsilon is None else epsilon
+    found, _, scale = normalised_rows(x.reshape(-1, _row_length(shape)), weight, None, used, centered=False)
+    return found.reshape(x.shape), _statistics(scale, x, shape)
+
+
+def _gradients(
+    upstream: Any, x: Any, shape: Any, mean: Any, scale: Any, weight: Any, bias: Any, mask: Sequence[bool],
+    centered: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Return the gradients of a normalisation for its input, weight and bias; those of the latter sum over rows."""
+    import torch
+
+    _check_floats(upstream, x, weight, bias)
+    length = _row_length(shape)
+    g, rows = upstream.reshape(-1, length), x.reshape(-1, length)
+    mean = torch.zeros_like(scale) if mean is None else mean
+    of_input = of_weight = of_bias = None
+    if mask[0]:
+        of_input = normalisation_gradient_rows(g, rows, weight, mean, scale, centered).reshape(x.shape)
+    if mask[1] and weight is not None:
+        y = (rows.float() - mean.reshape(-1, 1).float()) * scale.reshape(-1, 1).float()
+        of_weight = sum_rows((g.float() * y).t(), weight.dtype).reshape(weight.shape)
+    if len(mask) > 2 and mask[2] and bias is not None:
+        of_bias = sum_rows(g.t(), bias.dtype).reshape(bias.shape)
+    return of_input, of_weight, of_bias
+
+
+def _layer_norm_gradient(
+    upstream: Any, x: Any, shape: Any, mean: Any, scale: Any, weight: Any, bias: Any, mask: Sequence[bool]
+) -> Any:
+    return _gradients(upstream, x, shape, mean, scale, weight, bias, mask, centered=True)
+
+
+def _rms_norm_gradient(upstream: Any, x: Any, shape: Any, scale: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    return _gradients(upstream, x, shape, None, scale, weight, None, mask, centered=False)[:2]
+
+
+def _index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+    """Add entries into a tensor, and return it."""
+    _check_floats(target, source)
+    if target.dim() == 0 or index.dim() > 1:
+        raise NotServed("a tensor without axes, or an index with several; an axis and a vector of indices are served")
+    dim %= target.dim()
+    moved = target.movedim(dim, 0)
+    dense = moved.reshape(moved.shape[0], -1).contiguous()
+    add_entries(dense, index.reshape(-1), source.movedim(dim, 0).reshape(int(index.numel()), -1), float(alpha))
+    if dense.data_ptr() != target.data_ptr():
+        moved.copy_(dense.reshape(moved.shape))
+    return target
+
+
+def _index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1, out: Any = None) -> Any:
+    _check_floats(x, source)
+    return _result(_index_add_into(x.clone(), dim, index, source, alpha), out)
+
+
+def _index_add_in_place(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    return _index_add_into(x, dim, index, source, alpha)
+
+
+def _scatter_add_in_place(x: Any, dim: int, index: Any, source: Any) -> Any:
+    """Add each number of a source to the one that its index names along an axis, in ascending order of its place."""
+    import torch
+
+    _check_floats(x, source)
+    if x.dim() == 0 or index.dim() != x.dim():
+        raise NotServed("a tensor without axes, or an index of other axes; equal numbers of axes are served")
+    dim %= x.dim()
+    part = source[tuple(slice(0, int(each)) for each in index.shape)].movedim(dim, -1)
+    places, step = index.movedim(dim, -1).long(), int(x.shape[dim])
+    shape = [int(each) for at, each in enumerate(x.shape) if at != dim]
+    for axis in reversed(range(len(shape))):
+        line = torch.arange(int(places.shape[axis]), device=x.device) * step
+        places = places + line.reshape(-1, *([1] * (places.dim() - 1 - axis)))
+        step *= shape[axis]
+    dense = x.movedim(dim, -1).contiguous()
+    add_entries(dense.view(-1, 1), places.reshape(-1), part.reshape(-1, 1), 1.0)
+    if dense.data_ptr() != x.data_ptr():
+        x.movedim(dim, -1).copy_(dense)
+    return x
+
+
+def _scatter_add(x: Any, dim: int, index: Any, source: Any, *, out: Any = None) -> Any:
+    return _result(_scatter_add_in_place(x.clone(), dim, index, source), out)
+
+
+def _index_put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
+    """Add values at indices of the first axes, in ascending order of their place."""
+    import torch
+
+    if not accumulate:
+        raise AddsNothing
+    _check_floats(x, values)
+    given = list(indices)
+    while given and given[-1] is None:
+        given.pop()
+    if not given or any(each is None or each.dtype not in (torch.int64, torch.int32) for each in given):
+        raise NotServed("indices of axes behind others, or masks; integer indices of the first axes are served")
+    named = torch.broadcast_tensors(*(each.long() for each in given))
+    sizes = [int(each) for each in x.shape[: len(named)]]
+    place = torch.zeros_like(named[0])
+    for each, size in zip(named, sizes, strict=True):
+        place = place * size + torch.where(each < 0, each + size, each)
+    rest = [int(each) for each in x.shape[len(named) :]]
+    length = math.prod(rest)
+    source = values.expand(*place.shape, *rest).reshape(-1, length)
+    dense = x.contiguous()
+    add_entries(dense.view(-1, length), place.reshape(-1), source, 1.0)
+    return x if dense.data_ptr() == x.data_ptr() else x.copy_(dense)
+
+
+def _topk(
+    x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, values: Any = None, indices: Any = None
+) -> Any:
+    """The first k of a stable sort: equal numbers in the order of their places, whatever the number of rows."""
+    import torch
+
+    if x.dim() == 0:
+        raise NotServed("a tensor without axes; an axis is served")
+    found = torch.sort(x, dim=dim, descending=largest, stable=True)
+    best, places = (each.narrow(dim, 0, k).contiguous() for each in found)
+    return _result(best, values), _result(places, indices)
+
+
+ROW_OPERATORS: dict[str, _Function] = {
+    "sum": _sum, "mean": _mean, "_softmax": _of_softmax(False), "_log_softmax": _of_softmax(True),
+    "_softmax_backward_data": _of_softmax_gradient(False), "_log_softmax_backward_data": _of_softmax_gradient(True),
+    "native_layer_norm": _layer_norm, "native_layer_norm_backward": _layer_norm_gradient,
+    "_fused_rms_norm": _rms_norm, "_fused_rms_norm_backward": _rms_norm_gradient, "index_add": _index_add,
+    "index_add_": _index_add_in_place, "scatter_add": _scatter_add, "scatter_add_": _scatter_add_in_place,
+    "_index_put_impl_": _index_put_in_place, "topk": _topk,
+}  # fmt: skip
+"""By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""

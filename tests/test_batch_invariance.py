@@ -1,0 +1,329 @@
+"""The batch-invariant mode: an override returns the bytes of a row whatever its batch, and nothing else is silent."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.launchers import SequentialLauncher
+from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
+from bitwise_torch.interception import InterceptionError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if not any(isinstance(each, SequentialLauncher) for each in registry.default().launchers):
+    pytest.skip("no installed plugin has a launcher of products", allow_module_level=True)
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+COUNTS = {"cpu": (1, 2, 5), "cuda": (1, 2, 8, 9, 16, 17, 33, 64, 65, 128, 130, 257)}
+"""Numbers of rows: on a GPU across the boundaries of its schedules."""
+
+K, N = 96, 48
+
+
+def tensor(*shape: int, device: str, dtype: Any = None, seed: int = 0) -> Any:
+    found = torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+    return found.to(dtype or torch.bfloat16).to(device)
+
+
+def fixed(*shape: int, like: Any, seed: int = 1, dtype: Any = None) -> Any:
+    """Return an operand that does not depend on the batch."""
+    return tensor(*shape, device=str(like.device), dtype=dtype or like.dtype, seed=seed)
+
+
+def heads(x: Any) -> tuple[Any, Any, Any]:
+    """Return a query of two heads for each row, and keys and values of a sequence for each."""
+    rows = x.shape[0]
+    query = x.reshape(rows, 2, 1, K // 2)
+    keys = x.reshape(rows, 1, 1, K).expand(rows, 2, 5, K)[..., : K // 2] * fixed(5, K // 2, like=x)
+    return query, keys, keys * 2
+
+
+def scaled(x: Any) -> Any:
+    left, right = x.to(torch.float8_e4m3fn), fixed(N, K, like=x).to(torch.float8_e4m3fn).t()
+    one = torch.ones((), device=x.device)
+    return torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+
+def grouped(x: Any) -> Any:
+    ends = torch.tensor([x.shape[0] // 2, x.shape[0]], dtype=torch.int32, device=x.device)
+    weight = fixed(1, K, N, like=x).expand(2, K, N).contiguous()  # a row has one weight in either group
+    return torch._grouped_mm(x, weight, offs=ends)
+
+
+def gradient(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the gradient of a function for its rows."""
+
+    def found(x: Any) -> Any:
+        leaf = x.detach().requires_grad_()
+        out = function(leaf)
+        out.backward(fixed(1, *out.shape[1:], like=out, seed=5).expand(out.shape))
+        return leaf.grad
+
+    return found
+
+
+def entries(x: Any) -> Any:
+    """Add three parts of each row to a row, in an order of the rows of their own."""
+    rows = x.shape[0]
+    index = torch.arange(rows, device=x.device).repeat(3)
+    return torch.zeros(rows, K // 3, device=x.device, dtype=x.dtype).index_add(0, index, torch.cat(x.chunk(3, 1)))
+
+
+CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "mm": ("mm", lambda x: x @ fixed(K, N, like=x)),
+    "mm of a transposed weight": ("mm", lambda x: x @ fixed(N, K, like=x).t()),
+    "mm of fp32": ("mm", lambda x: x.float() @ fixed(K, N, like=x).float()),
+    "mm of a short k": ("mm", lambda x: x[:, :7] @ fixed(7, N, like=x)),
+    "gradient of mm": ("mm", gradient(lambda x: x @ fixed(K, N, like=x))),
+    "linear with a bias": ("addmm", lambda x: torch.nn.functional.linear(x, fixed(N, K, like=x), fixed(N, like=x))),
+    "addmm with alpha": (
+        "addmm", lambda x: torch.addmm(fixed(N, like=x), x, fixed(K, N, like=x), alpha=0.5, beta=2),
+    ),
+    "addmm in place": ("addmm_", lambda x: fixed(1, N, like=x).repeat(len(x), 1).addmm_(x, fixed(K, N, like=x))),
+    "bmm": ("bmm", lambda x: torch.bmm(x[:, None], fixed(1, K, N, like=x).expand(len(x), K, N))),
+    "bmm of rows": ("bmm", lambda x: torch.bmm(x[None].repeat(2, 1, 1), fixed(2, K, N, like=x)).transpose(0, 1)),
+    "baddbmm": (
+        "baddbmm", lambda x: torch.baddbmm(fixed(1, 1, N, like=x).expand(len(x), 1, N), x[:, None],
+                                           fixed(1, K, N, like=x).expand(len(x), K, N)),
+    ),
+    "mv": ("mv", lambda x: torch.mv(x, fixed(K, like=x))),
+    "dot": ("dot", lambda x: torch.stack([torch.dot(each, fixed(K, like=x)) for each in x])),
+    "_addmm_activation": (
+        "_addmm_activation", lambda x: torch._addmm_activation(fixed(N, like=x), x, fixed(K, N, like=x)),
+    ),
+    "_scaled_mm": ("_scaled_mm", scaled),
+    "_grouped_mm": ("_grouped_mm", grouped),
+    "sum": ("sum", lambda x: x.sum(-1)),
+    "sum over the first axis": ("sum", lambda x: x.t().sum(0)),
+    "sum over two axes": ("sum", lambda x: x.reshape(len(x), 4, 2, -1).sum((1, 3))),
+    "mean": ("mean", lambda x: x.float().pow(2).mean(-1, keepdim=True)),
+    "softmax": ("_softmax", lambda x: torch.softmax(x, -1)),
+    "softmax of the first axis": ("_softmax", lambda x: torch.softmax(x.t(), 0).t()),
+    "log_softmax to fp32": ("_log_softmax", lambda x: torch.log_softmax(x.float(), -1)),
+    "gradient of softmax": ("_softmax_backward_data", gradient(lambda x: torch.softmax(x, -1))),
+    "gradient of log_softmax": ("_log_softmax_backward_data", gradient(lambda x: torch.log_softmax(x, -1))),
+    "layer_norm": (
+        "native_layer_norm",
+        lambda x: torch.nn.functional.layer_norm(x, (K,), fixed(K, like=x), fixed(K, like=x, seed=2)),
+    ),
+    "gradient of layer_norm": (
+        "native_layer_norm_backward", gradient(lambda x: torch.nn.functional.layer_norm(x, (K,), fixed(K, like=x))),
+    ),
+    "rms_norm": ("_fused_rms_norm", lambda x: torch.rms_norm(x, (K,), fixed(K, like=x), 1e-6)),
+    "gradient of rms_norm": (
+        "_fused_rms_norm_backward", gradient(lambda x: torch.rms_norm(x, (K,), fixed(K, like=x), 1e-6)),
+    ),
+    "index_add": ("index_add", entries),
+    "index_add in place": (
+        "index_add_", lambda x: x.clone().index_add_(0, torch.arange(len(x)).repeat(2).to(x.device), x.repeat(2, 1)),
+    ),
+    "scatter_add": (
+        "scatter_add", lambda x: torch.zeros_like(x).scatter_add(1, torch.zeros_like(x, dtype=torch.long), x),
+    ),
+    "gradient of gather": (
+        "scatter_add_", gradient(lambda x: x.gather(1, torch.zeros(len(x), 3, dtype=torch.long, device=x.device))),
+    ),
+    "gradient of indices": (
+        "_index_put_impl_", gradient(lambda x: x[torch.arange(len(x), device=x.device).repeat_interleave(2)][::2]),
+    ),
+    "topk": ("topk", lambda x: torch.topk((x * 2).round(), 9)[1]),
+    "attention": (
+        "scaled_dot_product_attention",
+        lambda x: torch.nn.functional.scaled_dot_product_attention(*heads(x)),
+    ),
+    "gradient of attention": (
+        "scaled_dot_product_attention",
+        gradient(lambda x: torch.nn.functional.scaled_dot_product_attention(*heads(x))),
+    ),
+}  # fmt: skip
+"""By what is computed: the operator, and a function of rows to results of each."""
+
+
+def bits(x: Any) -> Any:
+    return x.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", CASES)
+def test_the_bytes_of_a_row_do_not_depend_on_its_batch(case: str, device: str) -> None:
+    function, most = CASES[case][1], max(COUNTS[device])
+    x = tensor(most + 3, K, device=device)
+    with batch_invariant(strict=True):
+        whole = function(x)
+        for count in COUNTS[device]:
+            for start in (0, most + 3 - count):
+                part = slice(start, start + count)
+                assert torch.equal(bits(function(x[part])), bits(whole[part])), (count, start)
+
+
+def test_every_override_is_tested() -> None:
+    kinds = {each.operator: each.kind for each in overrides()}
+    tested = {operator for operator, _ in CASES.values()}
+    assert {name for name, kind in kinds.items() if kind in ("product", "rows", "attention")} == tested
+
+
+ROUNDED = re.compile("mean|norm|softmax|attention|topk|_scaled_mm")
+"""Cases whose results of small integers are no small integers, or have another order of equal numbers."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", [each for each in CASES if not ROUNDED.search(each)])
+def test_results_of_small_integers_are_those_of_pytorch(
+    case: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sum of them is rounded, whatever the order."""
+
+    def integers(*shape: int, device: str, dtype: Any = None, seed: int = 0) -> Any:
+        found = torch.randint(-1, 2, shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+        return found.to(dtype or torch.bfloat16).to(device)
+
+    monkeypatch.setitem(globals(), "tensor", integers)
+    x = integers(6, K, device=device)
+    expected = CASES[case][1](x)
+    with batch_invariant(strict=True):
+        found = CASES[case][1](x)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert torch.equal(found, expected)
+    assert bool(found.any())
+
+
+def test_every_reduction_of_pytorch_is_named() -> None:
+    """An operator that PyTorch marks as a reduction is overridden, warned of, exact, or composed of others."""
+    named = {each.operator for each in overrides()}
+    found = set()
+    for full in torch._C._dispatch_get_all_op_names():
+        name, _, overload = full.removeprefix("aten::").partition(".")
+        operator = getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
+        if full.startswith("aten::") and operator is not None and torch.Tag.reduction in operator.tags:
+            found.add(name)
+    assert found - named <= {"logsumexp"}  # amax, exp, sum and log
+    assert len(found) > 20
+
+
+def test_an_operator_without_an_order_is_warned_of_once_or_refused() -> None:
+    x = tensor(3, 4, device="cpu", dtype=torch.float32)
+    with batch_invariant() as mode:
+        with pytest.warns(BatchVarianceWarning, match=re.escape("aten::cumsum may depend on the batch")):
+            found = torch.cumsum(x, 0)
+        assert torch.equal(torch.cumsum(x, 0), found)
+        assert mode.warned == {"aten::cumsum"}
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="aten::var"):
+        x.var(0)
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="float64"):
+        x.double() @ x.double().t()
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="dropout"):
+        torch.nn.functional.scaled_dot_product_attention(*[x[None]] * 3, dropout_p=0.5)
+
+
+def test_integers_and_moves_are_exact_and_pytorchs() -> None:
+    x = torch.arange(12).reshape(3, 4)
+    target = torch.zeros(3, 4)
+    with batch_invariant(strict=True):
+        assert x.sum().item() == 66
+        assert torch.cumsum(x, 1)[2, 3].item() == 38
+        assert (x @ x.t())[2, 2].item() == 366
+        assert x.sum(dtype=torch.float32).item() == 66.0
+        target[torch.tensor([0, 2])] = 1.0
+        assert torch.tensor([2.0, 3.0]).max().item() == 3.0
+    assert target.sum().item() == 8.0
+
+
+def test_the_mode_ends_with_its_block_and_after_errors() -> None:
+    x = tensor(8, K, device="cpu", dtype=torch.float32)
+    before = x.var(0)
+    mode = batch_invariant(strict=True)
+    for _ in range(2):
+        with pytest.raises(BatchVarianceError), mode:
+            x.var(0)
+    assert torch.equal(x.var(0), before)
+    with mode, pytest.raises(BatchVarianceError, match="active already"):
+        mode.__enter__()
+
+
+def test_other_threads_are_refused_or_covered() -> None:
+    x = tensor(3, K, device="cpu")
+    weight = fixed(K, N, like=x)
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(x @ weight)
+        except InterceptionError as error:
+            found.append(error)
+
+    def in_a_thread() -> Any:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        return found.pop()
+
+    with batch_invariant():
+        expected = x @ weight
+        assert isinstance(in_a_thread(), InterceptionError)
+    mode = batch_invariant().enable()
+    try:
+        assert torch.equal(in_a_thread(), expected)
+    finally:
+        mode.disable()
+    assert not isinstance(in_a_thread(), InterceptionError)
+
+
+@pytest.mark.parametrize("depth", [16, 64])
+def test_attention_agrees_in_prefill_chunks_decode_and_beside_padding(depth: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(1, 2, 9, depth, device="cpu", seed=seed) for seed in range(3))
+
+    def beside(x: Any, left: bool) -> Any:
+        padding = torch.full((1, 2, 3, depth), 7.0, dtype=x.dtype)
+        return torch.cat([padding, x] if left else [x, padding], 2)
+
+    causal = torch.ones(9, 9, dtype=torch.bool).tril()
+    with batch_invariant(strict=True):
+        whole = attention(q, k, v, is_causal=True)
+        assert torch.equal(attention(q[:, :, 8:], k, v), whole[:, :, 8:])
+        assert torch.equal(attention(q[:, :, 5:], k, v, attn_mask=causal[None, None, 5:]), whole[:, :, 5:])
+        for left in (False, True):
+            mask = torch.zeros(1, 1, 12, 12, dtype=torch.bool)
+            rows = slice(3, 12) if left else slice(0, 9)
+            mask[0, 0, rows, rows] = causal
+            padded = attention(*(beside(each, left) for each in (q, k, v)), attn_mask=mask)
+            assert torch.equal(padded[:, :, rows], whole)
+            assert not padded[:, :, :3].any() or not left
+        groups = attention(q, k[:, :1], v[:, :1], is_causal=True, enable_gqa=True)
+        assert torch.equal(groups, attention(q, k[:, :1].expand_as(k), v[:, :1].expand_as(v), is_causal=True))
+
+
+def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:
+    """PyTorch's layers call either, which depends on the strides of their input, and these on the batch."""
+    hidden = tensor(3, 4, K, device="cpu")
+    layer = torch.nn.Linear(K, N, dtype=hidden.dtype)
+    with batch_invariant(strict=True), torch.no_grad():
+        last = layer(hidden[:, -1:])  # not contiguous
+        assert torch.equal(last, layer(hidden[:, -1:].contiguous()))
+        assert torch.equal(last[:1], layer(hidden[:1, -1:]))
+        assert torch.equal(last, hidden[:, -1:] @ layer.weight.t() + layer.bias)
+
+
+def test_equal_numbers_are_chosen_in_the_order_of_their_places() -> None:
+    with batch_invariant():
+        values, places = torch.topk(torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0]]), 4)
+    assert places.tolist() == [[1, 2, 4, 3]]
+    assert values.tolist() == [[3.0, 3.0, 3.0, 2.0]]
+
+
+def test_outputs_that_are_given_are_filled() -> None:
+    x = tensor(4, K, device="cpu")
+    weight, out = fixed(K, N, like=x), torch.empty(4, N, dtype=x.dtype)
+    with batch_invariant(strict=True):
+        assert torch.mm(x, weight, out=out) is out
+        assert torch.equal(out, x @ weight)
+        sums = torch.empty(4, dtype=x.dtype)
+        assert torch.sum(x, -1, out=sums) is sums
+        assert torch.equal(sums, x.sum(-1))
+        squares = x[:, :4].clone()
+        assert torch.equal(torch.mm(squares, squares, out=squares.clone()), squares @ squares)

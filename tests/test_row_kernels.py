@@ -1,0 +1,145 @@
+"""Kernels of rows, compiled here and simulated: their bytes are those of the stated order, for any number of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
+from bitwise_nvidia_sm90.approximations import power_of_two_with_subnormals
+from bitwise_nvidia_sm90.gemm.launch import KernelCall
+from bitwise_torch.batch_invariance import row_evaluation
+from bitwise_torch.batch_invariance.row_evaluation import Floats, lanes_of
+from bitwise_torch.batch_invariance.row_functions import geometry
+from gemm_products import Matrix, run, source
+
+pytest.importorskip("triton")
+
+LENGTHS = [1, 5, 128, 200, 1024, 5000]
+"""Several rows of a program, one, and rows of several rounds of lanes."""
+
+
+def exponential(x: Floats) -> Floats:
+    scaled = np.ascontiguousarray(x * np.float32(1.4426950408889634)).view(np.uint32)
+    return power_of_two_with_subnormals(scaled).view(np.float32)
+
+
+def numbers(shape: tuple[int, int], seed: int) -> Floats:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def simulated(name: str, rows: int, length: int, outputs: dict[str, Any], constants: dict[str, Any],
+              numbers: dict[str, Any] | None = None, **inputs: Any) -> dict[str, Bits]:  # fmt: skip
+    """Simulate a kernel; `inputs` are matrices of fp32, or None; `outputs` are shapes and types by name."""
+    from bitwise_torch.batch_invariance.kernels import rows as kernels
+
+    sizes, warps = geometry(length)
+    state = {each: np.ascontiguousarray(values).view(np.uint8).ravel() for each, values in inputs.items()}
+    given: dict[str, Any] = {each: Matrix(each, values.shape, (), "fp32") for each, values in inputs.items()}
+    for each, (shape, dtype) in outputs.items():
+        state[each] = np.full(int(np.prod(shape)) * FLOAT_FORMATS[dtype].bits // 8, 0xA5, dtype=np.uint8)
+        given[each] = Matrix(each, shape, (), dtype)
+    given |= {"rows": rows, "length": length, **(numbers or {})}
+    options: dict[str, Any] = {"num_warps": warps, "enable_fp_fusion": False}
+    call = KernelCall(getattr(kernels, name), (-(-rows // sizes["ROWS"]),), given, {**constants, **sizes}, options)
+    run(source(call), state)
+    return {
+        each: state[each].view(storage(FLOAT_FORMATS[dtype].bits)).reshape(shape)
+        for each, (shape, dtype) in outputs.items()
+    }
+
+
+def counts(length: int) -> list[int]:
+    """Numbers of rows below, at and above those of a program."""
+    height = geometry(length)[0]["ROWS"]
+    return sorted({1, max(1, height - 1), height, height + 1}) if height <= 8 else [1, 3]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("mean", [False, True])
+def test_sums_have_the_bytes_of_the_order_for_every_number_of_rows(length: int, mean: bool) -> None:
+    x = numbers((9, length), length)
+    wanted = (row_evaluation.means if mean else row_evaluation.sums)(x)
+    assert wanted.tobytes() != (x.mean(axis=1) if mean else x.sum(axis=1)).tobytes() or length < 8
+    for rows in counts(length):
+        found = simulated(
+            "sum_of_rows", rows, length, {"out": ((rows,), "fp32")}, {"DIVIDE": mean}, {"divisor": float(length)},
+            x=x[-rows:],
+        )  # fmt: skip
+        assert found["out"].tobytes() == wanted[-rows:].tobytes()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_softmax_has_the_bytes_of_the_order_for_every_number_of_rows(length: int) -> None:
+    x = numbers((9, length), length) * np.float32(4)
+    x[:, length // 2] = -np.inf if length > 1 else 1.0
+    wanted = row_evaluation.softmax(x, False, exponential)
+    for rows in counts(length):
+        out = {"out": ((rows, length), "fp32")}
+        assert simulated("softmax_of_rows", rows, length, out, {"LOG": False}, x=x[-rows:])["out"].tobytes() == (
+            wanted[-rows:].tobytes()
+        )
+    # The logarithm of the sum is that of the greatest number of the row.
+    found = simulated("softmax_of_rows", 1, length, {"out": ((1, length), "fp32")}, {"LOG": True}, x=x[:1])["out"]
+    values = found.view(np.float32)
+    logarithm = -values[:, [int(np.argmax(x[0]))]]
+    assert values.tobytes() == row_evaluation.softmax(x[:1], True, exponential, lambda _: logarithm).tobytes()
+    assert abs(float(logarithm[0, 0]) - float(np.log(np.exp(x[0] - x[0].max()).sum(dtype=np.float64)))) < 1e-5
+
+
+@pytest.mark.parametrize("length", [5, 200, 5000])
+@pytest.mark.parametrize("log", [False, True])
+def test_gradients_of_softmax_have_the_bytes_of_the_order(length: int, log: bool) -> None:
+    g, x = numbers((3, length), 1), numbers((3, length), 2)
+    y = row_evaluation.softmax(x, log)
+    wanted = row_evaluation.softmax_gradient(g, y, log, exponential)
+    for rows in (1, 3):
+        found = simulated(
+            "softmax_gradient_of_rows", rows, length, {"out": ((rows, length), "fp32")}, {"LOG": log},
+            gradient=g[-rows:], y=y[-rows:],
+        )  # fmt: skip
+        assert found["out"].tobytes() == wanted[-rows:].tobytes()
+
+
+@pytest.mark.parametrize("length", [5, 128, 5000])
+@pytest.mark.parametrize(("centered", "affine"), [(True, True), (False, True), (True, False)])
+def test_normalisations_have_the_bytes_of_the_order(length: int, centered: bool, affine: bool) -> None:
+    x, g, weight, bias = (numbers((3, length), seed) for seed in range(4))
+    by, added = (weight[0] if affine else None), (bias[0] if affine and centered else None)
+    wanted, mean, scale = row_evaluation.normalised(x, by, added, 1e-5, centered)
+    given = {name: each for name, each in (("weight", by), ("bias", added)) if each is not None}
+    missing = {name: None for name in ("weight", "bias") if name not in given}
+    gradient = row_evaluation.normalisation_gradient(g, x, by, mean, scale, centered)
+    for rows in (1, 3):
+        numbers_given = {"divisor": float(length), "epsilon": 1e-5}
+        outputs = {"out": ((rows, length), "fp32"), "scale": ((rows,), "fp32"), "mean": ((rows,), "fp32")}
+        found = simulated(
+            "normalised_rows", rows, length, outputs, {"CENTERED": centered, **missing}, numbers_given, x=x[-rows:],
+            **given,
+        )  # fmt: skip
+        assert found["out"].tobytes() == wanted[-rows:].tobytes()
+        assert found["scale"].tobytes() == scale[-rows:].tobytes()
+        assert not centered or found["mean"].tobytes() == mean[-rows:].tobytes()
+        constants: dict[str, Any] = {"CENTERED": centered}
+        weights = {"weight": given["weight"]} if affine else {}
+        found = simulated(
+            "normalisation_gradient_of_rows", rows, length, {"out": ((rows, length), "fp32")},
+            constants if affine else {**constants, "weight": None}, {"divisor": float(length)}, gradient=g[-rows:],
+            x=x[-rows:], mean=mean[-rows:], scale=scale[-rows:], **weights,
+        )  # fmt: skip
+        assert found["out"].tobytes() == gradient[-rows:].tobytes()
+
+
+def test_zeros_behind_a_row_change_no_sum() -> None:
+    x = numbers((4, 3000), 7)
+    assert row_evaluation.sums(x).tobytes() == row_evaluation.sums(np.pad(x, ((0, 0), (0, 6000)))).tobytes()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 4095, 4096, 4097, 1 << 20])
+def test_lanes_are_a_power_of_two_that_holds_a_short_row(length: int) -> None:
+    lanes = lanes_of(length)
+    assert lanes & (lanes - 1) == 0
+    assert 2 <= lanes <= row_evaluation.MOST_LANES
+    assert lanes >= min(length, row_evaluation.MOST_LANES)
