@@ -316,6 +316,18 @@ def gpu_model_locks(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.model_locks", *arguments)
 
 
+@nox.session(name="gpu-train-equals-serve", venv_params=["--system-site-packages"])
+def gpu_train_equals_serve(session: nox.Session) -> None:
+    """Compare training and serving of transformers in the batch-invariant mode on an sm_90 GPU, byte for byte.
+
+    It uses torch and transformers of nox's interpreter.
+    """
+    need_gpu_packages(session, "cuda", "transformers")
+    install_workspace(session)
+    arguments = session.posargs or ["--out", "records/train-equals-serve-sm90-h100.json"]
+    session.run("python", "-m", "bitwise_bench.train_equals_serve", *arguments)
+
+
 @nox.session(name="bench-attention", venv_params=["--system-site-packages"])
 def bench_attention(session: nox.Session) -> None:
     """Compare the bytes of attention on a GPU and measure its times, with torch of the interpreter that runs nox."""
