@@ -55,7 +55,7 @@ def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], speci
 def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOperands, dict[str, Any]]:
     """Return the operands as shapes, and the contents of their buffers."""
     pytest.importorskip("triton")
-    from bitwise_nvidia_sm90.attention.readings import dense
+    from attention_sources import dense
 
     form, lengths = problem.form, problem.lengths
     queries, keys = max(each[0] for each in lengths), max(each[1] for each in lengths)
@@ -103,7 +103,7 @@ def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOp
 
 
 def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, Any], schedule: Schedule) -> Any:
-    from bitwise_nvidia_sm90.attention.readings import dense, source_of
+    from attention_sources import dense, source_of
 
     state = dict(buffers)
 
@@ -210,7 +210,7 @@ def test_the_parts_of_a_prefill_have_its_bytes() -> None:
 def test_the_checker_finds_the_schedules_of_one_tile_equal() -> None:
     """One class for dense keys with 64 and 128 rows a program, and another for another scale."""
     pytest.importorskip("triton")
-    from bitwise_nvidia_sm90.attention.readings import source_of
+    from attention_sources import source_of
 
     def source(problem: Problem, schedule: Schedule) -> Any:
         operands, _ = operands_of(problem, np.random.default_rng(0))
@@ -283,8 +283,8 @@ GRADIENTS = {
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     pytest.importorskip("triton")
+    from attention_sources import dense, source_of
     from bitwise_nvidia_sm90.attention.gradients import gradient_calls
-    from bitwise_nvidia_sm90.attention.readings import dense, source_of
 
     problem = GRADIENTS[name]
     desc = attention_gradient_descriptor(problem.form)
