@@ -36,6 +36,7 @@ DISTRIBUTIONS = [
     "plugins/rocblas_profiles",
     "plugins/amd",
     "compiler",
+    "pytest_plugin",
     "conformance",
     "examples/toy_arch",
     "bench",
@@ -199,11 +200,11 @@ def install(session: nox.Session) -> None:
     """
     folder = Path(session.create_tmp())
     import_each_wheel_alone(session, folder / "alone")
-    session.install("--find-links", "dist", "bitwise-core", "bitwise-amd")
+    session.install("--find-links", "dist", "bitwise-core[amd]")
     with session.chdir(folder):
-        session.run("bitwise", "plugins")
+        session.run("bitwise", "doctor")
         session.run("bitwise", "partition", str(AMD_SAMPLES / "gfx942" / "row_sum"))
-    session.install("--find-links", "dist", "bitwise-nvidia")
+    session.install("--find-links", "dist", "bitwise-core[nvidia]")
     with session.chdir(folder):
         session.run("bitwise", "plugins", "--json")
         session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--no-contraction-audit")
@@ -313,6 +314,27 @@ def gpu_model_locks(session: nox.Session) -> None:
     folder = Path(session.create_tmp())
     arguments = session.posargs or ["--out", str(folder / "locks.json"), "--folder", str(folder / "locks")]
     session.run("python", "-m", "bitwise_bench.model_locks", *arguments)
+
+
+@nox.session(name="gpu-train-equals-serve", venv_params=["--system-site-packages"])
+def gpu_train_equals_serve(session: nox.Session) -> None:
+    """Compare training and serving of transformers in the batch-invariant mode on an sm_90 GPU, byte for byte.
+
+    It uses torch and transformers of nox's interpreter.
+    """
+    need_gpu_packages(session, "cuda", "transformers")
+    install_workspace(session)
+    arguments = session.posargs or ["--out", "records/train-equals-serve-sm90-h100.json"]
+    session.run("python", "-m", "bitwise_bench.train_equals_serve", *arguments)
+
+
+@nox.session(name="bench-attention", venv_params=["--system-site-packages"])
+def bench_attention(session: nox.Session) -> None:
+    """Compare the bytes of attention on a GPU and measure its times, with torch of the interpreter that runs nox."""
+    need_gpu_packages(session)
+    install_workspace(session)
+    arguments = session.posargs or ["--out", "records/attention-sm90-h100.json"]
+    session.run("python", "-m", "bitwise_bench.attention", *arguments)
 
 
 @nox.session(name="bench-reductions", venv_params=["--system-site-packages"])

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
 
-from workspace import distributions
+from bitwise_core.plugins import hookspecs
+from workspace import Distribution, distributions
 
-PLUGINS = {
-    found.name: found for found in distributions() if found.pyproject["project"].get("entry-points", {}).get("bitwise")
-}
+
+def claims(found: Distribution) -> bool:
+    """Return whether a distribution has a plugin that provides more than tools of the machine, which need no suite."""
+    modules = found.pyproject["project"].get("entry-points", {}).get("bitwise", {}).values()
+    hooks = {name for module in modules for name in vars(importlib.import_module(module)) if name in HOOKS}
+    return bool(hooks - {"bitwise_tools"})
+
+
+HOOKS = {name for name in vars(hookspecs) if name.startswith("bitwise_")}
+PLUGINS = {found.name: found for found in distributions() if claims(found)}
 
 
 @pytest.mark.parametrize("name", PLUGINS)

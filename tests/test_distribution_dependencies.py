@@ -30,6 +30,7 @@ ALLOWED = {
     "bitwise-cublas-profiles": {"bitwise-core"},
     "bitwise-rocblas-profiles": {"bitwise-core"},
     "bitwise-triton": {"bitwise-core"},
+    "bitwise-pytest": {"bitwise-core", "bitwise-triton"},
     "bitwise-conformance": {"bitwise-core"},
     "bitwise-toy": {"bitwise-core", "bitwise-conformance"},
     "bitwise-bench": {
@@ -41,10 +42,15 @@ ALLOWED = {
         "bitwise-amd",
         "bitwise-amd-gfx942",
         "bitwise-cublas-profiles",
+        "bitwise-pytest",
+        "bitwise-rocblas-profiles",
         "bitwise-triton",
         "bitwise-conformance",
     },
 }
+
+BROUGHT = {"bitwise-core": {"bitwise-amd", "bitwise-nvidia", "bitwise-torch", "bitwise-triton"}}
+"""Distributions that extras install and that no module imports."""
 
 MODULES = {"yaml": "pyyaml", "cuda": "cuda-bindings"}
 """Modules whose distributions have other names."""
@@ -97,8 +103,10 @@ def fault(record: Import, found: Distribution, *, kernels: bool = False) -> str 
 @ALL
 def test_declared_dependencies_are_allowed(name: str) -> None:
     found = distribution(name)
-    ours = {dependency for dependency in declared(found) | extras(found) if dependency.startswith("bitwise-")}
+    ours = {dependency for dependency in declared(found) if dependency.startswith("bitwise-")}
     assert ours <= ALLOWED[name]
+    more = {dependency for dependency in extras(found) - {name} if dependency.startswith("bitwise-")}
+    assert more <= ALLOWED[name] | BROUGHT.get(name, set())
     assert OPTIONAL & declared(found) == set()
     assert "torch" not in extras(found)
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from bitwise_core.cli.commands import LATER, app
 from bitwise_core.cli.lazy_commands import CommandReference
 from bitwise_core.cli.plugin_commands import GROUP
-from bitwise_core.plugins.registry import ENTRY_POINT_GROUP
+from bitwise_core.known_distributions import ENTRY_POINT_GROUP
 
 REFERENCES = {**LATER, **{each.name: each.load() for each in entry_points(group=GROUP)}}
 
@@ -45,3 +45,13 @@ def test_the_line_of_a_command_is_that_of_its_own_help(name: str) -> None:
     loaded = reference.load()
     text = loaded.info.help if isinstance(loaded, typer.Typer) else inspect.getdoc(loaded)
     assert str(text).partition("\n")[0].startswith(reference.summary)
+
+
+@pytest.mark.parametrize("name", [*sorted(REFERENCES), "partition", "diff"])
+def test_the_help_of_a_command_imports_no_analysis(name: str) -> None:
+    """The options of a command are defined apart from what answers it."""
+    script = "import sys; from bitwise_core.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script, name, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    heavy = {*HEAVY, "bitwise_core.descriptors", "bitwise_core.plugins.registry"} - {"pydantic"}  # Typer imports it
+    assert not set(done.stderr.split()) & heavy

@@ -71,6 +71,7 @@ def test_all_distributions_are_found() -> None:
         "bitwise-amd": None,
         "bitwise-rocblas-profiles": "bitwise_rocblas_profiles",
         "bitwise-triton": "bitwise_triton",
+        "bitwise-pytest": "bitwise_pytest",
         "bitwise-conformance": "bitwise_conformance",
         "bitwise-toy": "bitwise_toy",
         "bitwise-bench": "bitwise_bench",

@@ -35,6 +35,9 @@ def test_changes_are_of_bytes_and_of_values() -> None:
     values = {changed_json(data, random.Random(seed)) for seed in range(200)}
     assert all(json.loads(each) is not None for each in values)
     assert len(values) > 50
+    nested = b"[[]]"
+    for seed in range(5000):  # a value that is put into itself would be no JSON
+        nested = changed_json(nested if len(nested) < 1000 else data, random.Random(seed))
     assert changed_json(b"no JSON", random.Random(0)) == b"no JSON"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,29 @@ def test_a_full_disk_and_a_closed_pipe_are_errors() -> None:
     process.stderr.close()
 
 
+def test_a_pipe_that_is_closed_while_tables_are_printed(tmp_path: Path) -> None:
+    pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+    folder = write(tmp_path, {f"{'a' * 60}{n}.ptx": row_sum() for n in range(40)}, None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "partition", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == ("", 2)
+    process.stderr.close()
+
+
+def test_a_sentence_that_repeats_a_long_word_is_short() -> None:
+    done = python(MAIN, "tree", f"a.ptx#{'9' * 5000}", "--element", f"y[{'9' * 100000}]")
+    assert done.returncode == 2
+    assert len(done.stderr) < 8000
+    assert "internal error" not in done.stderr
+
+
 def test_a_plugin_that_ends_the_process_gives_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
     folder = write(tmp_path, {"a.ptx": row_sum()}, [launch("a.ptx")])
@@ -89,3 +113,25 @@ def test_a_plugin_that_ends_the_process_gives_no_answer(tmp_path: Path, monkeypa
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "a.ptx")])
     sentence = "bitwise: a plugin ended the command (0); the plugin must raise an error instead\n"
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", sentence)
+
+
+def test_no_text_of_a_file_reaches_the_terminal_as_a_command_to_it(tmp_path: Path) -> None:
+    pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+    texts = {"a.ptx": row_sum(), "b.ptx": row_sum(neighbours=True)}
+    located = {name: re.sub(r'\.file 1 "[^"]*"', '.file 1 "\x1b[31mevil.py"', text) for name, text in texts.items()}
+    assert all("\x1b" in text for text in located.values())
+    folder = write(tmp_path, located, [launch(name) for name in located])
+    for arguments in (
+        ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search"],
+        ["partition", str(folder)],
+        ["determinism", str(folder)],
+        ["tree", str(folder / "a.ptx"), "--element", "Y[0]"],
+    ):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code in (0, 4)
+        assert "evil.py" in done.stdout or arguments[0] != "diff"
+        assert "\x1b" not in done.stdout
+    (folder / "\x1b[31m.ptx").write_text(row_sum())
+    done = CliRunner().invoke(app, ["partition", str(folder)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"bitwise: {folder}: holds \\x1b[31m.ptx: rename the file\n"

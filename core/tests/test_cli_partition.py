@@ -88,7 +88,7 @@ def test_the_text_output_has_classes_reasons_and_notes(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": SWAPPED, "c.ptx": strange}, LAUNCHES[:3])
     done = CliRunner().invoke(app, ["partition", str(folder), "--workers", "1"])
     assert done.exit_code == 0
-    assert "3 kernels, 1 classes, 1 unknown, for the given launch" in done.stdout
+    assert "3 kernels, 1 class, 1 unknown, for the given launch" in done.stdout
     assert "a.ptx, b.ptx" in done.stdout
     assert "frobnicate" in done.stdout
     assert "note: the launch's buffers do not overlap and no access leaves its buffer" in done.stdout

@@ -257,8 +257,9 @@ def test_an_invalid_cut_is_refused_with_what_to_change(fields: dict[str, object]
     [
         ("gemm(k=3", "the line ends where a field or ')' is expected, in the descriptor 'gemm(k=3'"),
         ("gemm(k=3 k=4)", "k is given twice, in the descriptor 'gemm(k=3 k=4)'"),
-        ("matmul(k=3)", "there is no descriptor 'matmul'; there are attention, cut, digit, epilogue, fold, gemm, "
-                        "group, instruction, reduction, rotation, share, step, tail, in the descriptor 'matmul(k=3)'"),
+        ("matmul(k=3)", "there is no descriptor 'matmul'; there are attention, attention_gradient, cut, digit, "
+                        "epilogue, fold, gemm, group, instruction, reduction, rotation, share, step, tail, in the "
+                        "descriptor 'matmul(k=3)'"),
         ("cut(span=3) 4", "found '4' after the descriptor, which must end the line, in the descriptor 'cut(span=3) 4'"),
         ("cut(span=)", "found ')' where a value is expected, in the descriptor 'cut(span=)'"),
         ("cut(span=3x)", "'3x' is not a value, in the descriptor 'cut(span=3x)'"),

@@ -20,6 +20,7 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 import bitwise_core as bitwise
+from bitwise_core.caching.entry_files import OFF_VARIABLE
 from bitwise_core.caching.key_digest import key_digest
 from bitwise_core.checker import analysis, readings
 from bitwise_core.checker.analysis import Options, Session, Source, buffer_numbers
@@ -47,7 +48,7 @@ OPTIONS = Options(audit_contraction=False)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache directory of each test, with the cache turned on and code that counts as unchanged."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv(readings.OFF_VARIABLE)
+    monkeypatch.delenv(OFF_VARIABLE)
     monkeypatch.setattr("bitwise_core.caching.code_digest._STARTED", float("inf"))
     return tmp_path / "cache" / "bitwise" / "readings"
 
@@ -404,11 +405,11 @@ def test_the_cache_can_be_turned_off(
     folder: Path, directory: Path, analysed: list[str], monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     found_by(folder, "--no-cache")
-    monkeypatch.setenv(readings.OFF_VARIABLE, value)
+    monkeypatch.setenv(OFF_VARIABLE, value)
     found_by(folder)
     assert len(analysed) == 2 * len(TEXTS)
     assert entries(directory) == []
-    monkeypatch.setenv(readings.OFF_VARIABLE, "0")
+    monkeypatch.setenv(OFF_VARIABLE, "0")
     found_by(folder)
     found_by(folder, "--no-cache")
     assert len(analysed) == 4 * len(TEXTS)

@@ -19,13 +19,22 @@ if TYPE_CHECKING:
 
 PLUGIN = """
 from types import SimpleNamespace
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
+from bitwise_core.plugins.tools import Tool
+
+KINDS = {"bitwise_arches": Arch, "bitwise_matrix_units": MmaSpec, "bitwise_tools": Tool}
+
+def item(hook, name):
+    kind = KINDS.get(hook, SimpleNamespace)
+    return type("Item", (kind,), {"name": name, "__init__": lambda self: None})()
 """
 
 
 def arches(*names: str) -> str:
     """Return the source of a plugin module that provides architectures of these names."""
-    listed = ", ".join(f"SimpleNamespace(name={name!r})" for name in names)
+    listed = ", ".join(f"item('bitwise_arches', {name!r})" for name in names)
     return f"{PLUGIN}\n@hookimpl\ndef bitwise_arches():\n    return [{listed}]\n"
 
 
@@ -64,9 +73,7 @@ def test_nothing_installed(install: Install) -> None:
     assert (loaded.plugins, loaded.broken, dict(loaded.arches)) == ((), (), {})
     with pytest.raises(registry.UnknownArchError) as raised:
         loaded.arch("toy")
-    assert str(raised.value) == (
-        "no plugin models the architecture 'toy'; available: none; install the plugin of an architecture"
-    )
+    assert str(raised.value) == ("no plugin models the architecture 'toy'; available: none")
 
 
 def test_plugins_load_in_order_of_their_names(install: Install) -> None:
@@ -90,21 +97,22 @@ def test_unknown_arch_is_a_key_error() -> None:
 
 
 def test_every_kind_is_collected(install: Install) -> None:
-    hooks = ["bitwise_arches", "bitwise_matrix_units", "bitwise_profiles", "bitwise_launchers", "bitwise_patchsets"]
+    hooks = [name for name in vars(hookspecs) if name.startswith("bitwise_")]
     source = PLUGIN + "".join(
-        f"\n@hookimpl\ndef {hook}():\n    yield SimpleNamespace(name='from_{hook}')\n" for hook in hooks
+        f"\n@hookimpl\ndef {hook}():\n    yield item('{hook}', 'from_{hook}')\n" for hook in hooks
     )
     install("whole", whole=source)
     loaded = registry.load()
     kinds: list[Any] = [
         loaded.arches.values(), loaded.matrix_units.values(), loaded.profiles, loaded.launchers, loaded.patchsets,
+        loaded.tools,
     ]  # fmt: skip
     assert [[item.name for item in kind] for kind in kinds] == [[f"from_{hook}"] for hook in hooks]
 
 
 def test_a_matrix_unit_is_found_by_its_name(install: Install) -> None:
-    rows = "[SimpleNamespace(name='mma_k16_toy_1'), SimpleNamespace(name='mma_k8_toy_1'), SimpleNamespace(name='x')]"
-    install("rows", rows=f"{PLUGIN}\n@hookimpl\ndef bitwise_matrix_units():\n    return {rows}\n")
+    rows = ", ".join(f"item('bitwise_matrix_units', {name!r})" for name in ("mma_k16_toy_1", "mma_k8_toy_1", "x"))
+    install("rows", rows=f"{PLUGIN}\n@hookimpl\ndef bitwise_matrix_units():\n    return [{rows}]\n")
     loaded = registry.load()
     assert loaded.matrix_unit("mma_k8_toy_1").name == "mma_k8_toy_1"
     with pytest.raises(registry.UnknownMatrixUnitError) as raised:
@@ -114,9 +122,7 @@ def test_a_matrix_unit_is_found_by_its_name(install: Install) -> None:
     )
     with pytest.raises(registry.UnknownMatrixUnitError) as raised:
         registry.load([]).matrix_unit("mma_k8_toy_1")
-    assert str(raised.value) == (
-        "no plugin has a matrix unit 'mma_k8_toy_1'; the nearest: there are none; install the plugin of an architecture"
-    )
+    assert str(raised.value) == ("no plugin has a matrix unit 'mma_k8_toy_1'; the nearest: there are none")
 
 
 def test_the_table_of_arches_cannot_be_changed(install: Install) -> None:
@@ -141,6 +147,19 @@ def test_the_table_of_arches_cannot_be_changed(install: Install) -> None:
             "bitwise_arches returned 'a', which has no name",
         ),
         (arches("toy", "toy"), "bitwise_arches returned 'toy' twice"),
+        (
+            PLUGIN + "@hookimpl\ndef bitwise_arches():\n    yield SimpleNamespace(name='toy')",
+            "bitwise_arches returned 'toy', which is no Arch but a SimpleNamespace",
+        ),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("class Odd(BaseException): pass\nraise Odd('odd')", "Odd: odd"),
+        ("raise GeneratorExit", "GeneratorExit: "),
+        (PLUGIN + "@hookimpl\ndef bitwise_arches():\n    raise SystemExit(1)", "SystemExit: 1"),
+        (
+            PLUGIN + "class Odd:\n    @property\n    def name(self):\n        raise SystemExit(0)\n"
+            "@hookimpl\ndef bitwise_tools():\n    yield Odd()",
+            "SystemExit: 0",
+        ),
     ],
 )
 def test_a_broken_plugin_is_reported_and_affects_no_other(install: Install, source: str, reason: str) -> None:
@@ -158,6 +177,12 @@ def test_a_broken_plugin_is_reported_and_affects_no_other(install: Install, sour
         "no plugin models the architecture 'bad_1'; available: good_1; "
         f"plugins that could not be loaded: bad of faulty: {broken.reason}"
     )
+
+
+def test_what_a_plugin_prints_is_no_output_of_the_command(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("chatty", chatty=f"print('loading')\n{arches('a')}")
+    registry.load()
+    assert (capsys.readouterr().out, registry.load().broken) == ("", ())
 
 
 def test_a_plugin_whose_later_hook_fails_provides_nothing(install: Install) -> None:
@@ -207,7 +232,7 @@ def test_an_arch_of_two_distributions_is_an_error_that_names_both(install: Insta
     ],
 )
 def test_other_kinds_are_unique_too(install: Install, hook: str, kind: str) -> None:
-    source = f"{PLUGIN}\n@hookimpl\ndef {hook}():\n    return [SimpleNamespace(name='same')]\n"
+    source = f"{PLUGIN}\n@hookimpl\ndef {hook}():\n    return [item('{hook}', 'same')]\n"
     install("first", one=source)
     install("second", two=source)
     with pytest.raises(registry.DuplicateNameError, match=f"^first and second both provide the {kind} 'same'; "):
@@ -278,6 +303,7 @@ def test_hooks_collect() -> None:
     specified = [name for name in vars(hookspecs) if name.startswith("bitwise_")]
     assert specified == [
         "bitwise_arches", "bitwise_matrix_units", "bitwise_profiles", "bitwise_launchers", "bitwise_patchsets",
+        "bitwise_tools",
     ]  # fmt: skip
     for name in specified:
         caller = getattr(manager.hook, name)

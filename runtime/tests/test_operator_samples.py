@@ -19,6 +19,8 @@ from bitwise_torch.lock_command import app
 from bitwise_torch.locks import LibraryOperator, LockError, read_lock
 from bitwise_torch.operator_samples import (
     NotSampled,
+    _divide,
+    _drawn_call,
     call_text,
     checked_operators,
     list_call_text,
@@ -92,6 +94,35 @@ def test_a_text_determines_a_sample() -> None:
     text = call_text((x, x), {})
     assert sample_digest("aten::add_.Tensor", text) == sample_digest("aten::add_.Tensor", text)
     assert sample_digest("aten::add.Tensor", text) != sample_digest("aten::sub.Tensor", text)
+
+
+def test_positions_of_groups_and_sequences_divide_the_rows() -> None:
+    a, b = torch.empty(100, 32, dtype=torch.bfloat16), torch.empty(3, 32, 48, dtype=torch.bfloat16)
+    x, ends = torch.empty(100, 2, 16), torch.empty(3, dtype=torch.int32)
+    assert _ends(call_text((a, b, ends), {})) == [32, 64, 100]
+    assert _ends(call_text((b, torch.empty(32, 96)), {"offs": ends})) == [32, 64, 96]
+    assert _ends(call_text((a, torch.empty(32, 96), ends), {})) == [0, 16, 32]
+    assert sample_digest("aten::_grouped_mm", call_text((a, b, ends), {}))
+    starts = torch.empty(5, dtype=torch.int32)
+    arguments, options = _drawn_call(call_text((x, x[:64], x, starts, starts, 25, 25, 0.0, True, False), {}))
+    names = [each.name for each in torch.ops.aten._flash_attention_forward.default._schema.arguments]
+    named = dict(zip(names, arguments, strict=False)) | options
+    _divide(named)
+    assert (named["cum_seq_q"].tolist(), named["cum_seq_k"].tolist()) == ([0, 25, 50, 75, 100], [0, 16, 32, 48, 64])
+
+
+def _ends(text: str) -> list[int]:
+    arguments, options = _drawn_call(text)
+    named = dict(zip(("self", "mat2", "offs"), arguments, strict=False)) | options
+    _divide(named)
+    found: list[int] = named["offs"].tolist()
+    return found
+
+
+def test_drawn_integers_do_not_decrease() -> None:
+    ((drawn,), _) = _drawn_call(call_text((torch.empty(500, dtype=torch.int64),), {}))
+    assert drawn.tolist() == sorted(drawn.tolist())
+    assert set(drawn.tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize(("operator", "arguments", "reason"), [
@@ -173,6 +204,28 @@ def test_operators_of_a_backward_pass_are_noted_once_and_run_as_before() -> None
     assert not {"aten::mul.Tensor", "aten::add.Tensor", "aten::where.self"} & set(names)
     assert all(each.digests for each in operators)
     assert noted_operators._active == []
+
+
+@pytest.mark.parametrize("expression", [
+    "x // 2", "7 // x", "x.floor_divide_(2.0)", "torch.floor_divide(x, 2)", "x % 3", "torch.fmod(x, 2)", "2 ** x",
+    "torch.rsub(x, 1)", "torch.true_divide(x, 3)", "torch.where(x > 0, 1.0, x)", "x.masked_fill(x > 0, 2.0)",
+    "x.index_fill(0, torch.tensor([1]), 2.0)", "x.clamp(0, 1)", "torch.lerp(x, x, 0.5)", "torch.xlogy(x, 2)",
+    "torch.special.xlog1py(2, x)", "torch.isin(x, 1.0)", "x.fill_(3)", "x.index_put((torch.tensor([0]),), x[0])",
+    "x.__setitem__(0, 2.0)", "torch.heaviside(x, x)", "torch.copysign(x, -1)", "x.addcmul(x, x, value=2)",
+    "torch.linspace(0, 1, 4)", "torch.bucketize(1.0, x[0])", "torch.logical_or(x, x)", "x.eq(2)", "x.ldexp(x)",
+])  # fmt: skip
+def test_numbers_in_place_of_tensors_do_not_stop_a_recording(expression: str) -> None:
+    def run() -> Any:
+        x = torch.arange(1.0, 13.0).reshape(3, 4)
+        return eval(expression, {"torch": torch, "x": x}), x
+
+    expected = run()
+    with recorded_products("toy") as recording:
+        found = run()
+    assert [None if each is None else each.tolist() for each in found] == [
+        None if each is None else each.tolist() for each in expected
+    ]
+    recording.lock()
 
 
 def test_another_machine_compares_samples_before_it_replays(tmp_path: Path) -> None:

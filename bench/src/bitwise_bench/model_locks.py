@@ -29,23 +29,38 @@ from bitwise_torch import locked_products, recorded_products
 from bitwise_torch.locks import Lock, read_lock
 from bitwise_torch.operator_samples import checked_operators
 
-TOKENS, BATCH, STEPS, GENERATED = 512, 2, 2, 16
-"""Tokens of a sequence, sequences of a batch, training steps, and tokens that are generated."""
+BATCH, STEPS, PROMPT, GENERATED = 2, 2, 64, 16
+"""Sequences of a batch, training steps, tokens of a prompt, and tokens that are generated."""
+
+TOKENS, LONG = 512, 2048
+"""Tokens of a training sequence; with the larger number, the GPU is the bottleneck of a training step."""
 
 _SIZES = {
     "vocab_size": 32000, "num_hidden_layers": 4, "max_position_embeddings": 4096, "num_attention_heads": 16,
     "num_key_value_heads": 4, "head_dim": 128, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None,
 }  # fmt: skip
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("LlamaForCausalLM", {**_SIZES, "hidden_size": 2048, "intermediate_size": 5632}),
-    "qwen2": ("Qwen2ForCausalLM", {**_SIZES, "hidden_size": 2048, "intermediate_size": 5504}),
-    "qwen3": ("Qwen3ForCausalLM", {**_SIZES, "hidden_size": 1024, "intermediate_size": 3072}),
+MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "llama": ("LlamaForCausalLM", {**_SIZES, "hidden_size": 2048, "intermediate_size": 5632}, TOKENS),
+    "qwen2": ("Qwen2ForCausalLM", {**_SIZES, "hidden_size": 2048, "intermediate_size": 5504}, TOKENS),
+    "qwen3": ("Qwen3ForCausalLM", {**_SIZES, "hidden_size": 1024, "intermediate_size": 3072}, TOKENS),
     "mixtral": (
         "MixtralForCausalLM",
         {**_SIZES, "hidden_size": 1024, "intermediate_size": 1792, "num_local_experts": 4, "num_experts_per_tok": 2},
+        TOKENS,
     ),
-}
-"""The class of each model in transformers, and the fields of its configuration."""
+    "llama-8b": (
+        "LlamaForCausalLM",
+        {
+            **_SIZES, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+        },
+        LONG,
+    ),
+}  # fmt: skip
+"""The class of each model in transformers, the fields of its configuration, and the tokens of a training sequence.
+
+llama-8b has layers of the widths of Llama 3 8B.
+"""
 
 _Scope = Callable[[], AbstractContextManager[Any]]
 
@@ -54,7 +69,7 @@ def model_of(name: str) -> Any:
     """Return a model with random weights of bf16 on the GPU; equal names give equal weights."""
     import torch
 
-    kind, fields = MODELS[name]
+    kind, fields, _ = MODELS[name]
     model_type: Any = getattr(import_module("transformers"), kind)
     torch.manual_seed(7)
     with torch.device("cuda"):
@@ -62,12 +77,12 @@ def model_of(name: str) -> Any:
     return found.bfloat16()
 
 
-def tokens(seed: int) -> Any:
+def tokens(seed: int, length: int) -> Any:
     """Return the tokens of a batch."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(2, 32000, (BATCH, TOKENS), generator=generator).cuda()
+    return torch.randint(2, 32000, (BATCH, length), generator=generator).cuda()
 
 
 def digest_of(*tensors: Any) -> str:
@@ -98,13 +113,13 @@ def bytes_of_run(name: str, scope: _Scope) -> tuple[Any, dict[str, str]]:
     found = {}
     with scope() as value:
         for step in range(STEPS):
-            logits = training_step(model, optimizer, tokens(step))
+            logits = training_step(model, optimizer, tokens(step, MODELS[name][-1]))
             found[f"logits of step {step}"] = digest_of(logits)
             found[f"gradients of step {step}"] = digest_of(*(each.grad for each in model.parameters()))
         found["weights"] = digest_of(*model.parameters())
         model.eval()
         with torch.inference_mode():
-            prompt = tokens(STEPS)[:, :64]
+            prompt = tokens(STEPS, PROMPT)
             generated = model.generate(prompt, max_new_tokens=GENERATED, do_sample=False)
             found["tokens"] = digest_of(generated)
             found["logits after the steps"] = digest_of(model(input_ids=generated).logits)
@@ -114,13 +129,14 @@ def bytes_of_run(name: str, scope: _Scope) -> tuple[Any, dict[str, str]]:
 def step_times(name: str, lock: Lock, rounds: int = 8) -> dict[str, dict[str, float]]:
     """Return the milliseconds of a training step and of a generated token, of the library and from the lock.
 
-    Both take turns; each figure is the median of the rounds.
+    Both take turns; each figure is the median of the rounds.  A turn runs twice, and the second run counts: the first
+    one contains the entry into the lock, of which "enter" has the milliseconds, and the first look-ups.
     """
     import torch
 
     model = model_of(name)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    batch, prompt = tokens(0), tokens(STEPS)[:, :64]
+    batch, prompt = tokens(0, MODELS[name][-1]), tokens(STEPS, PROMPT)
 
     def generate() -> None:
         with torch.inference_mode():
@@ -132,19 +148,25 @@ def step_times(name: str, lock: Lock, rounds: int = 8) -> dict[str, dict[str, fl
     }
     scopes: dict[str, _Scope] = {"library": nullcontext, "lock": lambda: locked_products(lock)}
     found: dict[str, dict[str, float]] = {}
+    entries: list[float] = []
     for what, (run, parts) in work.items():
         times: dict[str, list[float]] = {each: [] for each in scopes}
-        for turn in range(rounds + 2):
+        for turn in range(rounds + 1):
             for each, scope in scopes.items():
+                started = time.perf_counter()
                 with scope():
+                    entered = time.perf_counter()
+                    run()
                     torch.cuda.synchronize()
                     begun = time.perf_counter()
                     run()
                     torch.cuda.synchronize()
-                if turn >= 2:
-                    times[each].append((time.perf_counter() - begun) / parts)
+                    ended = time.perf_counter()
+                if turn:
+                    times[each].append((ended - begun) / parts)
+                    entries += [entered - started] if each == "lock" else []
         found[what] = {each: round(statistics.median(values) * 1e3, 3) for each, values in times.items()}
-    return found
+    return found | {"enter": {"lock": round(statistics.median(entries) * 1e3, 3)}}
 
 
 def recorded(name: str, folder: Path) -> dict[str, Any]:
@@ -223,7 +245,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     content: dict[str, Any] = {
         "environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
                         "transformers": version("transformers")},
-        "shape": {"sequences": BATCH, "tokens": TOKENS, "steps": STEPS, "generated tokens": GENERATED},
+        "shape": {
+            "sequences": BATCH, "tokens": {each: MODELS[each][-1] for each in given.models}, "steps": STEPS,
+            "prompt": PROMPT, "generated tokens": GENERATED,
+        },
         "models": {},
     }  # fmt: skip
     for name, found in rows(given.models, lambda each: measure(each, given.folder)):

@@ -118,7 +118,7 @@ def compare(
     readings of former runs from the disk, and keeps new ones.  Raises BitwiseError.
     """
     launches = launch if isinstance(launch, tuple) else (launch, launch)
-    sources = _source_of(a, launches[0], "a"), _source_of(b, launches[1], "b")
+    sources = source_of(a, launches[0], "a"), source_of(b, launches[1], "b")
     if (sources[0].launch is None) != (sources[1].launch is None):
         raise InputError(
             f"{sources[0].name} and {sources[1].name}: only one of them has a launch: give a launch for both"
@@ -207,7 +207,7 @@ def run(
     omitted.  `launch` is by default that of the `Source`, or that of the manifest.json in the file's folder.  Raises
     BitwiseError, also for an instruction without exact semantics.
     """
-    source = _source_of(kernel, launch, "kernel")
+    source = source_of(kernel, launch, "kernel")
     if source.launch is None and isinstance(kernel, Path | str) and not _is_text(kernel):
         source = read_kernel(str(kernel))
     if source.launch is None:
@@ -230,7 +230,7 @@ def _sources_of(kernels: str | Path | Sequence[Kernel], launch: AnyLaunch | None
         if launch is not None:
             raise InputError(f"{kernels}: the launches of a folder are read from its manifest.json: omit `launch`")
         return read_folder(Path(kernels), extensions(registry.default().arches.values())).sources
-    sources = tuple(_source_of(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
+    sources = tuple(source_of(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
     if not sources:
         raise InputError("kernels: the sequence is empty: give at least one kernel")
     return sources
@@ -262,7 +262,7 @@ def _is_text(kernel: str | Path) -> bool:
     return isinstance(kernel, str) and "\n" in kernel
 
 
-def _source_of(kernel: Kernel, launch: AnyLaunch | None, name: str) -> Source:
+def source_of(kernel: Kernel, launch: AnyLaunch | None, name: str) -> Source:
     """Return a kernel as a source with the given launch; `name` is the name of a kernel given as text."""
     if isinstance(kernel, Source):
         source = kernel

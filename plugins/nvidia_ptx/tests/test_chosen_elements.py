@@ -50,6 +50,16 @@ UNORDERED = {
     "a later write without a barrier": GATHER + "st.shared.u32 [%d7], %r2;",
     "a write of one warp": GATHER + "setp.lt.u32 %p2, %r0, 32; @%p2 st.shared.u32 [%d7], 5;",
     "nothing is written": INDEX + READ,
+    "data decides whether an element is written": GATHER.replace(
+        "bar.sync 0;", "setp.lt.u32 %p3, %r2, 9; @%p3 st.shared.u32 [%d7+256], %r2; bar.sync 0;"
+    ),
+    "blocks write elements or not": GATHER.replace(
+        "bar.sync 0;",
+        "ld.global.u32 %r5, [%d1]; setp.lt.u32 %p3, %r5, 9; @%p3 bra S; st.shared.u32 [%d7+256], %r2; S: bar.sync 0;",
+    ),
+    "an element is a copy of one that nothing wrote": GATHER.replace(
+        "bar.sync 0;", "ld.shared.u32 %r5, [%d6+400]; st.shared.u32 [%d6+256], %r5; bar.sync 0;"
+    ),
 }
 
 

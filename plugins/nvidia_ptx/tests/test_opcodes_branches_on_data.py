@@ -378,8 +378,8 @@ UNKNOWN = {
         VARYING + "mov.b32 %r5, 0; st.shared.b32 [%d8], %r5; bar.sync 0; @%p1 st.shared.b32 [%d8], %r2; bar.sync 0; ld.shared.b32 %r9, [%d8];" + END,
         "different values to one address",
     ),
-    "a loop without a bound that loads": (
-        "mov.b64 %d30, %d6; mov.b32 %r9, 0; AGAIN: ld.global.b32 %r5, [%d30]; add.s64 %d30, %d30, 4; add.u32 %r9, %r9, 1; setp.gt.f32 %p3, %r5, 0f00000000; @%p3 bra AGAIN;" + END,
+    "a loop without a bound that stores": (
+        "mov.b64 %d30, %d6; mov.b32 %r9, 0; AGAIN: ld.global.b32 %r5, [%d30]; st.global.b32 [%d7], %r5; add.s64 %d30, %d30, 4; add.u32 %r9, %r9, 1; setp.gt.f32 %p3, %r5, 0f00000000; @%p3 bra AGAIN;" + END,
         "may take more than 64 iterations",
     ),
     "a float sum in a branch": (UNIFORM + "@%p1 bra S; red.global.add.f32 [%d7], %r2; S: ret;", "may have several contributors"),

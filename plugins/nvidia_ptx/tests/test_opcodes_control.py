@@ -37,6 +37,42 @@ def test_trip_counts_that_differ_between_lanes_and_blocks() -> None:
     assert stored(body + store("%r3", 32), blocks=3) == [collatz(number + 1) for number in range(96)]
 
 
+def test_blocks_with_different_trip_counts_have_the_values_of_their_own_iterations() -> None:
+    """Blocks that leave a loop early keep their registers, also those that only others write afterwards."""
+    start = (
+        PLACES
+        + """
+        mov.u32 %r1, %ctaid.x; mad.lo.u32 %r9, %r1, 32, %r0; mul.lo.u32 %r3, %r9, 4; cvt.u64.u32 %d5, %r3;
+        add.s64 %d6, %d1, %d5; ld.global.f32 %f1, [%d6]; mov.f32 %f2, 0f00000000; mov.b32 %r2, 0; mov.b32 %r7, 5;
+    """
+    )
+    turn = (
+        "mul.rn.f32 %f4, %f1, %f2; add.rn.f32 {sum}, %f4, %f1; st.shared.f32 [%d9], {sum}; ld.shared.f32 {next}, [%d9];"
+    )
+    end = "mov.u32 %r0, %r9;" + store("%f2", 32)
+    loop = f"""
+        LOOP: setp.gt.u32 %p1, %r2, %r1; @%p1 bra DONE;
+        {turn.format(sum="%f3", next="%f2")} add.u32 %r2, %r2, 1; add.u32 %r7, %r7, %r2; bra LOOP;
+        DONE: setp.eq.u32 %p2, %r1, 1; @%p2 bra ONE; add.rn.f32 %f2, %f2, %f1; bra BOTH;
+        ONE: mul.rn.f32 %f2, %f2, %f1;
+        BOTH:
+    """
+    turns = "".join(
+        f"setp.le.u32 %p1, {count}, %r1; {turn.format(sum='%f3', next='%f5')} selp.f32 %f2, %f5, %f2, %p1;"
+        for count in range(4)
+    )
+    selected = f"""{turns}
+        setp.eq.u32 %p2, %r1, 1; add.rn.f32 %f3, %f2, %f1; mul.rn.f32 %f4, %f2, %f1; selp.f32 %f2, %f4, %f3, %p2;
+    """
+    wanted = hashes(start + selected + end, blocks=4, shared=ROOM)
+    assert hashes(start + loop + end, blocks=4, shared=ROOM) == wanted
+    one_more = loop.replace("setp.gt.u32", "setp.ge.u32")
+    assert hashes(start + one_more + end, blocks=4, shared=ROOM) != wanted
+    counts = f"{start}{loop}mov.u32 %r0, %r9;{store('%r7', 32)}"
+    expected = [5 + sum(range(1, block + 2)) for block in range(4) for _ in range(32)]
+    assert stored(counts, blocks=4, shared=ROOM) == expected
+
+
 def test_nested_branches_and_early_exits() -> None:
     body = """
         mov.b32 %r3, 7; setp.ge.u32 %p1, %r0, 24; @%p1 exit;

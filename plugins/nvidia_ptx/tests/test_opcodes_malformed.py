@@ -83,6 +83,11 @@ def test_a_changed_instruction_is_built_or_unknown(instruction: Instruction, mon
         "cvt.rn.s32.s64 %r1, %d5;",
         "redux.sync.and.u32 %r1, %r0, 0xffffffff;",
         "neg.u32 %r1, %r0;",
+        "st.global.b2 [%d5], %r0;",
+        "st.global.b12 [%d5], %r0;",
+        "ld.global.u4 %r1, [%d5];",
+        "mov.b0 %r1, %r0;",
+        "setp.eq.s24 %p1, %r0, %r0;",
     ],
 )
 def test_a_form_that_ptx_does_not_define_is_unknown(line: str) -> None:

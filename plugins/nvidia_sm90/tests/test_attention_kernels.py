@@ -11,14 +11,14 @@ import pytest
 
 from bitwise_core import api
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, read, write
-from bitwise_core.descriptors.evaluation import attention_result
+from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import Bits, operation
-from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
+from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
 from bitwise_nvidia_sm90.attention.launch import Schedule, calls_of, schedule_of
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
-from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, is_served
+from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
 
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS}, approximations.FUNCTIONS)
 SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False, 2, False)
@@ -55,7 +55,7 @@ def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], speci
 def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOperands, dict[str, Any]]:
     """Return the operands as shapes, and the contents of their buffers."""
     pytest.importorskip("triton")
-    from bitwise_nvidia_sm90.attention.readings import dense
+    from attention_sources import dense
 
     form, lengths = problem.form, problem.lengths
     queries, keys = max(each[0] for each in lengths), max(each[1] for each in lengths)
@@ -103,7 +103,7 @@ def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOp
 
 
 def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, Any], schedule: Schedule) -> Any:
-    from bitwise_nvidia_sm90.attention.readings import dense, source_of
+    from attention_sources import dense, source_of
 
     state = dict(buffers)
 
@@ -210,7 +210,7 @@ def test_the_parts_of_a_prefill_have_its_bytes() -> None:
 def test_the_checker_finds_the_schedules_of_one_tile_equal() -> None:
     """One class for dense keys with 64 and 128 rows a program, and another for another scale."""
     pytest.importorskip("triton")
-    from bitwise_nvidia_sm90.attention.readings import source_of
+    from attention_sources import source_of
 
     def source(problem: Problem, schedule: Schedule) -> Any:
         operands, _ = operands_of(problem, np.random.default_rng(0))
@@ -265,3 +265,67 @@ def test_other_descriptors_are_refused() -> None:
         launcher.launch(desc, np.zeros((1, 64), np.uint16))
     with pytest.raises(DescriptorError, match="this descriptor of attention has no kernel on sm_90"):
         launcher.launch(AttentionDesc(**{**dict(desc), "chunk": 64}), *[np.zeros((1, 64), np.uint16)] * 3)
+
+
+GRADIENTS = {
+    "causal": Problem(form(), ((70, 70),), heads=1),
+    "causal, fewer queries": Problem(form("fp16"), ((5, 90),), heads=2),
+    "no mask and groups of heads": Problem(form(causal=False), ((20, 70),), heads=2),
+    "variable lengths": Problem(form(), ((3, 70), (66, 66)), heads=2, layout="varlen"),
+    "a window": Problem(form(window=30), ((100, 100),), heads=1),
+    "aligned at the first key": Problem(form(), ((6, 90),), first_position=0),
+    "more queries than keys": Problem(form(), ((80, 9),), heads=1),
+    "heads of 96": Problem(form(depth=96), ((20, 70),), heads=1),
+    "heads of 192 and 128": Problem(form(depth=192, width=128), ((20, 70),), heads=1),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
+    pytest.importorskip("triton")
+    from attention_sources import dense, source_of
+    from bitwise_nvidia_sm90.attention.gradients import gradient_calls
+
+    problem = GRADIENTS[name]
+    desc = attention_gradient_descriptor(problem.form)
+    rng = np.random.default_rng(len(name))
+    operands, buffers = operands_of(problem, rng)
+    buffers["out"], buffers["logarithms"] = evaluated(problem, buffers)
+    buffers["slope"] = patterns(rng, problem.form.dtype, buffers["out"].shape, False)
+    results = {"query": "of_query", "key": "of_key", "value": "of_value"}
+    for source_name, target in results.items():
+        buffers[target] = np.zeros_like(buffers[source_name])
+    tensors = AttentionGradientTensors(
+        *(dense(each, problem.form.dtype, *buffers[each].shape) for each in ("slope", *results.values()))
+    )
+    state = dict(buffers)
+
+    def workspace(shape: tuple[int, ...]) -> Any:
+        state["delta"] = np.full(shape, 0x7FC00000, np.uint32)
+        return dense("delta", "fp32", *shape)
+
+    for call in gradient_calls(desc, operands, tensors, workspace):
+        source = source_of(call)
+        assert source.launch is not None
+        used = {each: state[each] for each in source.launch.buffers()}
+        found = api.run(source, used, target="sm_90", audit_contraction=False)
+        state |= {each: found[each].view(state[each].dtype) for each in used}
+    share = problem.heads // problem.groups
+    for place in range(len(problem.lengths)):
+        rows: Any = (place,)
+        places: Any = (place,)
+        if problem.layout == "varlen":
+            rows, places = (
+                (slice(buffers[each][place], buffers[each][place + 1]),) for each in ("query_starts", "key_starts")
+            )
+        for group in range(problem.groups):
+            heads = slice(group * share, group * share + share)
+            q, out, slope = (np.moveaxis(buffers[each][rows][:, heads], 1, 0) for each in ("query", "out", "slope"))
+            expected = evaluate_attention_gradients(
+                desc, q, buffers["key"][places][:, group], buffers["value"][places][:, group], out,
+                np.ascontiguousarray(buffers["logarithms"][rows][:, heads].T), slope,
+                first_position=problem.first_position, hardware=HARDWARE,
+            )  # fmt: skip
+            assert np.moveaxis(state["of_query"][rows][:, heads], 1, 0).tobytes() == expected.query.tobytes()
+            assert state["of_key"][places][:, group].tobytes() == expected.key.tobytes()
+            assert state["of_value"][places][:, group].tobytes() == expected.value.tobytes()

@@ -166,6 +166,9 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
     "mapped, with parts of an odd number of 8 columns": (
         matrix(72, WGMMA), 72, 144, consumers(64, 136, programs=2), Epilogue.of("add", "multiply"), None, None, 0, True
     ),
+    "mapped, with one buffer": (
+        matrix(72, WGMMA, **BF16), 200, 200, consumers(192, 192, 3, stages=4, programs=1), Epilogue.of("add", "bias")
+    ),
     "parts of 16 of 24 columns": (
         matrix(72, WGMMA), 72, 48, consumers(64, 24, programs=2), Epilogue.of("bias", "add"), None, None, 0, True
     ),

@@ -218,6 +218,25 @@ def test_another_order_or_place_is_not_equal(name: str) -> None:
     assert 2 not in classes(whole, other)[0]
 
 
+ZEROS = "{%r_zero, %r_zero, %r_zero, %r_zero};"
+FIRST_ZEROS = f"st.shared.v4.b32 [%r_zeros+0], {ZEROS}\n"
+
+
+@pytest.mark.parametrize(
+    ("edit", "has_result"),
+    [
+        (("mov.b32 %r_zero, 0;", "mov.b32 %r_zero, 1065369472;"), True), ((FIRST_ZEROS, ""), False),
+    ],
+    ids=["ones", "a part is not written"],
+)  # fmt: skip
+def test_lines_of_zeros_are_written_once(edit: tuple[str, str], has_result: bool) -> None:
+    whole, other = (made(K8, 70, 64, ONE, each, "nt") for each in ([], [edit]))
+    assert whole.text.count("%r_zeros+") == 2 * 2 * 64 * 128 // (16 * 256)
+    assert "%r_zeros" not in made(K8, 70, 64, ONE, [], "tn").text
+    assert classes(whole, whole) == ([2], 0)
+    assert classes(whole, other) == ([1, 1], 0 if has_result else 1)
+
+
 def _tiles(block_m: int, block_n: int, resident: int, warpgroups: int, **fields: Any) -> WarpgroupTiles:
     gathering = Gathering(warpgroups, 32, True, (False, False))
     given = {"consumers": 1, "store": "elements", **fields}

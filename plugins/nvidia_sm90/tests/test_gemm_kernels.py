@@ -116,6 +116,30 @@ def test_products_that_underflow_fp32(k: int, cuts: str, n: int, left: list[int]
     assert start == "first" or len(left) > 1 or not found.any()
 
 
+@pytest.mark.parametrize("right", ["C", "F"])
+@pytest.mark.parametrize(
+    ("k", "cuts", "unroll"),
+    [
+        (633, "cut(layout=strided count=32 tile=20 merge=halves)", 20),
+        (633, "cut(layout=strided count=32 tile=20 merge=halves)", 16),
+        (300, "cut(layout=strided count=2 tile=64 merge=halves)", 16),
+        (300, "cut(layout=strided count=2 tile=64 merge=halves)", 12),
+        (200, "cut(layout=strided count=32 merge=halves)", 4),
+        (1115, "cut(layout=strided count=16) cut(span=16)", 8),
+        (700, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)", 18),
+        (1200, f"{STRIDED_BLOCKS} merge=halves) cut(layout=strided count=128 merge=halves)", 2),
+        (101, "", 16),
+    ],
+)  # fmt: skip
+def test_lanes_return_the_bytes_under_any_unrolling(k: int, cuts: str, unroll: int, right: str) -> None:
+    """Steps at equal distances or in several tiles, and k after the last one, in both layouts of the right operand."""
+    pytest.importorskip("triton")
+    desc, random = scalar(k, cuts, "bf16"), np.random.default_rng(k + unroll)
+    a, b = random_patterns((1, k), "bf16", random), random_patterns((k, 5), "bf16", random)
+    found = simulated(desc, a, b, Schedule(4, block_k=unroll, warps=2), right)
+    assert (found == evaluate(desc, a, b)).all()
+
+
 @pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, tma=True)], ids=str)
 @pytest.mark.parametrize("start", ["first", "zero"])
 def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Schedule) -> None:

@@ -78,6 +78,25 @@ def test_lanes_have_schedules_with_whole_blocks(cuts: str, n: int) -> None:
     assert schedules_to_try(made, 1, n, most=2) == [found[0], found[-1]]
 
 
+@pytest.mark.parametrize(
+    ("k", "cuts", "first"),
+    [
+        (3069, "cut(layout=strided count=16 tile=64 merge=halves)", (32, 16, 16)),
+        (3069, "cut(layout=strided count=8 tile=64 merge=halves)", (32, 16, 8)),
+        (633, "cut(layout=strided count=32 tile=20 merge=halves)", (16, 20, 16)),
+    ],
+)  # fmt: skip
+def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
+    k: int, cuts: str, first: tuple[int, int, int]
+) -> None:
+    desc = read(f"gemm(k={k} left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
+    assert isinstance(desc, GEMMDesc)
+    found = schedules_to_try(plan(desc), 1, 2693, k_contiguous=(True, False))
+    assert (found[0].block_m, found[0].block_k, found[0].warps) == first
+    assert found != schedules_to_try(plan(desc), 1, 2693)
+    assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
+
+
 @pytest.mark.parametrize("m", [16, 300])
 def test_products_that_the_cache_just_holds_have_schedules_that_do_not_overlap(m: int) -> None:
     made = {k: MatrixPlan(k, Slices(1, k), 0, False, 0) for k in (512, 4096, 32768)}
@@ -144,7 +163,9 @@ def test_the_layouts_of_operands_decide_the_order(folder: Path, layout: str) -> 
     desc = matrix(4096, WGMMA)
     found = list(measured.candidates(desc, plan(desc), *operands(512, 520, layout), 8))
     k_contiguous = (layout[0] == "n", layout[1] == "t")
-    assert found == schedules_to_try(plan(desc), 512, 520, most=8, k_contiguous=k_contiguous)
+    lines = True, k_contiguous[1]  # 520 elements are no multiple of a line of the cache
+    assert found == schedules_to_try(plan(desc), 512, 520, most=8, k_contiguous=k_contiguous, whole_lines=lines)
+    assert found != schedules_to_try(plan(desc), 512, 520, most=8, k_contiguous=k_contiguous) or lines[1]
     every = schedules_to_try(plan(desc), 512, 520, most=1000, k_contiguous=k_contiguous)
     others = schedules_to_try(plan(desc), 512, 520, most=1000, k_contiguous=(k_contiguous[0], not k_contiguous[1]))
     assert every != others

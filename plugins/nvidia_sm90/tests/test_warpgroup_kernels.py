@@ -121,6 +121,8 @@ PRODUCTS = {
     "transposed": (matrix(200, WGMMA), 72, 136, consumers(64, 48, 3, 1, transposed=True), "tn", (1, 72)),
     "columns of C": (matrix(72, WGMMA), 72, 40, consumers(64, 32, 3, 1), "tn", (1, 72)),
     "rows of C that no map has": (matrix(72, WGMMA, out="fp32"), 66, 37, consumers(64, 32, 3, 1), "tn", None),
+    "one buffer for the output": (matrix(328, WGMMA), 200, 200, consumers(192, 192, 4, 3), "tn", None),
+    "168 columns of 256 rows": (matrix(264, WGMMA, dtype="bf16"), 264, 168, consumers(256, 168, 3, 2), "tn", None),
     "fp8": (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), 136, 72,
             consumers(128, 64, 3, 2, block_k=128), "tn", None),
     "fp8 ping-pong in a cluster": (
@@ -178,6 +180,7 @@ ONE = consumers(64, 64, 3, 1, programs=2)
 TURNS = consumers(64, 64, 3, 2, ping_pong=True, programs=1)
 CLUSTER = consumers(64, 64, 3, 1, cluster_m=2, programs=2)
 SHARED = consumers(128, 64, 3, 2, programs=1)
+ONE_BUFFER = consumers(192, 192, 4, 3, programs=1)
 RELEASE = "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
 OF_CLUSTER = "@%p_releases mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r_used];"
 FENCES = ("fence.release.sync_restrict::shared::cta.cluster;", "fence.acquire.sync_restrict::shared::cluster.cluster;")
@@ -198,6 +201,9 @@ RACES: dict[str, tuple[Schedule, list[tuple[str, str]]]] = {
     "no barrier after the wait for the buffer of the output": (
         ONE, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0 bar.sync 1, 128;\n",
                "@%p_issues cp.async.bulk.wait_group.read 0;\n")]
+    ),
+    "the only buffer of the output is written while it is stored": (
+        ONE_BUFFER, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0", "@%p_is_0")]
     ),
     "one of two consumers does not wait for its stores": (
         TURNS, [("@%p_issues cp.async.bulk.wait_group.read 0;\n@%p_is_0", "setp.eq.and.u32 %p_wraps, %r_thread, 0, "
@@ -307,6 +313,11 @@ TEXTS = (
     WarpgroupTiles(64, 128, 4, 1, False, (1, 1), 8, ("bf16", "bf16"), "bf16", resident=2),
     WarpgroupTiles(256, 120, 4, 2, False, (4, 2), 8, ("bf16", "bf16"), "bf16"),
     WarpgroupTiles(128, 64, 3, 1, False, (1, 2), 8, ("bf16", "bf16"), "fp32", False, store="elements", resident=2),
+    WarpgroupTiles(192, 192, 4, 3, False, (1, 2), 8, ("bf16", "bf16"), "bf16"),
+    WarpgroupTiles(192, 200, 3, 3, False, (2, 1), 8, ("fp16", "fp16"), "fp16", store="elements"),
+    WarpgroupTiles(256, 168, 3, 2, False, (1, 2), 8, ("bf16", "bf16"), "bf16", False, True),
+    WarpgroupTiles(256, 152, 4, 2, False, (2, 1), 8, ("bf16", "bf16"), "fp32", store="pairs"),
+    WarpgroupTiles(128, 168, 4, 2, True, (1, 1), 8, ("fp16", "fp16"), "fp16"),
 )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
     from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
     from bitwise_torch.program_products import locked_products, recorded_products
+    from bitwise_torch.transformers_attention import register_attention
     from bitwise_torch.tuning import tune
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "locked_products",
     "matmul",
     "recorded_products",
+    "register_attention",
     "scaled_mm",
     "tune",
 ]
@@ -60,6 +62,7 @@ _MODULES = {
     "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),
     "products": ("DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"),
     "program_products": ("locked_products", "recorded_products"),
+    "transformers_attention": ("register_attention",),
     "tuning": ("tune",),
 }
 """The names that each module defines."""

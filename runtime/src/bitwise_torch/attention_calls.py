@@ -17,12 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitwise_core.descriptors import AttentionDesc, DescriptorError
-from bitwise_core.descriptors.evaluation import attention_result
+from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc, DescriptorError
+from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
 from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.attention_calls import AttentionForm, AttentionLauncher, AttentionOperands
+from bitwise_core.plugins.attention_calls import (
+    AttentionForm,
+    AttentionGradientLauncher,
+    AttentionGradientTensors,
+    AttentionLauncher,
+    AttentionOperands,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +65,9 @@ def attention(
     (batch, heads, queries, keys), or a bias of torch.nn.attention.bias.  `is_causal` aligns query 0 with key 0, and
     `causal_lower_right` the last query with the last key.  A query sees at most the `window` keys up to its own.
     `soft_cap` c replaces a score s by c tanh(s / c).  `sinks` (heads) are scores of keys without a value.  A query that
-    sees no key gets zeros.  A value that no query of its tile sees must be finite.
+    sees no key gets zeros.  A value that is masked for a query must be finite.
+
+    Gradients have one descriptor's bits too, without atomic additions; a boolean mask and `soft_cap` have none.
 
     With `logarithms`, return also the logarithms of the sums of exponentials of the scores (batch, heads, queries), in
     fp32.  Raises AttentionError for operands that do not fit or are not served.
@@ -319,12 +327,23 @@ def _computed(
             raise AttentionError(f"sinks is of {call.sinks.dtype} {tuple(call.sinks.shape)}: give float32 ({heads},)")
     if call.visible is not None:
         _check_tensors(query=query, attn_mask=call.visible)
-    if torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value)):
-        raise AttentionError("attention computes no gradients: call it inside torch.no_grad(), or detach the operands")
     form = _form(query, value, causal, scale, window, soft_cap, call.sinks is not None)
-    if torch.compiler.is_compiling():
+    recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    if recorded:
+        _check_gradients(call, form)
+    if recorded or torch.compiler.is_compiling():
         return _traced(call, form)
     return _run(call, form)
+
+
+def _check_gradients(call: _Call, form: AttentionForm) -> None:
+    """Raise AttentionError for a call whose gradients are not served."""
+    served = "call it inside torch.no_grad(), or give dense keys or variable lengths, causal, with a window, or neither"
+    for name, each in (("pages", call.page_table), ("a boolean mask", call.visible), ("a soft cap", form.soft_cap)):
+        if each is not None:
+            raise AttentionError(f"gradients of attention with {name} are not served: {served}")
+    if call.sinks is not None and call.sinks.requires_grad:
+        raise AttentionError("the gradient of sinks is not served: give sinks.detach()")
 
 
 def _run(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
@@ -407,7 +426,7 @@ def _patterns(matrix: torch.Tensor) -> Any:
 
 
 def _traced(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a call as one operator in a trace."""
+    """Return a call as one operator in a trace or in an autograd graph."""
     import torch
 
     _register_operator()
@@ -454,12 +473,113 @@ def attention_operator() -> Any:
         "int? first_position, float scale, bool causal, int? window, float? soft_cap) -> (Tensor, Tensor)",
     )  # fmt: skip
     made.register_fake(fake)
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+        ctx.save_for_backward(*inputs[:3], *output, *inputs[3:5])
+        ctx.numbers = (*inputs[9:12], *inputs[12:15])
+        ctx.mark_non_differentiable(output[1])
+
+    def backward(ctx: Any, slope: torch.Tensor, _: Any) -> tuple[Any, ...]:
+        query, key, value, out, found, query_starts, key_starts = ctx.saved_tensors
+        gradients = torch.ops.bitwise.attention_gradients(
+            slope, query, key, value, out, found, query_starts, key_starts, *ctx.numbers
+        )
+        return *gradients, *[None] * 13
+
+    made.register_autograd(backward, setup_context=setup)
     return made
 
 
+@cache
+def gradients_operator() -> Any:
+    """Register the PyTorch operator that represents the gradients of a call, and return it.
+
+    `bitwise::attention_gradients` takes the gradient of the output, the tensors of the call and its results, and
+    returns the gradients of query, key and value.  Repeated calls return the same operator.
+    """
+    import torch
+
+    def compute(
+        slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor,
+        logarithms: torch.Tensor, query_starts: torch.Tensor | None, key_starts: torch.Tensor | None,
+        longest_queries: int | None, longest_keys: int | None, first_position: int | None, scale: float, causal: bool,
+        window: int | None,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        form = _form(query, value, causal, scale, window, None, False)
+        launcher, _ = _cached_launcher(query.device, form)
+        if not isinstance(launcher, AttentionGradientLauncher):
+            raise AttentionError(f"{launcher.name} computes no gradients: call attention inside torch.no_grad()")
+        desc = launcher.attention_gradient_descriptor(form)
+        given = (slope, query, key, value, out)
+        slope, query, key, value, out = (each if each.stride(-1) == 1 else each.contiguous() for each in given)
+        found = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in (query, key, value)]
+        operands = AttentionOperands(
+            query=query, key=key, value=value, out=out, logarithms=logarithms.contiguous(), query_starts=query_starts,
+            key_starts=key_starts, first_position=first_position,
+            longest_queries=int(query.shape[1]) if longest_queries is None else longest_queries,
+            longest_keys=int(key.shape[1]) if longest_keys is None else longest_keys,
+        )  # fmt: skip
+        gradients = AttentionGradientTensors(slope, *found)
+        if query.device.type == "cpu":
+            _evaluate_gradients(desc, operands, gradients)
+        else:
+            launcher.attend_gradients(desc, operands, gradients)
+        return found
+
+    def fake(slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> Any:
+        return [each.new_empty(each.shape) for each in (query, key, value)]
+
+    made = torch.library.custom_op(
+        "bitwise::attention_gradients", compute, mutates_args=(),
+        schema="(Tensor slope, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logarithms, "
+        "Tensor? query_starts, Tensor? key_starts, int? longest_queries, int? longest_keys, int? first_position, "
+        "float scale, bool causal, int? window) -> Tensor[]",
+    )  # fmt: skip
+    made.register_fake(fake)
+    return made
+
+
+def _evaluate_gradients(
+    desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
+) -> None:
+    """Compute gradients on the CPU by evaluating their descriptor on bit patterns, group by group."""
+    import torch
+
+    starts = operands.query_starts
+    sequences = int(operands.query.shape[0] if starts is None else len(starts) - 1)
+    for place in range(sequences):
+        rows = (place,) if starts is None else (slice(int(starts[place]), int(starts[place + 1])),)
+        places = rows
+        if operands.key_starts is not None:
+            places = (slice(int(operands.key_starts[place]), int(operands.key_starts[place + 1])),)
+        query, out, slope = (each[rows].transpose(0, 1) for each in (operands.query, operands.out, gradients.slope))
+        key, value = (each[places].transpose(0, 1) for each in (operands.key, operands.value))
+        targets = [gradients.query[rows], gradients.key[places], gradients.value[places]]
+        if not query.numel() or not key.numel():
+            for each in targets:
+                each.zero_()
+            continue
+        logarithms = operands.logarithms[rows].transpose(0, 1).contiguous().numpy()
+        share = query.shape[0] // key.shape[0]
+        for group in range(key.shape[0]):
+            heads = slice(group * share, group * share + share)
+            found = evaluate_attention_gradients(
+                desc, _patterns(query[heads]), _patterns(key[group]), _patterns(value[group]), _patterns(out[heads]),
+                logarithms[heads], _patterns(slope[heads]), first_position=operands.first_position,
+                hardware=registry.default().hardware,
+            )  # fmt: skip
+
+            def tensor(bits: Any, dtype: Any = query.dtype) -> torch.Tensor:
+                return torch.from_numpy(bits.view(np.int16)).view(dtype)
+
+            targets[0][:, heads] = tensor(found.query).transpose(0, 1)
+            targets[1][:, group], targets[2][:, group] = tensor(found.key), tensor(found.value)
+
+
 def _register_operator() -> bool:
-    """Register the operator; torch.compile treats the result as a constant."""
+    """Register the operators; torch.compile treats the result as a constant."""
     attention_operator()
+    gradients_operator()
     return True
 
 

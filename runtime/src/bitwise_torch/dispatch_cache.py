@@ -63,6 +63,11 @@ def store(key: Key, call: CachedCall) -> None:
     _calls[key] = call
 
 
+def known_call(key: Key) -> CachedCall | None:
+    """Return the cached call of a key."""
+    return _calls.get(key)
+
+
 def clear() -> None:
     """Empty the cache, so that the next calls ask the launchers again."""
     _calls.clear()

@@ -8,19 +8,18 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bitwise_core.cli.common import as_errors, print_json
-from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.errors import InputError
-from bitwise_core.plugins.profiles import NotCovered
+from bitwise_core.known_distributions import advice
 from bitwise_torch.default_command import WritesByDefault
-from bitwise_torch.locks import Entry, Finding, Lock, LockError, differences, lock_of, read_lock
-from bitwise_torch.locks.shape_file import read_problems
-from bitwise_torch.program_products import lockable_profile, locked_products, recorded_products
+
+if TYPE_CHECKING:
+    from bitwise_core.descriptors.problem import GEMMProblem
+    from bitwise_torch.locks import Entry, Finding, Lock
 
 MOVED_STATUS, INCOMPLETE_STATUS = 1, 3
 """Exit statuses: some products moved; some products have no descriptor or are in one file only."""
@@ -84,6 +83,9 @@ def write(
     Exit status: 0 all products are locked, 2 an argument is wrong, 3 the lock is written but some products have no
     descriptor or cannot be locked.
     """
+    from bitwise_torch.locks.shape_file import read_problems
+    from bitwise_torch.program_products import recorded_products
+
     with _errors_as_sentences():
         library = library or only_library()
         not_locked: Counter[str] = Counter()
@@ -113,6 +115,8 @@ def write(
 @app.command()
 def show(file: File, as_json: AsJson = False) -> None:
     """Print the provenance and the entries of a lock file."""
+    from bitwise_torch.locks import read_lock
+
     with _errors_as_sentences():
         content = read_lock(file)
     if as_json:
@@ -138,6 +142,8 @@ def diff(
     Exit status: 0 all products are the same, 1 some moved, 2 a file is wrong, 3 none moved, but some have no descriptor
     or are in one file only.
     """
+    from bitwise_torch.locks import differences, read_lock
+
     with _errors_as_sentences():
         lock_a, lock_b = read_lock(a), read_lock(b)
         found = differences(lock_a, lock_b)
@@ -181,6 +187,8 @@ def check(
     Exit status: 0 all samples return the bytes of the machine that recorded the lock, 1 some differ, 2 an argument is
     wrong, 3 none differs, but some have no sample here.
     """
+    from bitwise_torch.locks import read_lock
+
     with _errors_as_sentences():
         from bitwise_torch.operator_samples import checked_operators
 
@@ -224,6 +232,9 @@ def apply(
 
     Exit status: that of the script; 2 where a product is not locked or a file is wrong.
     """
+    from bitwise_torch.locks import read_lock
+    from bitwise_torch.program_products import locked_products
+
     with _errors_as_sentences():
         content = read_lock(file)
         path = _existing_script(script)
@@ -238,6 +249,12 @@ def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) 
 
     `file` is the shared library to query, by default the one that is loaded.  Raises LockError.
     """
+    from bitwise_core.descriptors import GEMMDesc
+    from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM
+    from bitwise_core.plugins.profiles import NotCovered
+    from bitwise_torch.locks import LockError, lock_of
+    from bitwise_torch.program_products import lockable_profile
+
     profile = lockable_profile(library)
     path = None if file is None else str(file)
 
@@ -265,7 +282,8 @@ def only_library() -> str:
     names = sorted({each.library for each in registry.default().profiles if isinstance(each, LockableProfile)})
     if len(names) != 1:
         if not names:
-            raise InputError("no installed plugin describes the products of a library: install one")
+            missing = advice("libraries", otherwise="install one")
+            raise InputError(f"no installed plugin describes the products of a library: {missing}")
         raise InputError(f"--library: several libraries are known, choose one of {', '.join(names)}")
     return names[0]
 
@@ -316,6 +334,8 @@ def _entry_text(entry: Entry | None) -> str:
 
 @contextmanager
 def _errors_as_sentences() -> Iterator[None]:
+    from bitwise_torch.locks import LockError
+
     with as_errors():
         try:
             yield

@@ -39,6 +39,9 @@ _NUMBERS = frozenset(
 )
 """The names of tensor arguments of element-wise operators for which a program may give a number."""
 
+_ELEMENTWISE = frozenset({"_add_relu", "rsub", "where", "fill", "masked_fill", "index_fill", "floor_divide"})
+"""Element-wise operators that some releases of PyTorch do not tag as such."""
+
 _note: ThreadObject[Note | None] = ThreadObject("bitwise_torch.note")
 _lock = threading.Lock()
 _active: list[Any] = []
@@ -74,11 +77,15 @@ def _is_noted(name: str, schema: Any) -> bool:
     tensors = [each.name for each in schema.arguments if "Tensor" in str(each.type)]
     if not tensors or views or is_intercepted(name) or _UNNOTED.match(name):
         return False
-    return not (_is_elementwise(name, schema.overload_name) and _NUMBERS.intersection(tensors))
+    return _NUMBERS.isdisjoint(tensors) or not _takes_numbers(name, schema.overload_name)
 
 
-def _is_elementwise(name: str, overload: str) -> bool:
+def _takes_numbers(name: str, overload: str) -> bool:
+    """Return whether an operator may have a number for a tensor argument that has one of the names above."""
     import torch
+
+    if name in _ELEMENTWISE or torch._C._should_allow_numbers_as_tensors(name):
+        return True
 
     packet = getattr(torch.ops.aten, name, None)
     found = None if packet is None else getattr(packet, overload or "default", None)

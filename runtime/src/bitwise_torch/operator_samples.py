@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_torch.interception import ATTENTION_PREFIX, without_interception
 from bitwise_torch.locks import LibraryOperator
@@ -32,6 +33,22 @@ _DRAWN_ELEMENTS = 1 << 18
 
 class NotSampled(Exception):
     """A call that has no sample; the text is the reason."""
+
+
+class SampleError(BitwiseError, RuntimeError):
+    """A sample that stopped the GPU, so that the program cannot go on."""
+
+
+_STARTS = {
+    "cum_seq_q": "query", "cum_seq_k": "key", "cu_seqlens_q": "query", "cu_seqlens_k": "key",
+}  # fmt: skip
+"""Arguments that hold the first rows of sequences and the number of all rows, and the tensor of these rows."""
+
+_GROUP_ENDS = "offs"
+"""The argument of products that holds the end of each group."""
+
+_GROUP_STEP = 16
+"""Elements: the ends of groups are multiples of it, as kernels of eight-bit operands require."""
 
 
 def call_text(arguments: tuple[Any, ...], options: dict[str, Any]) -> str:
@@ -179,26 +196,49 @@ def _digest_of_run(overload: Any, text: str) -> str:
     import torch
 
     arguments, options = _drawn_call(text)
+    schema = overload._schema
+    named = {**dict(zip([each.name for each in schema.arguments], arguments, strict=False)), **options}
+    _divide(named)
     try:
         with torch.no_grad(), without_interception():
             result = overload(*arguments, **options)
+        outputs = list(result) if isinstance(result, list | tuple) else [result]
+        outputs += [
+            named[each.name] for each in schema.arguments
+            if each.alias_info is not None and each.alias_info.is_write and each.name in named
+        ]  # fmt: skip
+        only_floats = schema.name.startswith(f"aten::{ATTENTION_PREFIX}")  # others describe random numbers
+        digest = hashlib.sha256()
+        for each in outputs:
+            for tensor in each if isinstance(each, list | tuple) else [each]:
+                if isinstance(tensor, torch.Tensor) and (tensor.is_floating_point() or not only_floats):
+                    digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+                    digest.update(tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
+        if isinstance(error, getattr(torch, "AcceleratorError", ())):
+            raise SampleError(
+                f"a sample of {schema.name} stopped the GPU ({reason}): record with operators=False"
+            ) from None
         raise NotSampled(f"it fails for drawn values ({reason})") from None
-    outputs = list(result) if isinstance(result, list | tuple) else [result]
-    named = {**dict(zip([each.name for each in overload._schema.arguments], arguments, strict=False)), **options}
-    outputs += [
-        named[each.name] for each in overload._schema.arguments
-        if each.alias_info is not None and each.alias_info.is_write and each.name in named
-    ]  # fmt: skip
-    only_floats = overload._schema.name.startswith(f"aten::{ATTENTION_PREFIX}")  # others describe random numbers
-    digest = hashlib.sha256()
-    for each in outputs:
-        for tensor in each if isinstance(each, list | tuple) else [each]:
-            if isinstance(tensor, torch.Tensor) and (tensor.is_floating_point() or not only_floats):
-                digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _divide(named: dict[str, Any]) -> None:
+    """Write positions that divide rows evenly into arguments that hold the positions of sequences or groups."""
+    import torch
+
+    for name, rows in _STARTS.items():
+        if isinstance(found := named.get(name), torch.Tensor) and found.numel() > 1:
+            total, parts = named[rows].shape[0], found.numel() - 1
+            found.copy_(torch.arange(parts + 1) * total // parts)
+    if isinstance(ends := named.get(_GROUP_ENDS), torch.Tensor):
+        left, right = named["self"], named["mat2"]
+        axes = {(2, 3): left.shape[0], (3, 2): right.shape[-1], (2, 2): left.shape[1]}
+        total, parts = axes.get((left.dim(), right.dim()), 0), ends.numel()
+        evenly = torch.arange(1, parts + 1) * total // parts // _GROUP_STEP * _GROUP_STEP
+        evenly[-1:] = total
+        ends.copy_(evenly)
 
 
 def _drawn_call(text: str) -> tuple[list[Any], dict[str, Any]]:
@@ -238,7 +278,10 @@ class _Drawn:
         return getattr(torch, content)
 
     def tensor(self, dtype: str, shape: list[int], stride: list[int], device: str) -> torch.Tensor:
-        """Return a tensor of normally distributed numbers, of zeros and ones for integers."""
+        """Return a tensor of normally distributed numbers; integers are zeros, followed by ones.
+
+        Such integers are valid as indices, as positions that do not decrease, and as lengths.
+        """
         import torch
 
         if any(each < 0 for each in (*shape, *stride)):
@@ -256,7 +299,7 @@ class _Drawn:
         elif kind.is_complex:
             raise NotSampled(f"samples of {dtype} are not drawn")
         else:
-            values = torch.from_numpy(generator.integers(0, 2, drawn, np.int8))
+            values = torch.from_numpy(np.sort(generator.integers(0, 2, drawn, np.int8)))
         values = values.to(device=device, dtype=kind)
         if drawn < extent:
             values = values.repeat(-(-extent // drawn))

@@ -19,6 +19,7 @@ from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import GroupedProfile, LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.locks import Lock
+from bitwise_torch.missing_plugins import libraries
 from bitwise_torch.product_forms import Form, NotLockable, finished_product, form_of
 from bitwise_torch.products import ProductError, matmul
 from bitwise_torch.tensor_problems import alignment_of, problem_of
@@ -140,8 +141,8 @@ def _described(like: str, form: Form) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
     profiles = [each for each in registry.default().profiles if isinstance(each, LockableProfile)]
     profile = next((each for each in profiles if each.library == like), None)
     if profile is None:
-        known = ", ".join(sorted({each.library for each in profiles})) or "none, install the plugin of one"
-        raise ProductError(f"no installed plugin describes the library {like!r}; known libraries: {known}")
+        known = libraries(like, (each.library for each in profiles))
+        raise ProductError(f"no installed plugin describes the library {like!r}; {known}")
     alignment = alignment_of(form.a), alignment_of(form.b), 256
     token = getattr(profile, "cache_token", lambda: None)()
     key = (id(profile), token, form.problem, alignment, form.a.device)
@@ -172,7 +173,8 @@ def grouped_mm(
         None,
     )  # fmt: skip
     if profile is None:
-        raise ProductError(f"no installed plugin describes grouped products of {like!r}")
+        known = (each.library for each in registry.default().profiles if isinstance(each, GroupedProfile))
+        raise ProductError(f"no installed plugin describes grouped products of {like!r}; {libraries(like, known)}")
     for each in (a, b, scale_a, scale_b):
         if each is not None:
             _check_gradients(each)

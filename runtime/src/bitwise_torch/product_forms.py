@@ -16,6 +16,7 @@ from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import EpilogueLaunch, EpilogueLauncher
+from bitwise_torch.missing_plugins import no_launcher
 from bitwise_torch.products import ProductError, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
@@ -216,7 +217,7 @@ def _launcher(desc: FinishedGEMM, device: Any) -> EpilogueLauncher:
     for each in registry.default().launchers:
         if isinstance(each, EpilogueLauncher) and each.serves(desc.product, device):
             return each
-    raise ProductError(f"no installed plugin runs this descriptor on {device}: {desc.product.to_text()}")
+    raise ProductError(no_launcher(desc.product, device))
 
 
 def _fused_launch(

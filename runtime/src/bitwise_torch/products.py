@@ -23,6 +23,7 @@ from bitwise_core.plugins.launchers import PreparingLauncher, ProductLaunch, Pro
 from bitwise_core.plugins.profiles import CacheableProfile, NotCovered, ProductProfile
 from bitwise_torch import dispatch_cache, epilogues
 from bitwise_torch.locks import Lock
+from bitwise_torch.missing_plugins import libraries, no_launcher
 from bitwise_torch.tensor_problems import problem_of
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def run_product(
                 return RanProduct(profile, desc, launcher, launcher.prepare(desc, a, b, out), token)
             launcher.product(desc, a, b, out)
             return RanProduct(profile, desc, launcher, None, token)
-    raise ProductError(f"no installed plugin runs this descriptor on {a.device}: {desc.to_text()}")
+    raise ProductError(no_launcher(desc, a.device))
 
 
 def descriptor_of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
@@ -247,11 +248,8 @@ def _profile_of(like: str) -> ProductProfile:
     for each in profiles:
         if isinstance(each, ProductProfile) and each.library == like:
             return each
-    known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)}))
-    raise ProductError(
-        f"no installed plugin describes the products of the library {like!r}; known libraries: "
-        f"{known or 'none, install the plugin of one'}"
-    )
+    known = (each.library for each in profiles if isinstance(each, ProductProfile))
+    raise ProductError(f"no installed plugin describes the products of the library {like!r}; {libraries(like, known)}")
 
 
 def _check_operands(a: torch.Tensor, b: torch.Tensor) -> None:

@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.launchers import ProductLaunch
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
-from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
+from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
+from bitwise_torch.missing_plugins import libraries
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
     NotSampled,
@@ -151,8 +153,8 @@ def lockable_profile(library: str) -> LockableProfile:
     for each in profiles:
         if each.library == library:
             return each
-    known = ", ".join(sorted({each.library for each in profiles})) or "none, install the plugin of one"
-    raise LockError(f"no installed plugin describes the products of the library {library!r}; known libraries: {known}")
+    known = libraries(library, (each.library for each in profiles))
+    raise LockError(f"no installed plugin describes the products of the library {library!r}; {known}")
 
 
 @dataclass
@@ -243,6 +245,24 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
         yield recording
 
 
+@dataclass(slots=True)
+class _Count:
+    """How often a problem's product ran."""
+
+    problem: GEMMProblem
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A product of two matrices that ran from a lock: its launch, and the output's shape and alignment."""
+
+    launch: ProductLaunch
+    shape: tuple[int, int]
+    alignment: int
+    count: _Count
+
+
 @dataclass
 class Replay:
     """The products that ran from a lock, counted by problem, and those that did not, by operation and reason.
@@ -252,14 +272,20 @@ class Replay:
 
     lock: Lock
     missing: Literal["error", "pass"]
-    replayed: Counter[GEMMProblem] = field(default_factory=Counter)
     not_replayed: Counter[str] = field(default_factory=Counter)
     library: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
-    _library_calls: set[tuple[Any, ...]] = field(default_factory=set)
-    _problems: dict[dispatch_cache.Key | None, GEMMProblem] = field(default_factory=dict)
+    _library_calls: set[Hashable] = field(default_factory=set)
+    _counts: dict[GEMMProblem, _Count] = field(default_factory=dict)
+    _ready: dict[Hashable, _Ready] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    _entries: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
+    _entries: dict[Hashable, Entry] = field(default_factory=dict)
+
+    @property
+    def replayed(self) -> Counter[GEMMProblem]:
+        """How often the product of each problem ran from the lock."""
+        with self._counting:
+            return Counter({each.problem: each.calls for each in self._counts.values()})
 
     def report(self) -> list[str]:
         """Return sentences that say how many products ran from the lock, and why others did not."""
@@ -279,60 +305,125 @@ class Replay:
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
-        with without_gradients():  # operands are those of a kernel: autograd recorded the operation already
-            key = None
-            if name == "mm" and operation.overload in ("default", "out"):
-                a, b = arguments
-                out = options.get("out")
-                found, key = dispatch_cache.repeated_product(a, b, None, None, self.lock, None, out, _NO_LIBRARIES)
-                if found is not None:
-                    self._count(self._problems.get(key) or problem_of(a, b, found.dtype))
-                    return found
-            if _is_exact(name, arguments):
-                return operation(*arguments, **options)
-            try:
-                if name not in PRODUCTS:
-                    raise NotLockable(_NOT_INTERCEPTED_REASON)
-                if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
-                    return operation(*arguments, **options)  # an empty product has no rounding
-                product, entry = self._product_and_entry(name, operation.overload, arguments, options)
-            except (NotLockable, LockError) as reason:
-                problem = self._library_problem(operation, arguments, options)
-                if problem is None:
-                    self.library[operation.full_name] += 1
-                    return operation(*arguments, **options)
-                if self.missing == "error":
-                    raise LockError(f"torch.{name}: {reason}{problem}") from None
-                self.not_replayed[f"{name}: {reason}"] += 1
-                return operation(*arguments, **options)
-            out = options.get("out")
-            if key is not None and _is_direct(product, arguments, out):
-                result = matmul(product.a, product.b, lock=self.lock, out=out)
-                self._problems[key] = product.problem
+        import torch
+
+        two_matrices = name == "mm" and operation.overload in ("default", "out")
+        key: Hashable = None
+        if two_matrices and not options:
+            found, key = self._repeated_product(*arguments)
+            if found is not None:
+                return found
+        recorded = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # operands are those of a kernel: autograd recorded the operation already
+        try:
+            if two_matrices:
+                return self._product_of_matrices(operation, arguments, options, key)
+            return self._result(operation, name, arguments, options, None)
+        finally:
+            torch._C._set_grad_enabled(recorded)
+
+    def _repeated_product(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor | None, Hashable]:
+        """Launch the product of two operands of a kernel where it ran before, and return it and the call's key.
+
+        The product is None where it did not run, the key for tensors without memory.  In a kernel no tensor is negated
+        lazily, and none is recorded for gradients, which `dispatch_cache.repeated_product` has to check.
+        """
+        try:
+            at_a, at_b = a.data_ptr(), b.data_ptr()
+            key = (
+                type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+                type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
+            )  # fmt: skip
+        except RuntimeError:
+            return None, None
+        ready = self._ready.get(key)
+        if ready is None:
+            return None, key
+        out = a.new_empty(ready.shape)
+        at_out = out.data_ptr()
+        if at_out & -at_out & 255 != ready.alignment:
+            return None, key
+        ready.launch(at_a, at_b, at_out)
+        with self._counting:
+            ready.count.calls += 1
+        return out, key
+
+    def _product_of_matrices(
+        self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any], ready: Hashable
+    ) -> Any:
+        a, b = arguments
+        out = options.get("out")
+        found, key = dispatch_cache.repeated_product(a, b, None, None, self.lock, None, out, _NO_LIBRARIES)
+        if found is None or key is None:
+            return self._result(operation, "mm", arguments, options, key)
+        count = self._count_of(problem_of(a, b, found.dtype))
+        with self._counting:
+            count.calls += 1
+        call = dispatch_cache.known_call(key)
+        if ready is not None and call is not None and call.launch is not None and call.dtype is None:
+            if len(self._ready) >= dispatch_cache.CAPACITY:
+                self._ready.clear()
+            self._ready[ready] = _Ready(call.launch, call.shape, call.alignment, count)
+        return found
+
+    def _result(
+        self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any],
+        key: dispatch_cache.Key | None,
+    ) -> Any:  # fmt: skip
+        """Run an operation whose product is not cached; `key` is that of a product of two matrices."""
+        call = _call_key(operation, arguments, options)
+        if call in self._library_calls:
+            return self._left_to_pytorch(operation, arguments, options)
+        if _is_exact(name, arguments):
+            return operation(*arguments, **options)
+        try:
+            if name not in PRODUCTS:
+                raise NotLockable(_NOT_INTERCEPTED_REASON)
+            if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
+                return operation(*arguments, **options)  # an empty product has no rounding
+            product, entry = self._product_and_entry(call, name, operation.overload, arguments, options)
+        except (NotLockable, LockError) as reason:
+            problem = self._library_problem(operation, arguments, options)
+            if problem is None:
+                if call is not None:
+                    self._library_calls.add(call)
+                return self._left_to_pytorch(operation, arguments, options)
+            if self.missing == "error":
+                raise LockError(f"torch.{name}: {reason}{problem}") from None
+            self.not_replayed[f"{name}: {reason}"] += 1
+            return operation(*arguments, **options)
+        out = options.get("out")
+        if key is not None and _is_direct(product, arguments, out):
+            result = matmul(product.a, product.b, lock=self.lock, out=out)
+        else:
+            if entry.finished is not None:
+                form = Form(product.a, product.b, product.operands, product.problem)
+                result = finished_product(entry.finished, form)
             else:
-                if entry.finished is not None:
-                    form = Form(product.a, product.b, product.operands, product.problem)
-                    result = finished_product(entry.finished, form)
-                else:
-                    result = locked_product(product, entry.desc, entry.rounded_first)
-                if name in ("mv", "dot"):
-                    result = result[:, 0] if name == "mv" else result[0, 0]
-                if out is not None:
-                    result = out.copy_(result)
-        self._count(product.problem)
+                result = locked_product(product, entry.desc, entry.rounded_first)
+            if name in ("mv", "dot"):
+                result = result[:, 0] if name == "mv" else result[0, 0]
+            if out is not None:
+                result = out.copy_(result)
+        count = self._count_of(product.problem)
+        with self._counting:
+            count.calls += 1
         return result
+
+    def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Run a call of which samples agree on this machine."""
+        with self._counting:
+            self.library[operation.full_name] += 1
+        return operation(*arguments, **options)
+
+    def _count_of(self, problem: GEMMProblem) -> _Count:
+        """Return the count of a problem."""
+        return self._counts.setdefault(problem, _Count(problem))
 
     def _library_problem(
         self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> str | None:
         """Return None for a call that the lock leaves to PyTorch and whose samples agree here, else why not."""
-        key: Hashable = None
-        try:
-            key = (operation.full_name, *map(_key_of, arguments), *map(_key_of, options.items()))
-            if key in self._library_calls:
-                return None
-        except TypeError:  # an argument is a list
-            key = None
         try:
             text = call_text(arguments, options)
             entry = self.lock.by_call.get((operation.full_name, text))
@@ -351,19 +442,13 @@ class Replay:
                 if machine not in entry.digests
                 else f"; PyTorch computes it, and samples of it differ between {entry.recorded} and this machine"
             )
-        if key is not None:
-            self._library_calls.add(key)
         return None
 
-    def _count(self, problem: GEMMProblem) -> None:
-        with self._counting:
-            self.replayed[problem] += 1
-
     def _product_and_entry(
-        self, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
+        self, call: Hashable, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[InterceptedProduct, Entry]:
         """Return the product that an operation computes and its entry, from the cache where it is known."""
-        key = None if options else (name, overload, *map(_key_of, arguments))
+        key = None if options else call
         cached = None if key is None else self._entries.get(key)
         if cached is not None:
             a, b, bias = _operands(name, arguments)
@@ -384,6 +469,16 @@ def _is_direct(product: InterceptedProduct, arguments: tuple[Any, ...], out: Any
         and product.b is arguments[1]
         and (out is None or tuple(out.shape) == (product.problem.m, product.problem.n))
     )
+
+
+def _call_key(operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Hashable:
+    """Return what determines the product of a call, or its samples; None where an argument is a list."""
+    key = (operation.full_name, *map(_key_of, arguments), *((name, _key_of(options[name])) for name in options))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _key_of(argument: Any) -> Any:

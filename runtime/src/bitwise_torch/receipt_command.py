@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.errors import InputError
-from bitwise_core.plugins.profiles import SupportedProfile
 from bitwise_torch.default_command import WritesByDefault
-from bitwise_torch.lock_command import only_library
-from bitwise_torch.locks import LockError, read_lock
-from bitwise_torch.program_products import lockable_profile
-from bitwise_torch.receipts import read_receipt, receipt_differences, receipt_of, verified
-from bitwise_torch.receipts.receipt_file import schema as receipt_schema
+
+if TYPE_CHECKING:
+    from bitwise_core.plugins.profiles import SupportedProfile
 
 FAILED_STATUS, INCOMPLETE_STATUS = 1, 3
 """Exit statuses: a claim failed or receipts differ; something was not checked or is not known."""
@@ -59,6 +56,9 @@ def write(
 
     Exit status: 0 if every product has a descriptor, 2 for an invalid argument, 3 if some have none.
     """
+    from bitwise_torch.locks import read_lock
+    from bitwise_torch.receipts import receipt_of
+
     with _errors_as_sentences():
         content = receipt_of(read_lock(lock), _named(files), profile=_profile(library) if ask else None)
         content.write(out)
@@ -90,6 +90,9 @@ def verify(
 
     Exit status: 0 every claim held, 1 one failed, 2 a file or an argument is wrong, 3 some were not checked.
     """
+    from bitwise_torch.locks import read_lock
+    from bitwise_torch.receipts import read_receipt, verified
+
     with _errors_as_sentences():
         content = read_receipt(file)
         profile = _profile(library) if ask else None
@@ -119,6 +122,8 @@ def diff(
 
     Exit status: 0 none, 1 some, 2 a file is wrong, 3 only products without a descriptor, whose bits are not known.
     """
+    from bitwise_torch.receipts import read_receipt, receipt_differences
+
     with _errors_as_sentences():
         found = receipt_differences(read_receipt(a), read_receipt(b))
     if as_json:
@@ -134,10 +139,16 @@ def diff(
 @app.command()
 def schema() -> None:
     """Print the JSON schema of a receipt."""
+    from bitwise_torch.receipts.receipt_file import schema as receipt_schema
+
     print_json(receipt_schema())
 
 
 def _profile(library: str) -> SupportedProfile:
+    from bitwise_core.plugins.profiles import SupportedProfile
+    from bitwise_torch.lock_command import only_library
+    from bitwise_torch.program_products import lockable_profile
+
     name = library or only_library()
     found = lockable_profile(name)
     if not isinstance(found, SupportedProfile):
@@ -159,6 +170,8 @@ def _named(files: list[str]) -> dict[str, Path]:
 
 @contextmanager
 def _errors_as_sentences() -> Iterator[None]:
+    from bitwise_torch.locks import LockError
+
     with as_errors():
         try:
             yield

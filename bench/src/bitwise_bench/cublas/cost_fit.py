@@ -38,6 +38,8 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
+_LINE = 64
+"""The elements of a line of the cache."""
 _STEPS = 40
 _DIFFERENCE = 1e-4
 """The relative change of a cost by which its derivative is taken."""
@@ -47,7 +49,9 @@ _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
 _UNFITTED = frozenset({"packing", "packed", "launch by pointers", "pointers", "pointers by area"})
 """Costs of schedules whose times are not fitted."""
-OF_GATHERING = frozenset({"gathered element", "gathered rows", "gathering alone", "written element"})
+OF_GATHERING = frozenset(
+    {"gathered element", "gathered rows", "gathered columns", "gathering alone", "written element"}
+)
 """Costs of schedules that gather operands, which are fitted to their times alone."""
 Costs = dict[str, float]
 
@@ -121,7 +125,9 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
         planned = plan(GEMMDesc.from_text(text))
         if isinstance(planned, MatrixPlan) and len(known) > 1:
             k_contiguous = (layout[0] == "n", layout[1] == "t")
-            given = quantities(planned, list(known), m, n, k_contiguous, not n % 8)
+            leading = planned.k if k_contiguous[0] else m, planned.k if k_contiguous[1] else n
+            whole_lines = leading[0] % _LINE == 0, leading[1] % _LINE == 0
+            given = quantities(planned, list(known), m, n, k_contiguous, not n % 8, whole_lines=whole_lines)
             seconds = tuple(known.values())
             group = groups[m, n, layout, text]
             found.append(Measured(group, m, n, planned, k_contiguous, tuple(known), seconds, given))

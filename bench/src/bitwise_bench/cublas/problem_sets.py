@@ -1,7 +1,7 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
-Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned` and `few-rows`.  No model, square or
-odd size of `held-out` is in another set.
+Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows` and `between`.  No model,
+square or odd size of `held-out` is in another set.
 """
 
 from __future__ import annotations
@@ -179,6 +179,34 @@ def few_rows() -> list[Problem]:
     return found
 
 
+def between() -> list[Problem]:
+    """Return drawn products to fit costs to: 65 to 600 rows, lines that are parts of two of the cache, other rows."""
+    dice = random.Random(_SEED + 4)
+    found = []
+    for number in range(96):
+        kind, layout = number % 8, dice.choice(("nt", "nn", "tn"))
+        if kind < 4:
+            layout = "nt"
+            sizes = (_drawn(dice, 65, 600, 1), _drawn(dice, 1536, 16384, 128), _drawn(dice, 1536, 16384, 128))
+        elif kind < 6:
+            m, n, k = (_drawn(dice, 800, 5200, 64) + 8 * dice.randint(1, 7) for _ in range(3))
+            sizes = (m, m, m) if number % 16 < 8 else (m, n, k)
+        elif kind == 6:
+            sizes = (_drawn(dice, 1400, 7000, 1), _drawn(dice, 2048, 9216, 128), _drawn(dice, 1536, 9216, 128))
+            sizes = sizes if layout != "tn" else (128 * (sizes[0] // 128), *sizes[1:])
+        else:
+            layout = "nt"
+            sizes = (_drawn(dice, 1, 64, 1), _drawn(dice, 1536, 16384, 128), _drawn(dice, 1536, 10240, 128))
+        found.append(Problem(f"between-{number % 5}", *sizes, layout, dice.choice(("bfloat16", "float16"))))
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [each for each in found if (each.n, each.k) not in unseen]
+
+
+def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
+    """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
+    return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
+
+
 def _sizes(given: Problem) -> tuple[int, int, int, str, str]:
     return given.m, given.n, given.k, given.layout, given.dtype
 
@@ -214,4 +242,5 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
+    "between": between,
 })  # fmt: skip

@@ -24,7 +24,8 @@ from typing import Any
 
 from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.sweep_operands import Pools
-from bitwise_cublas_profiles.query import BIAS_WORKSPACE, CublasError, GemmQuery
+from bitwise_cublas_profiles.query import CublasError, GemmQuery
+from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
 _REDUCED = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -29,7 +29,8 @@ from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.k_axis import parts_of
 from bitwise_cublas_profiles.profile import profile
-from bitwise_cublas_profiles.query import FP8, MEBIBYTE, WORKSPACE, CublasError, GemmQuery, HeuristicResult
+from bitwise_cublas_profiles.query import FP8, CublasError, GemmQuery, HeuristicResult
+from bitwise_cublas_profiles.workspaces import MEBIBYTE, WORKSPACE
 
 COLUMNS = (
     "number", "kind", "m", "n", "k", "batch", "a", "transposes", "algorithm", "tile", "stages", "split_k", "reduction",

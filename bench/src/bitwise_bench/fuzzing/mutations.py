@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 TOKENS = (
@@ -117,15 +118,15 @@ def changed_json(data: bytes, source: random.Random) -> bytes:
             case 0:
                 del holder[key]
             case 1 if isinstance(holder, list):
-                holder.insert(key, holder[key])
+                holder.insert(key, deepcopy(holder[key]))
             case 2 if isinstance(holder, dict):
-                holder[source.choice(("", "self", "kind", str(key) + "x"))] = holder[key]
+                holder[source.choice(("", "self", "kind", str(key) + "x"))] = deepcopy(holder[key])
             case 3:
                 other, place = source.choice(places)
                 if isinstance(other, list) and isinstance(place, int) and place < len(other):
                     holder[key] = json.loads(json.dumps(other[place]))
             case _:
-                holder[key] = source.choice(VALUES)
+                holder[key] = deepcopy(source.choice(VALUES))
     return json.dumps(found).encode()
 
 

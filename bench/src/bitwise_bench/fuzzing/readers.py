@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,8 @@ def readers() -> Mapping[str, Reader]:
     """Return the readers by name."""
     from bitwise_core.descriptors import AttentionDesc, GEMMDesc, ReductionDesc
     from bitwise_core.ir import text as tree_text
+    from bitwise_core.report.expected_classes import ExpectedClasses
+    from bitwise_pytest.golden_file import GoldenKernels
     from bitwise_torch.locks import Lock
     from bitwise_torch.locks.shape_file import read_problems
     from bitwise_torch.receipts import Receipt
@@ -77,6 +82,12 @@ def readers() -> Mapping[str, Reader]:
             Reader("model config", (_CONFIG,), _file("config.json", _model), 60, json=True),
             Reader("products", products, _file("a.txt", lambda path: list(read_problems(path))), 60),
             Reader("cached result", _entries(), _cached, 20),
+            Reader("tuned schedules", (_SCHEDULES,), _schedules, 40, json=True),
+            Reader("recorded queries", (_QUERIES,), _recorded_queries("cublas-s.json"), 30, json=True),
+            Reader("compressed queries", (lzma.compress(_LINES),), _recorded_queries("cublas-s.jsonl.xz"), 10),
+            Reader("expected classes", (_CLASSES,), _file("classes.json", ExpectedClasses.read), 20, json=True),
+            Reader("golden kernels", (_golden(),), _file("golden.json", GoldenKernels.read), 20, json=True),
+            Reader("logic file of rocBLAS", (_logic_file(),), _file("a.yaml", _read_logic_file), 20),
         )
     }  # fmt: skip
 
@@ -184,8 +195,6 @@ def _folder(extension: str) -> Read:
     """Partition a folder with the changed text of a kernel and the launch of the sample `row_sum`."""
 
     def run(data: bytes, folder: Path) -> None:
-        import json
-
         sample = SAMPLES[extension] / "row_sum"
         (folder / f"a{extension}").write_bytes(data)
         manifest = json.loads((sample / "manifest.json").read_text())
@@ -345,3 +354,81 @@ def _cached(data: bytes, folder: Path) -> None:
     path.chmod(0o600)
     assert entries.read(KEY) in (None, b"content"), "a damaged result is recalled"
     shutil.rmtree(folder / "cache")
+
+
+_SCHEDULES = b'{"a key": {"block_m": 64, "block_n": 128, "warps": 4, "tma": true}, "other": {"block_m": 8}}'
+
+
+def _schedules(data: bytes, folder: Path) -> None:
+    from bitwise_nvidia_sm90.gemm import measured_schedules
+
+    (folder / "schedules.json").write_bytes(data)
+    measured_schedules._load_file.cache_clear()
+    measured_schedules._load_file(folder / "schedules.json")
+    for each in measured_schedules._tuned.values():
+        assert type(each.block_m) is int, "a field has a value of another type"
+    measured_schedules._tuned.clear()
+
+
+_QUERIES = (
+    b'{"gpu": "a device", "capability": "9.0", "library": "13.1.0", "columns": ["number", "m", "n", "k", "a", '
+    b'"transposes", "c", "algorithm", "tile", "stages", "split_k", "reduction", "custom", "cluster_shape"], '
+    b'"rows": [[0,128,128,11528,"fp16","NN","fp16",66,10,35,9,2,1,8]]}'
+)
+_LINES = _QUERIES[: _QUERIES.index(b', "rows"')] + b"}\n" + _QUERIES[_QUERIES.index(b"[[") + 1 : -2] + b"\n"
+
+
+def _recorded_queries(name: str) -> Read:
+    """Explain the product of the recorded query from a folder with this record."""
+
+    def run(data: bytes, folder: Path) -> None:
+        from bitwise_core.descriptors.problem import GEMMProblem
+        from bitwise_core.plugins.profiles import NotCovered
+        from bitwise_cublas_profiles import profile
+        from bitwise_cublas_profiles.explanation import explain
+
+        (folder / name).write_bytes(data)
+        problem = GEMMProblem(m=128, n=128, k=11528, a="fp16", b="fp16", out="fp16")
+        try:
+            explain(profile.profile("13.1", "9.0"), problem, None, folder)
+        except NotCovered as error:
+            raise InputError(str(error)) from None
+
+    return run
+
+
+def _logic_file() -> bytes:
+    """A logic file with one solution, written by the inverse of the reader that the reader's tests use."""
+    from bitwise_rocblas_profiles.tables import bundled
+
+    path = ROOT / "plugins/rocblas_profiles/tests/logic_writer.py"
+    loaded = spec_from_file_location("logic_writer", path)
+    assert loaded is not None
+    assert loaded.loader is not None
+    writer = module_from_spec(loaded)
+    loaded.loader.exec_module(writer)
+    file = bundled()[1].files[0]
+    rows = tuple(replace(row, solution=0) for row in file.rows[:2])
+    return str(writer.text_of(replace(file, solutions=file.solutions[:1], rows=rows))).encode()
+
+
+def _read_logic_file(path: Path) -> None:
+    from bitwise_rocblas_profiles.errors import RocblasError
+    from bitwise_rocblas_profiles.logic_files import read_logic_file
+
+    try:
+        read_logic_file(path)
+    except RocblasError as error:
+        raise InputError(str(error)) from None
+
+
+_CLASSES = b'{"schema": 1, "scope": "launch", "classes": [["a.ptx", "b.ptx"], ["c.ptx"]]}'
+
+
+def _golden() -> bytes:
+    from bitwise_core import Launch, Source
+    from bitwise_pytest.golden_file import SCHEMA, record_of
+
+    sources = {"a": Source("a", "a text", Launch(file="a", grid=(2, 1, 1))), "b": Source("b", "other", None, "entry")}
+    kernels = {name: record_of(each) for name, each in sources.items()}
+    return json.dumps({"schema": SCHEMA, "kernels": kernels}).encode()

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import TypeAlias, TypeVar, TypeVarTuple
 
 from bitwise_core.errors import BitwiseError
+from bitwise_core.visible_text import visible
 
 
 class AssemblyError(BitwiseError, ValueError):
@@ -25,11 +26,17 @@ class AssemblyError(BitwiseError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """The line of the kernel's source that an instruction was compiled from, from the debug directives."""
+    """The line of the kernel's source that an instruction was compiled from, from the debug directives.
+
+    Characters of the file's name that cannot be printed are their numbers.
+    """
 
     file: str
     line: int
     column: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "file", visible(self.file))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

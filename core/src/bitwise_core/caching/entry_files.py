@@ -24,6 +24,9 @@ from pathlib import Path
 SIZE_VARIABLE = "BITWISE_CACHE_SIZE"
 """The environment variable that limits each folder of entries, in MiB."""
 
+OFF_VARIABLE = "BITWISE_NO_CACHE"
+"""The environment variable that turns the cache of readings off, if it is neither empty nor 0."""
+
 DEFAULT_MIB = 256
 
 MAXIMUM_CONTENT = 1 << 18

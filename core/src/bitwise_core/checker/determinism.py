@@ -14,6 +14,7 @@ from bitwise_core.checker.analysis import AnalysisResult, Options, Place, Sessio
 from bitwise_core.checker.kernel_readings import ANALYSIS, AnalysisJob, Execution, analysis_jobs, readers
 from bitwise_core.checker.order_witness import OrderWitness, find_order_witness
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject
+from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.checker.worker_pool import Progress
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
@@ -107,7 +108,7 @@ class DeterminismReport:
             "kernels": [each.as_json() for each in self.kernels],
             "scope": self.scope,
             "seconds": round(self.seconds, 3),
-            "notes": list(self.notes),
+            "notes": list(dict.fromkeys((*self.notes, *COMMON_NOTES))),
         }
 
 

@@ -12,14 +12,16 @@ from bitwise_core.checker.analysis import Source
 from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
+from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.registry import Registry
+from bitwise_core.visible_text import visible
 
 MAXIMUM_BYTES = 32 << 20
 """Larger files are rejected before they are read: no compiler writes a kernel of this size."""
 
 MANIFEST = "manifest.json"
 
-_NUMBERED = re.compile(r"(.+)#([1-9]\d*)\Z", re.DOTALL)
+_NUMBERED = re.compile(r"(.+)#([1-9]\d{0,8})\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def extensions(arches: Iterable[Arch]) -> tuple[str, ...]:
     """The file name extensions of all installed architectures.  Raises InputError where there is no architecture."""
     found = tuple(sorted({arch.extension for arch in arches}))
     if not found:
-        raise InputError("no architecture plugin is installed; `bitwise plugins` lists the installed plugins")
+        missing = advice("extensions", otherwise="`bitwise plugins` lists the installed plugins")
+        raise InputError(f"no architecture plugin is installed; {missing}")
     return found
 
 
@@ -88,6 +91,9 @@ def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
     if not folder.is_dir():
         raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
     present = sorted(path.name for path in folder.iterdir() if path.suffix in suffixes)
+    unprintable = [f"{folder}: holds {visible(name)}: rename the file" for name in present if not name.isprintable()]
+    if unprintable:
+        raise InputError(*unprintable)
     has_manifest = (folder / MANIFEST).exists()
     manifest = load_manifest(folder / MANIFEST) if has_manifest else Manifest(kernels=())
     launches = manifest.kernels
@@ -104,7 +110,7 @@ def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
         Source(name, texts[launch.file], launch) for name, launch in zip(_names(launches), launches, strict=True)
     ]
     titles = manifest.configurations if isinstance(manifest.configurations, dict) else {}
-    configurations = {str(file): str(title) for file, title in titles.items()}
+    configurations = {str(file): visible(str(title)) for file, title in titles.items()}
     return Folder((*sources, *(Source(name, texts[name]) for name in rest)), has_manifest, configurations)
 
 
@@ -263,10 +269,8 @@ def _missing_plugin_hint(registry: Registry, name: str) -> str:
     suffix, known_suffixes = Path(name.split("#")[0]).suffix, extensions(registry.arches.values())
     if not suffix or suffix in known_suffixes:
         return ""
-    return (
-        f"; the installed plugins parse {', '.join(known_suffixes)}: install the plugin for {suffix} files "
-        "(pip install bitwise-VENDOR), or rename the file"
-    )
+    missing = advice("extensions", suffix, otherwise=f"install the plugin for {suffix} files")
+    return f"; the installed plugins parse {', '.join(known_suffixes)}: {missing}, or rename the file"
 
 
 def _unmodelled_target(registry: Registry, target: str) -> str:
@@ -274,4 +278,4 @@ def _unmodelled_target(registry: Registry, target: str) -> str:
     sentence = f"no plugin models the target {target}; those modelled: {known or 'none'}"
     if registry.broken:
         sentence += "; plugins that could not be loaded: " + "; ".join(map(str, registry.broken))
-    return sentence
+    return sentence + registry.advice("targets", target)

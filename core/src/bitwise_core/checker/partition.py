@@ -18,7 +18,7 @@ from bitwise_core.checker.kernel_readings import (
     readers,
 )
 from bitwise_core.checker.readings import Readers, ReadingCache
-from bitwise_core.checker.verdicts import Outcome, Verdict, given_tensors, verdict
+from bitwise_core.checker.verdicts import COMMON_NOTES, Outcome, Verdict, given_tensors, verdict
 from bitwise_core.checker.worker_pool import Progress
 
 
@@ -64,7 +64,7 @@ class Partition:
             "unknown": dict(self.unknown),
             "scope": self.scope,
             "seconds": round(self.seconds, 3),
-            "notes": list(self.notes),
+            "notes": list(dict.fromkeys((*self.notes, *COMMON_NOTES))),
             "tensors": {name: list(digests) for name, digests in given_tensors(self.results).items()},
         }
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from bitwise_core.caching.code_digest import code_digest
-from bitwise_core.caching.entry_files import SIZE_VARIABLE, EntryFolder, cache_directory
+from bitwise_core.caching.entry_files import OFF_VARIABLE, SIZE_VARIABLE, EntryFolder, cache_directory
 from bitwise_core.caching.key_digest import NotAKey, key_digest
 from bitwise_core.checker.analysis import Options, Session, Source
 from bitwise_core.checker.worker_pool import Lost, Progress, WorkerPool
@@ -31,9 +31,6 @@ Result = TypeVar("Result")
 
 FOLDER = "readings"
 """The folder of readings in the cache directory."""
-
-OFF_VARIABLE = "BITWISE_NO_CACHE"
-"""The environment variable that turns the cache of readings off, if it is neither empty nor 0."""
 
 _SECONDS_BETWEEN_CHECKS = 2.0
 """The environment is compared again before a result is written, but not more often."""

@@ -9,6 +9,8 @@ from html import escape
 
 from bitwise_core.checker.analysis import AnalysisResult, Options, conflicting_tensors
 from bitwise_core.execution.element_types import Array
+from bitwise_core.numerics import FLOAT_FORMATS
+from bitwise_core.numerics.decimals import apart, decimal, ulps
 
 
 class Outcome(StrEnum):
@@ -65,8 +67,9 @@ class Counterexample:
 
     `arrays` holds the contents of every buffer before the launch, `path` the file they were written to, if any.
     `buffer` and `index` name the first element that differs; the kernels return the bit patterns `left` and `right` of
-    `size` bytes there.  `count` is the number of elements of the buffer that differ.  `drawn` names the distribution of
-    the input, `notes` the assumptions of the two runs.
+    `size` bytes there, of the floating-point format `format` (None: of another type).  `count` is the number of
+    elements of the buffer that differ.  `drawn` names the distribution of the input, `notes` the assumptions of the two
+    runs.
     """
 
     arrays: Mapping[str, Array]
@@ -79,6 +82,7 @@ class Counterexample:
     drawn: str
     notes: tuple[str, ...] = ()
     path: str | None = None
+    format: str | None = None
 
     @property
     def element(self) -> str:
@@ -92,10 +96,28 @@ class Counterexample:
         return f"0x{self.left:0{digits}x}", f"0x{self.right:0{digits}x}"
 
     @property
+    def decimals(self) -> tuple[str, str] | None:
+        """Both values as decimals, None where the elements are no floating-point numbers of one element each."""
+        form = FLOAT_FORMATS.get(self.format or "")
+        if form is None or form.bits != 8 * self.size:
+            return None
+        return decimal(form, self.left), decimal(form, self.right)
+
+    @property
+    def ulps(self) -> int | None:
+        """The distance of both values in units in the last place, None with a NaN or without decimals."""
+        return None if self.decimals is None else ulps(FLOAT_FORMATS[str(self.format)], self.left, self.right)
+
+    @property
     def sentence(self) -> str:
         """The counterexample in one sentence."""
         left, right = self.values
-        return f"{self.element} is {left} and {right} (elements that differ: {self.count}; {self.drawn})"
+        words = f"elements that differ: {self.count}; {self.drawn}"
+        if self.decimals is None:
+            return f"{self.element} is {left} and {right} ({words})"
+        one, other = self.decimals
+        distance = apart(FLOAT_FORMATS[str(self.format)], self.left, self.right)
+        return f"{self.element} is {one} ({left}) and {other} ({right}){distance and f', {distance}'} ({words})"
 
     def __repr__(self) -> str:
         return f"Counterexample({self.sentence})"

@@ -18,7 +18,7 @@ from bitwise_core.execution.element_types import Array
 from bitwise_core.execution.launch import Launch
 from bitwise_core.output_files import write_file
 
-MAXIMUM_BYTES = 8 << 30
+MAXIMUM_BYTES = 1 << 30
 """The largest size of all arrays of a file together, uncompressed."""
 
 

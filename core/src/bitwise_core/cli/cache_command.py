@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bitwise_core.caching.entry_files import SIZE_VARIABLE, cache_directory, folders, size_limit
-from bitwise_core.checker.readings import OFF_VARIABLE
+from bitwise_core.caching.entry_files import OFF_VARIABLE, SIZE_VARIABLE, cache_directory, folders, size_limit
 from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.errors import InputError
 

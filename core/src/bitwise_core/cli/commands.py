@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bitwise_core.cli.common import as_errors, assumptions, kept_readings
-from bitwise_core.cli.lazy_commands import CommandReference, add_lazy_command
-from bitwise_core.cli.plugin_commands import GROUP
+from bitwise_core.cli.common import as_errors, assumptions, kept_readings, versions
+from bitwise_core.cli.lazy_commands import CommandReference, Commands, add_lazy_command
 from bitwise_core.limits import READING_SECONDS
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="bitwise",
+    cls=Commands,
     help="Say which bits a GPU kernel returns, and which kernels return the same bits.",
     add_completion=False,
     no_args_is_help=True,
@@ -33,13 +33,8 @@ def _print_versions(wanted: bool) -> None:
     """Print the versions of the distributions of bitwise and of its plugins, and exit."""
     if not wanted:
         return
-    from importlib.metadata import entry_points, version
-
-    names = {"bitwise-core"}
-    for group in ("bitwise", GROUP):
-        names |= {each.dist.name for each in entry_points(group=group) if each.dist is not None}
-    for name in sorted(names, key=lambda each: (each != "bitwise-core", each)):
-        typer.echo(f"{name} {version(name)}")
+    for name, number in versions().items():
+        typer.echo(f"{name} {number}")
     raise typer.Exit
 
 
@@ -136,12 +131,26 @@ def partition(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write an HTML report to this file.")
     ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Also write the findings as a SARIF log.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, a test for each kernel.")
+    ] = None,
+    expected: Annotated[
+        Path | None,
+        typer.Option("--expected", metavar="FILE", help="Compare the classes with the expected ones of this file."),
+    ] = None,
+    update_expected: Annotated[
+        bool, typer.Option("--update-expected", help="Write the classes to the file of --expected instead.")
+    ] = False,
 ) -> None:
     """Partition the kernels of a folder by equal bits.
 
     Kernels of one class are proved to return the same bits.  Without manifest.json this holds for every launch.
 
-    Exit status: 0 done (each Unknown kernel is a class by itself), 2 a file or an argument is wrong.
+    Exit status: 0 done (each Unknown kernel is a class by itself), 1 the classes are not the expected ones, 2 a file or
+    an argument is wrong.
     """
     with as_errors():
         from bitwise_core.cli import partition_command
@@ -149,7 +158,9 @@ def partition(
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         with kept_readings(not no_cache) as cache:
             readers = partition_command.ReaderSettings(workers, scheduler, cache)
-            partition_command.run(path, target, options, readers, as_json, html)
+            outputs = partition_command.Outputs(as_json, html, sarif, junit, expected, update_expected)
+            status = partition_command.run(path, target, options, readers, outputs)
+    raise typer.Exit(status)
 
 
 @app.command(no_args_is_help=True)
@@ -283,10 +294,14 @@ LATER = {
     "cache": CommandReference(
         "bitwise_core.cli.cache_command:command", "Show or remove the results that are kept on disk between runs."
     ),
-    "probe": CommandReference(
-        "bitwise_core.cli.probe_command:command", "Find the summation order of a Python function."
+    "doctor": CommandReference(
+        "bitwise_core.cli.doctor_command:command",
+        "Print what is installed and found, and what each missing part would enable.",
     ),
-    "gemm": CommandReference("bitwise_core.cli.gemm_command:command", "Explain the bits of a matrix product."),
+    "probe": CommandReference(
+        "bitwise_core.cli.probe_options:command", "Find the summation order of a Python function."
+    ),
+    "gemm": CommandReference("bitwise_core.cli.gemm_options:command", "Explain the bits of a matrix product."),
     "plugins": CommandReference(
         "bitwise_core.cli.plugins_command:command", "List the installed plugins and what they provide."
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from bitwise_core.checker.analysis import Options, Source
     from bitwise_core.checker.readings import ReadingCache
     from bitwise_core.execution.architecture import Arch
+
+SCHEMA = 1
+"""The version of the forms of answers in JSON.  A field that is added does not change it."""
 
 UNKNOWN = 3
 """The exit status of an Unknown result: a kernel cannot be analysed or run, or a descriptor is not determined."""
@@ -40,8 +43,10 @@ def as_errors() -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # Rich ends the process where its output is closed
+            raise typer.Exit(WRONG_INPUT) from None
         _fail([f"a plugin ended the command ({end.code!r}); the plugin must raise an error instead"])
-    except Exception as error:
+    except BaseException as error:
         # Left to Python, this would end with the status that says that two kernels differ.
         _fail([internal_error(error)])
 
@@ -76,6 +81,27 @@ def assumptions(names: Iterable[str]) -> frozenset[str]:
     if unknown:
         _fail([f"--assume: the condition {unknown[0]!r} is unknown; known conditions: {', '.join(ASSUMPTIONS)}"])
     return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of bitwise-core, first, and of the installed distributions that extend it."""
+    from importlib.metadata import entry_points, version
+
+    from bitwise_core.cli.plugin_commands import GROUP
+    from bitwise_core.known_distributions import ENTRY_POINT_GROUP
+
+    names = {each.dist.name for group in (ENTRY_POINT_GROUP, GROUP) for each in entry_points(group=group) if each.dist}
+    return {name: version(name) for name in ("bitwise-core", *sorted(names - {"bitwise-core"}))}
+
+
+def print_answer(command: str, content: Mapping[str, object], arches: Iterable[Arch] = ()) -> None:
+    """Print the answer of a command as JSON, with the version of its form and what it was made by.
+
+    These are the versions of the distributions, and the tools on which the answers about `arches` may depend.
+    """
+    tools = [tool for arch in arches if arch.audit_tools is not None for tool in arch.audit_tools()]
+    made = {"schema": f"{command}/{SCHEMA}", "versions": versions(), "tools": list(dict.fromkeys(tools))}
+    print_json({**made, **content})
 
 
 def print_json(content: object) -> None:

@@ -14,6 +14,7 @@ from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.determinism import Determinism, DeterminismReport
 from bitwise_core.checker.determinism import determinism as determinism_of
 from bitwise_core.checker.kernel_files import (
+    arch_of,
     extensions,
     read_folder,
     read_kernel,
@@ -21,7 +22,7 @@ from bitwise_core.checker.kernel_files import (
     targets_of,
 )
 from bitwise_core.checker.verdicts import COMMON_NOTES
-from bitwise_core.cli.common import UNKNOWN, print_json
+from bitwise_core.cli.common import UNKNOWN, print_answer
 from bitwise_core.cli.partition_command import ReaderSettings, answered
 from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
@@ -47,7 +48,9 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     arch, resolved = resolve_targets(sources, plugins, target)
     found = answered(determinism_of, resolved, arch.name, options, readers)
     if as_json:
-        print_json({**found.as_json(), "target": ", ".join(targets_of(resolved, arch))})
+        content = {**found.as_json(), "conditions": sorted(options.assume)}
+        arches = [arch_of(each, arch, plugins) for each in resolved]
+        print_answer("determinism", {**content, "target": ", ".join(targets_of(resolved, arch))}, arches)
     else:
         show(found, options, Console(highlight=False))
     if found.count(Determinism.NONDETERMINISTIC):

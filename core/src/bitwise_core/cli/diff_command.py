@@ -16,7 +16,7 @@ from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Side, Verdict
 from bitwise_core.cli.buffer_files import write_buffers
-from bitwise_core.cli.common import kernels, print_json
+from bitwise_core.cli.common import kernels, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
 
@@ -55,7 +55,7 @@ def run(
     if search is not None:
         verdict = search_and_write(found, first, second, both, options, search)
     if as_json:
-        print_json(as_record(verdict))
+        print_answer("diff", as_record(verdict), both)
     else:
         show(verdict, (left, right), Console(highlight=False, soft_wrap=True))
     return STATUS[verdict.outcome]
@@ -107,6 +107,8 @@ def counterexample_as_record(counterexample: Counterexample) -> dict[str, object
         "size": counterexample.size,
         "left": left,
         "right": right,
+        "decimals": counterexample.decimals,
+        "ulps": counterexample.ulps,
         "different": counterexample.count,
         "drawn": counterexample.drawn,
     }

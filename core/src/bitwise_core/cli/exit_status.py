@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-import traceback
+
+from bitwise_core.visible_text import visible
 
 WRONG_INPUT = 2
 """The exit status of an error of any kind."""
 
 INTERRUPTED = 130
+
+MAXIMUM_SENTENCE = 4000
+"""A longer sentence repeats what the user wrote, and its middle is left out."""
 
 TRACEBACK_VARIABLE = "BITWISE_TRACEBACK"
 """The environment variable that makes errors of the package print their traceback."""
@@ -17,6 +21,8 @@ TRACEBACK_VARIABLE = "BITWISE_TRACEBACK"
 def internal_error(error: BaseException) -> str:
     """Return the sentence about an error of the package or of a plugin; print its traceback where that is wanted."""
     if os.environ.get(TRACEBACK_VARIABLE):
+        import traceback
+
         traceback.print_exception(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory"
@@ -27,6 +33,11 @@ def internal_error(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text on one line in which control characters, such as escapes of terminals, are numbers."""
+    """Return a text on one line of at most `MAXIMUM_SENTENCE` characters.
+
+    Control characters, such as escapes of terminals, are numbers.
+    """
     words = " ".join(text.split("\n"))
-    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in words)
+    if len(words) > MAXIMUM_SENTENCE:
+        words = f"{words[: MAXIMUM_SENTENCE // 2]} ... {words[-MAXIMUM_SENTENCE // 2 :]}"
+    return visible(words)

@@ -9,7 +9,20 @@ from inspect import Parameter, signature
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+from bitwise_core.known_distributions import advice
+
+
+class Commands(TyperGroup):
+    """The subcommands of `bitwise`, which name the distribution of a command that is not installed."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a subcommand, None where there is none; fails where a known distribution has it."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and (missing := advice("commands", cmd_name)):
+            ctx.fail(f"No installed plugin adds the command {cmd_name!r}: {missing}.")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.errors import InputError
 from bitwise_core.json_text import parse_json
+from bitwise_core.known_distributions import advice
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.profiles import ExplainableProfile, Explanation, NotCovered
+from bitwise_core.plugins.profiles import ExplainableProfile, NotCovered
 
 _EIGHT_BITS = frozenset({"e4m3", "e5m2"})
 
@@ -20,11 +21,11 @@ _EIGHT_BITS = frozenset({"e4m3", "e5m2"})
 def explain_product(
     library: str, architecture: str | None, sizes: tuple[int, int, int], dtypes: tuple[str, str], output: str | None,
     transposes: str | None, configuration: Iterable[str], records: Path | None,
-) -> Explanation:  # fmt: skip
-    """Return what a library `NAME:VERSION` runs for a product on an architecture.  Raises InputError.
+) -> tuple[GEMMDesc, tuple[str, ...]]:  # fmt: skip
+    """Return the descriptor of what a library `NAME:VERSION` runs for a product on an architecture, and notes on it.
 
     `sizes` are m, n and k.  The layouts (`transposes`) and the output's type are by default NT and bf16 for 8-bit
-    operands, NN and the operands' type for others.
+    operands, NN and the operands' type for others.  Raises InputError.
     """
     profile = _profile(library, architecture)
     narrow = dtypes[0] in _EIGHT_BITS
@@ -48,7 +49,7 @@ def explain_product(
         raise InputError(
             f"{library} computes this product as a {type(found.desc).__name__}; only a GEMMDesc can be explained here"
         )
-    return found
+    return found.desc, found.notes
 
 
 def _profile(library: str, architecture: str | None) -> ExplainableProfile:
@@ -56,6 +57,8 @@ def _profile(library: str, architecture: str | None) -> ExplainableProfile:
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
     available = f"available: {known}" if known else "no installed plugin describes a library"
+    missing = advice("libraries", name) or ("" if known else advice("libraries"))
+    available += f"; {missing}" if missing else ""
     if not version or architecture is None:
         raise InputError(f"--library takes NAME:VERSION and needs the architecture, --arch; {available}")
     for each in profiles:

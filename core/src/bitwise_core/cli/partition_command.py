@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,16 +18,19 @@ from rich.table import Table
 from bitwise_core import report
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.executors import dask_executor
-from bitwise_core.checker.kernel_files import extensions, read_folder, resolve_targets, targets_of
+from bitwise_core.checker.kernel_files import arch_of, extensions, read_folder, resolve_targets, targets_of
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.checker.worker_pool import Progress as ProgressCallback
-from bitwise_core.cli.common import print_json
+from bitwise_core.cli.common import print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
+from bitwise_core.report.expected_classes import ExpectedClasses
+from bitwise_core.report.findings import Finding, findings, junit, sarif
+from bitwise_core.report.shared_settings import class_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +74,65 @@ def answered(
     return found
 
 
-def run(
-    path: Path, target: str | None, options: Options, readers: ReaderSettings, as_json: bool, html: Path | None
-) -> None:
-    """Partition a folder and print the classes.  Raises InputError."""
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What is written besides the text: JSON in its place, an HTML page, a SARIF log, a JUnit report.
+
+    `expected` is the file of the expected classes, which is compared, or written with `update`.
+    """
+
+    as_json: bool = False
+    html: Path | None = None
+    sarif: Path | None = None
+    junit: Path | None = None
+    expected: Path | None = None
+    update: bool = False
+
+
+UNEXPECTED = 1
+"""The exit status if the classes are not the expected ones."""
+
+
+def run(path: Path, target: str | None, options: Options, readers: ReaderSettings, outputs: Outputs) -> int:
+    """Partition a folder and print the classes; return the exit status.  Raises InputError."""
+    if outputs.update and outputs.expected is None:
+        raise InputError("--update-expected: name the file of the expected classes with --expected")
+    expected = None if outputs.expected is None or outputs.update else ExpectedClasses.read(outputs.expected)
     plugins = registry.default()
     folder = read_folder(path, extensions(plugins.arches.values()))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
     arch, sources = resolve_targets(folder.sources, plugins, target)
     found = answered(partition_of, sources, arch.name, options, readers)
-    if html is not None:
+    listed = findings(found)
+    differences: tuple[Finding, ...] = ()
+    if expected is not None:
+        differences = tuple(expected.differences(found))
+        listed = (*differences, *(each for each in listed if each.rule == "unknown"))
+    if outputs.update and outputs.expected is not None:
+        ExpectedClasses.of(found).write(outputs.expected)
+    if outputs.sarif is not None:
+        write_report("--sarif", outputs.sarif, sarif(listed, path.as_posix()))
+    if outputs.junit is not None:
+        write_report("--junit", outputs.junit, junit(listed, [each.name for each in sources], path.as_posix()))
+    if outputs.html is not None:
         title = path.resolve().name
         section = report.section(found, sources, arch, options, title, folder.configurations)
-        write_report(html, report.render(f"bitwise: {title}", [section]))
-    if as_json:
-        print_json({**found.as_json(), "target": ", ".join(targets_of(sources, arch))})
+        write_report("--html", outputs.html, report.render(f"bitwise: {title}", [section]))
+    if outputs.as_json:
+        content = {**found.as_json(), "conditions": sorted(options.assume)}
+        content["shared"] = class_names(found.classes, folder.configurations)
+        content["target"] = ", ".join(targets_of(sources, arch))
+        if expected is not None:
+            content["unexpected"] = [asdict(each) for each in differences]
+        print_answer("partition", content, [arch_of(each, arch, plugins) for each in sources])
     else:
-        show(found, options, Console(highlight=False))
+        show(found, options, Console(highlight=False), folder.configurations)
+        for each in differences:
+            typer.echo(f"{each.level}: {each.message}")
+        if expected is not None and not differences:
+            typer.echo("the classes are the expected ones")
+    return UNEXPECTED if any(each.level == "error" for each in differences) else 0
 
 
 @contextmanager
@@ -107,23 +153,40 @@ def progress(description: str) -> Iterator[ProgressCallback | None]:
         yield advance
 
 
-def write_report(path: Path, page: str) -> None:
-    """Write a page to a file.  Raises InputError."""
+def write_report(option: str, path: Path, page: str) -> None:
+    """Write a page to the file of an option.  Raises InputError."""
     try:
         write_text(path, page)
     except OSError as error:
-        raise InputError(f"--html {path}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{option} {path}: cannot be written ({error.strerror})") from None
 
 
-def show(found: Partition, options: Options, console: Console) -> None:
-    """Print the classes, the Unknown kernels with their reasons, and the assumptions of the proofs."""
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 kernel, 2 classes."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def show(found: Partition, options: Options, console: Console, configurations: Mapping[str, str] = _NONE) -> None:
+    """Print the classes, the Unknown kernels with their reasons, and the assumptions of the proofs.
+
+    A class is named by what its configurations share.
+    """
+    named = zip(found.classes, class_names(found.classes, configurations), strict=True)
+    shared = [name for names, name in named if names[0] not in found.unknown]
     proved = [each for each in found.classes if each[0] not in found.unknown]
     table = Table(title=None, header_style="bold", show_lines=len(proved) > 1)
     table.add_column("class", justify="right")
     table.add_column("kernels", justify="right")
+    if any(shared):
+        table.add_column("which share", overflow="fold")
     table.add_column("proved to return the same bits", overflow="fold")
-    for number, names in enumerate(proved, 1):
-        table.add_row(str(number), str(len(names)), escape(", ".join(names)))
+    for number, (names, name) in enumerate(zip(proved, shared, strict=True), 1):
+        what = [escape(name)] if any(shared) else []
+        table.add_row(str(number), str(len(names)), *what, escape(", ".join(names)))
     if proved:
         console.print(table)
     if found.unknown:
@@ -135,7 +198,7 @@ def show(found: Partition, options: Options, console: Console) -> None:
         console.print(table)
     kernels = sum(map(len, found.classes))
     console.print(
-        f"{kernels} kernels, {len(proved)} classes, {len(found.unknown)} unknown, for "
+        f"{counted(kernels, 'kernel')}, {counted(len(proved), 'class')}, {len(found.unknown)} unknown, for "
         f"{'every launch' if options.every_launch else 'the given launch'}, in {found.seconds:.1f} s"
     )
     for condition in sorted(options.assume):

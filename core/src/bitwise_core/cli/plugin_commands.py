@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from bitwise_core.cli.exit_status import printable
 from bitwise_core.cli.lazy_commands import CommandReference, add_lazy_command
 
 GROUP = "bitwise.commands"
@@ -42,7 +43,9 @@ def _loaded(entry: EntryPoint, reference: CommandReference) -> Any:
     """Return what a reference stands for.  Exits with a sentence where it cannot be loaded."""
     try:
         return reference.load()
-    except (Exception, SystemExit) as error:  # a third-party module may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a third-party module may raise anything
         _report(entry, f"{type(error).__name__}: {error}")
 
 
@@ -50,7 +53,9 @@ def _load(entry: EntryPoint) -> typer.Typer | CommandReference | str:
     """Return the application or the reference, or the reason why it cannot be loaded."""
     try:
         loaded = entry.load()
-    except (Exception, SystemExit) as error:  # a third-party module may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a third-party module may raise anything
         return f"{type(error).__name__}: {error}"
     known = isinstance(loaded, typer.Typer | CommandReference)
     return loaded if known else f"{entry.value} is not a Typer application"
@@ -69,8 +74,8 @@ def _add_broken(app: typer.Typer, entry: EntryPoint, reason: str) -> None:
 
 
 def _report(entry: EntryPoint, reason: str) -> NoReturn:
-    sentence = f"bitwise: the command {entry.name} of {_distribution(entry)} cannot be loaded: {reason}"
-    typer.echo(sentence, err=True)
+    sentence = f"the command {entry.name} of {_distribution(entry)} cannot be loaded: {reason}"
+    typer.echo(f"bitwise: {printable(sentence)}", err=True)
     raise typer.Exit(2)
 
 

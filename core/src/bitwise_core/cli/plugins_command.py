@@ -6,12 +6,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from bitwise_core.cli.common import as_errors, print_json
-from bitwise_core.plugins import registry
-from bitwise_core.plugins.capabilities import TITLES, capabilities
+from bitwise_core.cli.exit_status import printable
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -25,6 +22,13 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def _print(as_json: bool) -> None:
     """Print the installed plugins.  Raises DuplicateNameError, UnknownPluginError."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bitwise_core.known_distributions import advice
+    from bitwise_core.plugins import registry
+    from bitwise_core.plugins.capabilities import TITLES, capabilities
+
     found = registry.default()
     if as_json:
         print_json(
@@ -56,7 +60,9 @@ def _print(as_json: bool) -> None:
     console = Console(highlight=False)
     if not found.plugins and not found.broken:
         console.print(
-            "No plugin is installed, so no architecture is known: install one, as in pip install bitwise-VENDOR."
+            f"No plugin is installed, so no architecture is known: {advice('targets', otherwise='install one')}.",
+            markup=False,
+            soft_wrap=True,
         )
         return
     supported = Table(box=None, header_style="bold")
@@ -76,4 +82,4 @@ def _print(as_json: bool) -> None:
         console.print()
     console.print(table)
     for broken in found.broken:
-        console.print(f"could not be loaded: {broken}", style="yellow", markup=False)
+        console.print(f"could not be loaded: {printable(str(broken))}", style="yellow", markup=False)

@@ -10,7 +10,7 @@ import typer
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, prepare
 from bitwise_core.cli.buffer_files import read_buffers, write_buffers
-from bitwise_core.cli.common import UNKNOWN, kernels, print_json
+from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
@@ -54,7 +54,7 @@ def run(
             }
             for name, array in after.items()
         }
-        print_json({"kernel": source.name, "out": str(out), "buffers": buffers, "notes": notes})
+        print_answer("run", {"kernel": source.name, "out": str(out), "buffers": buffers, "notes": notes}, (arch,))
         return 0
     for name, array in after.items():
         kind = kinds[name].name or array.dtype.name
@@ -66,4 +66,8 @@ def run(
 
 def _count_changed(after: Array, before: Array, array: Array) -> int:
     """Return how many elements the launch changed; `array` gives the size of an element in bytes."""
-    return int(np.count_nonzero((after != before).reshape(-1, array.dtype.itemsize).any(axis=1)))
+    size = array.dtype.itemsize
+    if size not in (1, 2, 4, 8):
+        return int(np.count_nonzero((after != before).reshape(-1, size).any(axis=1)))
+    patterns = np.dtype(f"u{size}")
+    return int(np.count_nonzero(after.view(patterns) != before.view(patterns)))

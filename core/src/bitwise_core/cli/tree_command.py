@@ -13,7 +13,7 @@ from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.comparison import find_element, session_of, trace_element
 from bitwise_core.checker.expression_trees import MAXIMUM_NODES, Tree, build_tree
-from bitwise_core.cli.common import UNKNOWN, kernels, print_json
+from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
@@ -45,7 +45,7 @@ def run(
     if output_format == "svg":
         typer.echo(to_svg(tree.root, max_nodes=_UNLIMITED if whole else 200), nl=False)
     elif output_format == "json":
-        print_json(as_record(tree, element, sources))
+        print_answer("tree", as_record(tree, element, sources), (arch,))
     else:
         limits = (_UNLIMITED, _UNLIMITED) if whole else (24, 200)
         Console(highlight=False, soft_wrap=True).print(render(tree.root, *limits), markup=False, end="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bitwise_core.descriptors.attention import AttentionDesc
+from bitwise_core.descriptors.attention_gradient import AttentionGradientDesc
 from bitwise_core.descriptors.cuts import Cut, Group
 from bitwise_core.descriptors.epilogue import Epilogue, Step
 from bitwise_core.descriptors.families import (
@@ -24,6 +25,7 @@ from bitwise_core.descriptors.text import Descriptor, read, write
 
 __all__ = [
     "AttentionDesc",
+    "AttentionGradientDesc",
     "Cut",
     "Descriptor",
     "DescriptorError",

@@ -236,6 +236,9 @@ class Arch:
     `storage` names the storage of a register, or of a key of the machine's register file; registers that are stored
     together have the same one.
 
+    `under_one_key` brings the registers of a storage with several under its key, in the register file of the machine,
+    as far as they hold numbers; None if every storage is one register.
+
     `execution_mask` is the storage of the register whose lanes instructions are restricted to, None without one.
 
     `largest_cluster` is the largest number of blocks of a cluster, 1 without clusters.
@@ -259,6 +262,7 @@ class Arch:
     write: Callable[[Module], str] | None = None
     storage: Callable[[str], str] = str
     execution_mask: str | None = None
+    under_one_key: Callable[[Machine, str], None] | None = None
     largest_cluster: int = 1
     audit_tools: Callable[[], tuple[str, ...]] | None = None
 

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.assembly.module import Instruction, Operand, Register, parts, registers_of
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, parts, registers_of
 from bitwise_core.execution.control_flow import EXIT
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
@@ -260,8 +260,10 @@ def _cone(
         order.append(index)
         consumed[index] = tuple(dict.fromkeys(own))
         explicit = registers_of(*instruction.operands)
-        implicit = tuple(value for name, value in named.items() if name not in explicit)
-        form.append((instruction.opcode, tuple(_renamed(each, named) for each in instruction.operands), implicit))
+        implicit = tuple([value for name, value in named.items() if name not in explicit])
+        own_names = [{} if each in info.overwritten else named for each in range(len(instruction.operands))]
+        operands = tuple(map(_renamed, instruction.operands, own_names))
+        form.append((instruction.opcode, operands, implicit))
         return True
 
     if not visit(root) or len(order) < MINIMUM_INSTRUCTIONS:
@@ -281,17 +283,22 @@ def _cone(
 def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
     """Return the registers that an instruction's result depends on, in an order that does not depend on names."""
     wanted = info.reads - info.retained
-    explicit = [
-        each.name
-        for operand in instruction.operands
-        for each in parts(operand)
-        if isinstance(each, Register) and each.name in wanted
-    ]
-    return list(dict.fromkeys([*explicit, *sorted(wanted)]))
+    found: dict[str, None] = {}
+    for position, operand in enumerate(instruction.operands):
+        # On the hot path: most operands are registers and literals.
+        if type(operand) is Immediate or position in info.overwritten:
+            continue
+        for each in (operand,) if type(operand) is Register else parts(operand):
+            if isinstance(each, Register) and each.name in wanted:
+                found[each.name] = None
+    found.update(dict.fromkeys(sorted(wanted)))
+    return list(found)
 
 
 def _renamed(operand: Operand, names: Mapping[str, Hashable]) -> Hashable:
     """Return an operand with its registers renamed; a register that is written only has no name."""
+    if type(operand) is Immediate:
+        return operand
     if isinstance(operand, Register):
         return names.get(operand.name, "written")
     inner = tuple(parts(operand))
@@ -314,7 +321,7 @@ def _entering(step: Step, roots: frozenset[int], execution_mask: str | None) -> 
     """
 
     def run(machine: Machine) -> Control | None:
-        whole = machine.mask is None and machine.condition is None
+        whole = machine.written_lanes is None and machine.condition is None
         if whole and execution_mask is not None:
             lanes = machine.registers.get(execution_mask)
             whole = isinstance(lanes, np.ndarray) and lanes.size == 1 and bool(lanes.all())
@@ -486,13 +493,19 @@ def _function(
     """Return the function that a cone computes of some bytes of its inputs, None if there are too many of them."""
     run = _Trial(machine, cone, captured, program)
     every = [(number, byte) for number, bits in widths.items() for byte in range(bits // 8)]
+    halves = run.dependences(every)
+    if not halves or any(len(needed) > MAXIMUM_BYTES for _, _, needed in halves):
+        return None
+    # Where every half depends on one byte at most, one execution has all of them: it gives all bytes the same value.
+    single = all(len(needed) <= 1 for _, _, needed in halves)
+    common = run.table([[atom for _, _, needed in halves for atom in needed]], widths) if single else None
     found: list[Part] = []
-    for low, bits, needed in run.dependences(every):
-        table = run.table(needed, widths) if len(needed) <= MAXIMUM_BYTES else None
+    for low, bits, needed in halves:
+        table = common if single else run.table([[atom] for atom in needed], widths)
         if table is None:
             return None
         found += _parts(table, needed, low, bits)
-    return tuple(found) or None
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,17 +548,17 @@ class _Trial:
             found.append((low, 16, needed))
         return found
 
-    def table(self, atoms: Sequence[tuple[int, int]], widths: Mapping[int, int]) -> Array | None:
-        """Return the results for all values of some bytes, in an axis for each; the other bytes are 0."""
+    def table(self, atoms: Sequence[Sequence[tuple[int, int]]], widths: Mapping[int, int]) -> Array | None:
+        """Return the results for all values of some bytes, in an axis for those of equal value; other bytes are 0."""
         size = 256 ** len(atoms)
         numbers = np.arange(size, dtype=np.uint64)
         values: dict[tuple[int, int], Value] = {}
         for number, bits in widths.items():
             for byte in range(bits // 8):
                 values[number, byte] = np.zeros((1, 1), dtype=np.uint8)
-        for axis, atom in enumerate(atoms):
+        for axis, alike in enumerate(atoms):
             shift = np.uint64(8 * (len(atoms) - 1 - axis))
-            values[atom] = (numbers >> shift & np.uint64(255)).astype(np.uint8)[None]
+            values.update(dict.fromkeys(alike, (numbers >> shift & np.uint64(255)).astype(np.uint8)[None]))
         result = self._result(values)
         if not isinstance(result, np.ndarray) or result.dtype == np.bool_:
             return None

@@ -27,7 +27,7 @@ from bitwise_core.execution.values.term_hash import nan_bits, term
 _COMPUTES = Effect.MOVE | Effect.INTEGER | Effect.BRANCH
 """Effects of instructions that only compute registers of their own thread, or branch by one."""
 
-_LEVEL = "levels of loops"
+LEVEL = "levels of loops"
 """The key of `Machine.extra` for how many loops the current one is inside of."""
 
 
@@ -60,34 +60,34 @@ def run_as_function(
     if machine.domain.name == "addresses":
         return _mix(machine, program, branch, target, carried, runner)
     before, local, condition, mask = machine.registers, machine.local, machine.condition, machine.mask
-    level = machine.extra.get(_LEVEL, 0)
+    level = machine.extra.get(LEVEL, 0)
     widths = [width(before[name]) for name in carried]
     variables = [
         term(bits, f"variable {place} of loop {level}", [], L.INTEGER, recorder=machine.domain.recorder)
         for place, bits in enumerate(widths)
     ]
     machine.registers = {**before, **dict(zip(carried, variables, strict=True))}
-    machine.extra[_LEVEL] = level + 1
+    machine.extra[LEVEL] = level + 1
     try:
         runner().start(target, branch)
         control = program.steps[branch](machine)
         after = machine.registers
     finally:
-        machine.extra[_LEVEL] = level
+        machine.extra[LEVEL] = level
         machine.registers, machine.local, machine.condition, machine.mask = before, local, condition, mask
     if not isinstance(control, Branch) or control.taken is None:
         return False
     results = [after.get(name) for name in carried]
     if any(each is None or width(each) != bits for each, bits in zip(results, widths, strict=True)):
         return False
-    ends = [_whole(each) for each in results if each is not None]
-    body = [_whole(control.taken), *ends]
-    begin = [_whole(before[name]) for name in carried]
+    ends = [one_value(each) for each in results if each is not None]
+    body = [one_value(control.taken), *ends]
+    begin = [one_value(before[name]) for name in carried]
     live = live_at(program, join)
     found = dict(before)
     for place, (name, value) in enumerate(zip(carried, ends, strict=True)):
         tag, recorder = f"result {place} of loop {level}", machine.domain.recorder
-        end = term(value.bits, tag, [*body, *begin], _kind_of_nan(value), exact=True, recorder=recorder)
+        end = term(value.bits, tag, [*body, *begin], kind_of_nan(value), exact=True, recorder=recorder)
         found[name] = machine.domain.select(taken, end, before[name])
     machine.registers = {name: value for name, value in found.items() if live(name)}
     return True
@@ -158,13 +158,32 @@ def _mix(
 def _carried(machine: Machine, program: Program, branch: int, target: int, join: int) -> Sequence[str] | None:
     """Return the registers that an iteration passes on or leaves, in the order of their first use; None: no function.
 
-    The loop must be closed, that is, be entered at `target` and left at `branch` only, and only compute registers.
+    The loop must be closed, and only compute registers.
     """
     body = region(program, branch, join)
-    if target not in body or branch not in body or effects_of(program, body) & ~_COMPUTES:
+    if effects_of(program, body) & ~_COMPUTES or not is_closed(program, branch, target, join):
         return None
-    if any(join in program.following[index] for index in body if index != branch):
+    names = carried_registers(machine, program, branch, target, join)
+    values = [machine.registers[name] for name in names or ()]
+    if any(machine.known(each) is not None or L.lazy_integers(each) is not None for each in values):
         return None
+    return names
+
+
+def is_closed(program: Program, branch: int, target: int, join: int) -> bool:
+    """Return whether a loop is entered at `target` and left at `branch` only."""
+    body = region(program, branch, join)
+    if target not in body or branch not in body:
+        return False
+    return not any(join in program.following[index] for index in body if index != branch)
+
+
+def carried_registers(machine: Machine, program: Program, branch: int, target: int, join: int) -> Sequence[str] | None:
+    """Return the registers that an iteration passes on or leaves, in the order of their first use.
+
+    None where one of them has no value before the loop.
+    """
+    body = region(program, branch, join)
     written = frozenset().union(*(program.infos[index].writes for index in body))
     at_target, at_join = live_at(program, target), live_at(program, join)
     found: list[str] = []
@@ -173,11 +192,7 @@ def _carried(machine: Machine, program: Program, branch: int, target: int, join:
         for name in (*_in_order(program, index, info.reads), *_in_order(program, index, info.writes)):
             if name in written and name not in found and (at_target(name) or at_join(name)):
                 found.append(name)
-    for name in found:
-        value = machine.registers.get(name)
-        if value is None or machine.known(value) is not None or L.lazy_integers(value) is not None:
-            return None
-    return found
+    return found if all(name in machine.registers for name in found) else None
 
 
 def _in_order(program: Program, index: int, names: frozenset[str]) -> list[str]:
@@ -186,14 +201,15 @@ def _in_order(program: Program, index: int, names: frozenset[str]) -> list[str]:
     return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
-def _kind_of_nan(end: SymbolicVector) -> L.Flags:
+def kind_of_nan(end: SymbolicVector) -> L.Flags:
     """Return the flags of what is known of a NaN that an iteration leaves: whether it is canonical."""
     mark = end.flags & L.NAN_MARK
     moved = np.logical_or(np.equal(mark, 0), (nan_bits(end) & L.UNSPECIFIED_NAN) != 0)
     return L.uniform_flags(np.asarray(mark, dtype=np.uint32) | np.where(moved, np.uint32(L.INTEGER), np.uint32(0)))
 
 
-def _whole(value: Value) -> SymbolicVector:
+def one_value(value: Value) -> SymbolicVector:
+    """Return a register as one value.  Raises Unsupported for many narrow values."""
     if isinstance(value, L.PackedVector) and len(value.parts) > 8:
         raise Unsupported("a loop that data ends passes on many narrow values in one register")
     return as_symbolic_vector(value)

@@ -4,15 +4,18 @@ A group is a set of lanes at one instruction.  Lanes that diverge at a branch ru
 they reach the same instruction.  While a group waits (at a barrier, for a copy), others run.  If no group can run, the
 kernel hangs on this launch, and Unsupported is raised.
 
+Groups of whole blocks that diverge have registers of their own (`separate_registers`).
+
 For a branch on data both sides run up to the instruction where they join, and each register becomes a select of two
 values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is followed for each
-number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`).
+number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`), and so
+are most loops beyond that bound (`long_loops`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +27,7 @@ from bitwise_core.execution.data_loops import condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.long_loops import loop_at, registers_after, threads_together
 from bitwise_core.execution.machine import (
     Barrier,
     Blocked,
@@ -49,6 +53,7 @@ from bitwise_core.execution.program import (
     refusal_under_condition,
 )
 from bitwise_core.execution.program_analyses import effects_of, live_at, order_of, region
+from bitwise_core.execution.separate_registers import SeparateRegisters, may_be_separated
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.uniformity import is_uniform
@@ -82,13 +87,15 @@ class LaneGroup:
     """Lanes at one instruction.
 
     `mask` None means all lanes of the batch.  `waiting` is the barrier at which the group waits, `blocked` the other
-    reason why it cannot run.
+    reason why it cannot run.  `registers` are those of the group, shared by groups with the same object; None: those of
+    the machine.
     """
 
     pc: int
     mask: Array | None
     waiting: Barrier | None = None
     blocked: str | None = None
+    registers: dict[str, Value] | None = None
 
 
 def _ready(groups: Sequence[LaneGroup], stop: int | None) -> list[LaneGroup]:
@@ -106,6 +113,9 @@ class Executor:
     follows_data: ClassVar[bool] = True
     """Whether loops and ends of threads may depend on data, and whole blocks may take a side of a branch on data."""
 
+    separates_registers: ClassVar[bool] = True
+    """Whether groups of whole blocks have registers of their own."""
+
     def __init__(
         self,
         program: Program,
@@ -121,6 +131,8 @@ class Executor:
         """The number of registers beyond which those that nothing may read are forgotten."""
         self.alive: Array | None = None
         """The lanes that have not exited, among those that started; None: all lanes of the batch."""
+        self.separated: SeparateRegisters | None = None
+        """The registers of the groups, if groups of whole blocks have their own."""
 
     def start(self, pc: int = 0, stop: int | None = None) -> None:
         """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
@@ -130,6 +142,8 @@ class Executor:
         outer = machine.mask
         groups = self._first_groups(pc, outer)
         alive = self.alive = outer
+        if self.depth == 0 and self.separates_registers and may_be_separated(machine):
+            self.separated = SeparateRegisters(self.program, machine, groups)
         while groups:
             group = self._next_group(groups, stop)
             if self.depth == 0 and len(machine.registers) > self.most_registers:
@@ -138,17 +152,23 @@ class Executor:
                 if all(each.pc == stop for each in groups):
                     break
                 raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
+            if self.separated is not None:
+                self.separated.begin(group)
             alive = self.alive = self._advance(group, groups, stop, alive)
+            if self.separated is not None:
+                self.separated.end()
         machine.mask = outer
 
     def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
         """Forget the registers that no group may read."""
         machine = self.machine
         live = [live_at(self.program, pc) for pc in {each.pc for each in groups}]
-        machine.registers = {
-            name: value for name, value in machine.registers.items() if any(test(name) for test in live)
-        }
-        self.most_registers = max(self.most_registers, 2 * len(machine.registers))
+        tables = {id(each.registers): each.registers for each in groups if each.registers is not None}
+        for registers in tables.values() if self.separated is not None else (machine.registers,):
+            for name in [name for name in registers if not any(test(name) for test in live)]:
+                del registers[name]
+        most = max(map(len, tables.values()), default=len(machine.registers))
+        self.most_registers = max(self.most_registers, 2 * most)
 
     def _first_groups(self, pc: int, lanes: Array | None) -> list[LaneGroup]:
         return [LaneGroup(pc, lanes)]
@@ -246,7 +266,7 @@ class Executor:
         if isinstance(control, Predicated):
             rest = ~control.mask if group.mask is None else group.mask & ~control.mask
             if rest.any():
-                groups.append(LaneGroup(pc + 1, rest))
+                groups.append(replace(group, pc=pc + 1, mask=rest))
             group.mask = machine.mask = control.mask
             control = control.control
         if isinstance(control, Branch):
@@ -308,6 +328,8 @@ class Executor:
 
     def _merge_groups(self, groups: list[LaneGroup]) -> None:
         """Merge groups that are at the same instruction."""
+        if self.separated is not None:
+            self.separated.end()
         if len(groups) < 2:
             return
         places: dict[int, LaneGroup] = {}
@@ -318,6 +340,8 @@ class Executor:
             if other is None:
                 places[group.pc] = group
                 continue
+            if self.separated is not None:
+                self.separated.join(other, group)
             other.mask = None if other.mask is None or group.mask is None else other.mask | group.mask
             groups.remove(group)
         if len(groups) == 1 and groups[0].mask is not None:
@@ -341,7 +365,7 @@ class Executor:
             group.pc = control.target
             return
         group.mask, group.pc = rest, pc + 1
-        groups.append(LaneGroup(control.target, active))
+        groups.append(replace(group, pc=control.target, mask=active))
 
     def _jump(self, control: Jump, group: LaneGroup, groups: list[LaneGroup]) -> None:
         if not self.follows_data:
@@ -349,7 +373,7 @@ class Executor:
         active = self.machine.active()
         targets = np.broadcast_to(control.targets, active.shape)
         first, *others = np.unique(targets[active]).tolist()
-        groups += [LaneGroup(place, active & (targets == place)) for place in others]
+        groups += [replace(group, pc=place, mask=active & (targets == place)) for place in others]
         if others:
             group.mask = active & (targets == first)
         group.pc = first
@@ -373,9 +397,68 @@ class Executor:
         if entered == _ITERATIONS_BEFORE_THE_END_IS_SOUGHT and self.depth + MAXIMUM_ITERATIONS <= MAXIMUM_NESTING:
             last = condition_after(machine, program, pc, control.target, join, MAXIMUM_ITERATIONS - entered)
         if last is not None:
-            reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
-            raise _noted(DataDependent(reason, self._line(pc), (last,)), machine)
+            raise _noted(_LongLoop(pc, self._line(pc), last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
+        if entered:
+            self._run_sides(control, taken, group, join, whole)
+            return
+        outer = machine.condition, machine.path
+        before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
+        try:
+            self._run_sides(control, taken, group, join, whole)
+        except _LongLoop as error:
+            if error.branch != pc:
+                raise
+            machine.condition, machine.path = outer
+            machine.mask = group.mask
+            before.begin(machine)
+            if blocks is not None:
+                blocks.end(machine)
+                blocks.begin(machine)
+            try:
+                followed = self._run_as_one_function(control, taken, group, join, blocks)
+            except Unsupported:
+                raise error from None
+            if not followed:
+                raise
+
+    def _run_as_one_function(
+        self, control: Branch, taken: Value, group: LaneGroup, join: int, blocks: BlockSide | None
+    ) -> bool:
+        """Set the state after a loop that may take many iterations, if it is a function; return whether it is.
+
+        `blocks` is the state before it, which the machine has begun, where whole blocks choose.
+        """
+        machine, program, pc = self.machine, self.program, group.pc
+        loop = loop_at(pc, control.target, join)
+        together = None if loop is None else threads_together(machine, program, loop)
+        if loop is None or together is None or (together[1] and blocks is None):
+            return False
+        threads, in_blocks = together
+        outer = machine.condition, machine.path
+        repeats = loop.repeats(machine, taken)
+        begun = blocks if in_blocks else None
+        if begun is None:
+            machine.condition = conjunction(machine.domain, outer[0], repeats)
+        else:
+            machine.path = conjunction(machine.domain, outer[1], repeats)
+        after = registers_after(machine, program, loop, taken, threads, begun, lambda: self._side_of(group, pc))
+        machine.condition, machine.path = outer
+        machine.mask = group.mask
+        if after is None:
+            return False
+        if begun is not None:
+            repeated = begun.end(machine)
+            if repeated.stores.stores:
+                return False
+            begun.begin(machine)
+            join_blocks(machine, repeats, repeated, begun.end(machine))
+        machine.registers, group.pc = after, join
+        return True
+
+    def _run_sides(self, control: Branch, taken: Value, group: LaneGroup, join: int, whole: bool) -> None:
+        """Run both sides of a branch on data, in whole blocks or by lanes, and join them."""
+        machine, program, pc = self.machine, self.program, group.pc
         outer = machine.condition, machine.path
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
         outcomes, memories = [], []
@@ -544,7 +627,7 @@ class Executor:
                     continue
                 remaining = mask & ~ready[:, None]
                 if remaining.any():
-                    groups.append(LaneGroup(group.pc, remaining, group.waiting))
+                    groups.append(replace(group, mask=remaining))
                     group.mask = released
                 group.waiting = None
             if ready.any():
@@ -565,6 +648,15 @@ class Executor:
         machine.races.forget_what_is_ordered()
         machine.epoch += 1
         group.waiting = None
+
+
+class _LongLoop(DataDependent):
+    """The loop at the branch `branch` may take more iterations than are followed."""
+
+    def __init__(self, branch: int, line: int | None, repeats: Value) -> None:
+        reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
+        super().__init__(reason, line, (repeats,))
+        self.branch = branch
 
 
 def _nested_too_deeply(machine: Machine) -> Unsupported:

@@ -86,6 +86,8 @@ class InstructionInfo:
 
     `retained` are those of `reads` that only lanes outside of the active ones keep: where all lanes are active, the
     result does not depend on them.
+
+    `overwritten` are positions of operands that are written and not read, where all lanes are active.  Empty: unknown.
     """
 
     reads: frozenset[str]
@@ -98,6 +100,7 @@ class InstructionInfo:
     releases: bool = False
     coherent: bool = True
     retained: frozenset[str] = frozenset()
+    overwritten: tuple[int, ...] = ()
 
     def extended(
         self,
@@ -105,8 +108,13 @@ class InstructionInfo:
         writes: frozenset[str] = frozenset(),
         effects: Effect = Effect.NONE,
         retained: frozenset[str] = frozenset(),
+        *,
+        whole: bool = False,
     ) -> InstructionInfo:
-        """Return this info with these reads, writes, effects and retained registers in addition."""
+        """Return this info with these reads, writes, effects and retained registers in addition.
+
+        `whole`: results replace the registers that are written, in the active lanes.
+        """
         return InstructionInfo(
             self.reads | reads,
             self.writes | writes,
@@ -118,6 +126,7 @@ class InstructionInfo:
             self.releases,
             self.coherent,
             self.retained | retained,
+            self.overwritten if whole or self.writes.isdisjoint(reads) else (),
         )
 
 
@@ -148,7 +157,7 @@ class Operands:
                 writes += names
             if position not in self.writes:
                 reads += names
-        return InstructionInfo(frozenset(reads), frozenset(writes), effects)
+        return InstructionInfo(frozenset(reads), frozenset(writes), effects, overwritten=self.writes)
 
 
 DESTINATION_FIRST = Operands(writes=(0,))

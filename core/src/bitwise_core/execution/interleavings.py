@@ -59,6 +59,7 @@ class OrderedExecutor(Executor):
     """An executor that runs one warp after another; `descending` begins with the last one."""
 
     descending = False
+    separates_registers = False
 
     def _first_groups(self, pc: int, lanes: Array | None) -> list[LaneGroup]:
         if self.depth:

@@ -109,6 +109,9 @@ class ManifestError(BitwiseError, ValueError):
 
 Contents = Annotated[InstanceOf[TensorContents], PlainSerializer(TensorContents.manifest_form)]
 
+MAXIMUM_ARGUMENTS = 4096
+"""No entry takes more: parameters of one byte would fill the parameter memory of known architectures."""
+
 OUTSIDE_VARIABLE = "BITWISE_OUTSIDE_FILES"
 """The environment variable that lets manifests name files outside of their folders."""
 
@@ -257,7 +260,7 @@ class Launch(BaseModel):
     entry: Name | None = None
     grid: Triple
     block: Triple | None = None
-    args: tuple[Argument, ...] = ()
+    args: Annotated[tuple[Argument, ...], Field(max_length=MAXIMUM_ARGUMENTS)] = ()
     shared: Annotated[Integer, Field(ge=0, le=1 << 20)] | None = None
     cluster: Triple | None = None
 
@@ -322,6 +325,8 @@ def read_manifest(path: Path) -> Manifest:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
+        if not place:
+            raise ManifestError(f"{path}: is no object of JSON with the key `kernels`") from None
         if first["type"] == "extra_forbidden":
             message = "there is no such field"
         raise ManifestError(f"{path}: {place}: {message}") from None

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, Symbol, Vector
-from bitwise_core.execution.active_lanes import whole_mask
+from bitwise_core.execution.active_lanes import WholeBlocks, whole_mask
 from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
@@ -124,7 +124,8 @@ class Machine:
     """Registers and memories of `blocks` blocks of `threads` threads, which run together.
 
     `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.  `group`
-    are the lanes at the current instruction, whatever its guard.
+    are the lanes at the current instruction, whatever its guard.  `owned`, if it is not None, are the lanes whose
+    values `registers` holds, all lanes of some blocks; what it holds in other lanes is not read.
     `condition` is a predicate on data under which side effects happen, or None.  `path` is the conjunction of the
     choices of whole blocks, made by predicates on data that are uniform in a block, under which the current side of a
     branch is executed, or None.  Such a side has its own registers and memories, see `sides`.
@@ -156,6 +157,7 @@ class Machine:
     local: dict[int, Value] = field(default_factory=dict)
     mask: Array | None = None
     group: Array | None = None
+    owned: Array | None = None
     condition: Value | None = None
     path: Value | None = None
     epoch: int = 0
@@ -164,6 +166,7 @@ class Machine:
     extra: dict[str, Any] = field(default_factory=dict)
     asynchronous_reads: AsynchronousReads = field(default_factory=AsynchronousReads)
     cluster: ClusterState | None = None
+    _whole_blocks: tuple[Array, WholeBlocks] | None = None
 
     def read(self, operand: Operand) -> Value:
         """Return the value of a register, special register, literal or symbol operand."""
@@ -227,12 +230,17 @@ class Machine:
         name = operand.name
         if name == "_":
             return
-        if self.mask is not None:
+        if self.mask is not None and self.mask is not self.owned:
             old = self.registers.get(name)
             if old is None or L.width(old) != L.width(value):
                 old = poison(L.width(value))
             value = blend_values(self.mask, value, old)
         self.put(name, value)
+
+    @property
+    def written_lanes(self) -> Array | None:
+        """The active lanes, None if no other lane of a register that is written may be read."""
+        return None if self.mask is self.owned else self.mask
 
     def put(self, name: str, value: Value) -> None:
         """Write a register in all lanes."""
@@ -296,6 +304,14 @@ class Machine:
             return np.ones(self.blocks, dtype=bool)
         rows: Array = np.any(self.mask, axis=1)
         return rows
+
+    def active_whole_blocks(self) -> WholeBlocks | None:
+        """Return the blocks whose lanes are all active, if no lane of another block may be read; otherwise None."""
+        if self.owned is None or self.mask is not self.owned:
+            return None
+        if self._whole_blocks is None or self._whole_blocks[0] is not self.owned:
+            self._whole_blocks = self.owned, WholeBlocks.of(self.owned)
+        return self._whole_blocks[1]
 
     def active_warps(self) -> Array:
         """Return the numbers of the warps with an active lane."""

@@ -39,7 +39,8 @@ class Program:
     `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
     indices of the labelled instructions, where divergent groups of lanes are merged.  `refused` gives the reason why an
     instruction is not modelled.  `storage` maps the name of a register to that under which it is kept.
-    `architecture` is the name of the architecture, and `execution_mask` the storage of its execution mask, if any.
+    `architecture` is the name of the architecture, `execution_mask` the storage of its execution mask, if any, and
+    `under_one_key` the function of `Arch`.
     `analyses` caches facts about the program by their keys.
     """
 
@@ -54,6 +55,7 @@ class Program:
     storage: Callable[[str], str]
     architecture: str
     execution_mask: str | None
+    under_one_key: Callable[[Machine, str], None] | None
     analyses: dict[Any, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
 
 
@@ -102,8 +104,8 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
         for index, postdominator in postdominators(following).items()
         if kernel.instructions[index].guard is not None or Effect.CONDITIONAL in infos[index].effects
     }
-    storage, mask = arch.storage, arch.execution_mask
-    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, storage, arch.name, mask)
+    keys = arch.storage, arch.name, arch.execution_mask, arch.under_one_key
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, *keys)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
@@ -190,7 +192,7 @@ def _guarded(step: Step, register: str, negated: bool, line: int, refusal: str |
 def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
     outer = machine.mask
     inner = active if outer is None else active & outer
-    if inner.all():
+    if inner.all() or (outer is not None and outer is machine.owned and not (outer & ~active).any()):
         return step(machine)
     if not inner.any():
         return None

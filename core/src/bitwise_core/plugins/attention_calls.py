@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bitwise_core.descriptors import AttentionDesc
+from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc
 from bitwise_core.plugins.launchers import Launcher
 
 
@@ -75,4 +75,36 @@ class AttentionLauncher(Launcher, Protocol):
         """Compute the output, and the logarithms where there are any, on the device's current stream.
 
         Raises DescriptorError for a descriptor or operands that it does not support.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionGradientTensors:
+    """The gradient of a call's output, and the tensors for those of query, key and value, all of their shapes.
+
+    The last axis of each is contiguous.
+    """
+
+    slope: Any
+    query: Any
+    key: Any
+    value: Any
+
+
+@runtime_checkable
+class AttentionGradientLauncher(AttentionLauncher, Protocol):
+    """A launcher that computes the gradients of attention, with the same bits for every schedule."""
+
+    def attention_gradient_descriptor(self, form: AttentionForm) -> AttentionGradientDesc:
+        """Return the descriptor of its gradients; it needs no device.
+
+        Raises DescriptorError for a form whose gradients it has no kernels for.
+        """
+
+    def attend_gradients(
+        self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
+    ) -> None:
+        """Compute the gradients of a call, whose operands hold its output and contiguous logarithms.
+
+        It runs on the device's current stream.  Raises DescriptorError for what it does not support.
         """

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bitwise_core.numerics.mma import MmaSpec
     from bitwise_core.plugins.launchers import Launcher
     from bitwise_core.plugins.profiles import Profile
+    from bitwise_core.plugins.tools import Tool
 
 PROJECT = "bitwise"
 
@@ -69,4 +70,10 @@ def bitwise_launchers() -> Iterable[Launcher]:
 @hookspec
 def bitwise_patchsets() -> Iterable[Named]:
     """Return the patch sets that pin the bits of a compiler or a library."""
+    raise NotImplementedError
+
+
+@hookspec
+def bitwise_tools() -> Iterable[Tool]:
+    """Return the assemblers, libraries, compilers and devices that the plugin uses: `bitwise doctor` looks for them."""
     raise NotImplementedError

@@ -6,8 +6,10 @@ is reported in the error of a look-up that finds nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -20,18 +22,20 @@ import pluggy
 
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.errors import BitwiseError
+from bitwise_core.known_distributions import ENTRY_POINT_GROUP, advice, known_distributions
 from bitwise_core.plugins import hookspecs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bitwise_core.execution.architecture import Arch
+    from bitwise_core.known_distributions import Kind
     from bitwise_core.numerics.mma import MmaSpec
     from bitwise_core.plugins.hookspecs import Named
     from bitwise_core.plugins.launchers import Launcher
     from bitwise_core.plugins.profiles import Profile
+    from bitwise_core.plugins.tools import Tool
 
-ENTRY_POINT_GROUP = "bitwise"
 RESTRICT_VARIABLE = "BITWISE_PLUGINS"
 
 NamedT = TypeVar("NamedT", bound="Named")
@@ -86,6 +90,7 @@ class Plugin:
     profiles: tuple[Profile, ...]
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
+    tools: tuple[Tool, ...]
 
     def __repr__(self) -> str:
         return f"Plugin({self.name!r} of {self.distribution} {self.version})"
@@ -107,6 +112,7 @@ class Registry:
     profiles: tuple[Profile, ...]
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
+    tools: tuple[Tool, ...]
 
     def __repr__(self) -> str:
         return f"Registry(plugins: {', '.join(each.name for each in self.plugins)}; broken: {len(self.broken)})"
@@ -115,9 +121,19 @@ class Registry:
         """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""
         if name in self.arches:
             return self.arches[name]
-        available = ", ".join(sorted(self.arches)) or "none; install the plugin of an architecture"
-        sentence = f"no plugin models the architecture {name!r}; available: {available}"
-        raise UnknownArchError(sentence + self._broken_sentence())
+        available = ", ".join(sorted(self.arches)) or "none"
+        raise UnknownArchError(
+            f"no plugin models the architecture {name!r}; available: {available}"
+            f"{self._broken_sentence()}{self.advice('targets', name)}"
+        )
+
+    def advice(self, kind: Kind, name: str) -> str:
+        """Return the end of a sentence that names the distributions to install for what no loaded plugin provides.
+
+        Where no known distribution provides it and no plugin is loaded, these are all that provide any of the kind.
+        """
+        found = advice(kind, name) or ("" if self.plugins else advice(kind))
+        return f"; {found}" if found else ""
 
     @property
     def hardware(self) -> Hardware:
@@ -130,10 +146,12 @@ class Registry:
         """Return the matrix unit of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""
         if name in self.matrix_units:
             return self.matrix_units[name]
+        known = (each for found in known_distributions() for each in found.provides.get("matrix units", ()))
+        architecture = next((each for each in known if name.endswith(f"_{each}")), name)
         near = get_close_matches(name, self.matrix_units, n=3, cutoff=0.0)
-        listed = ", ".join(near) or "there are none; install the plugin of an architecture"
         raise UnknownMatrixUnitError(
-            f"no plugin has a matrix unit {name!r}; the nearest: {listed}{self._broken_sentence()}"
+            f"no plugin has a matrix unit {name!r}; the nearest: {', '.join(near) or 'there are none'}"
+            f"{self._broken_sentence()}{self.advice('matrix units', architecture)}"
         )
 
     def _broken_sentence(self) -> str:
@@ -154,7 +172,9 @@ def load(names: Iterable[str] | None = None) -> Registry:
     for entry_point in _select(names):
         try:
             loaded.append(_load_plugin(entry_point))
-        except (Exception, SystemExit) as error:  # a third-party module may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a third-party module may raise anything
             _log.debug("plugin %s failed to load", entry_point.name, exc_info=True)
             reason = f"{type(error).__name__}: {error}"
             broken.append(BrokenPlugin(entry_point.name, _distribution(entry_point), reason))
@@ -163,6 +183,7 @@ def load(names: Iterable[str] | None = None) -> Registry:
     _owners("profile", [(plugin, plugin.profiles) for plugin in loaded])
     _owners("launcher", [(plugin, plugin.launchers) for plugin in loaded])
     _owners("patch set", [(plugin, plugin.patchsets) for plugin in loaded])
+    _owners("tool", [(plugin, plugin.tools) for plugin in loaded])
     return Registry(
         plugins=tuple(loaded),
         broken=tuple(broken),
@@ -172,6 +193,7 @@ def load(names: Iterable[str] | None = None) -> Registry:
         profiles=tuple(profile for plugin in loaded for profile in plugin.profiles),
         launchers=tuple(launcher for plugin in loaded for launcher in plugin.launchers),
         patchsets=tuple(patchset for plugin in loaded for patchset in plugin.patchsets),
+        tools=tuple(tool for plugin in loaded for tool in plugin.tools),
     )
 
 
@@ -211,7 +233,16 @@ def _select(names: Iterable[str] | None) -> list[EntryPoint]:
 
 def _load_plugin(entry_point: EntryPoint) -> Plugin:
     """Import one plugin and call its hooks.  Raises any exception of the plugin, and TypeError for a wrong result."""
-    module = entry_point.load()
+    with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints must not be read as an answer
+        return _loaded_plugin(entry_point, entry_point.load())
+
+
+def _loaded_plugin(entry_point: EntryPoint, module: object) -> Plugin:
+    """Call the hooks of a plugin's module.  Raises any exception of the plugin, and TypeError for a wrong result."""
+    from bitwise_core.execution.architecture import Arch
+    from bitwise_core.numerics.mma import MmaSpec
+    from bitwise_core.plugins.tools import Tool
+
     # A manager for each plugin: a hook that raises stops the other plugins' hooks of a shared one.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -224,21 +255,27 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
         distribution=_distribution(entry_point),
         version=entry_point.dist.version if entry_point.dist else "unknown",
         module=module,
-        arches=_checked("bitwise_arches", manager.hook.bitwise_arches()),
-        matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units()),
+        arches=_checked("bitwise_arches", manager.hook.bitwise_arches(), Arch),
+        matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units(), MmaSpec),
         profiles=_checked("bitwise_profiles", manager.hook.bitwise_profiles()),
         launchers=_checked("bitwise_launchers", manager.hook.bitwise_launchers()),
         patchsets=_checked("bitwise_patchsets", manager.hook.bitwise_patchsets()),
+        tools=_checked("bitwise_tools", manager.hook.bitwise_tools(), Tool),
     )
 
 
-def _checked(hook: str, returned: Iterable[Iterable[NamedT]]) -> tuple[NamedT, ...]:
-    """Return the items of one plugin's hook.  Raises TypeError for an item without a name and for a repeated name."""
+def _checked(hook: str, returned: Iterable[Iterable[NamedT]], kind: type[object] = object) -> tuple[NamedT, ...]:
+    """Return the items of one plugin's hook.
+
+    Raises TypeError for an item that is not of the kind or has no name, and for a repeated name.
+    """
     items = tuple(item for collected in returned for item in collected)
     names: set[str] = set()
     for item in items:
         if not isinstance(getattr(item, "name", None), str):
             raise TypeError(f"{hook} returned {item!r}, which has no name")
+        if not isinstance(item, kind):
+            raise TypeError(f"{hook} returned {item.name!r}, which is no {kind.__name__} but a {type(item).__name__}")
         if item.name in names:
             raise TypeError(f"{hook} returned {item.name!r} twice")
         names.add(item.name)

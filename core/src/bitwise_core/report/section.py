@@ -18,6 +18,7 @@ from bitwise_core.ir.nodes import descendants
 from bitwise_core.ir.svg import to_svg
 from bitwise_core.plugins import registry
 from bitwise_core.report.condensed_tree import condense
+from bitwise_core.report.shared_settings import settings_of, values_of
 
 MAXIMUM_DIVERGENCES = 8
 """The number of classes for which the page shows the divergence from class 1."""
@@ -96,11 +97,11 @@ def section(
     whose tree is drawn, by default element 0 of the first buffer that the first kernel stores.
     """
     by_name = {source.name: source for source in sources}
-    settings = {name: _settings((configurations or {}).get(_file(source))) for name, source in by_name.items()}
+    settings = {name: settings_of((configurations or {}).get(_file(source))) for name, source in by_name.items()}
     proved = [names for names in found.classes if names[0] not in found.unknown]
     numbers = {name: number for number, names in enumerate(proved, 1) for name in names}
     members = {name: Member(name, settings[name], _launch(by_name[name]), numbers.get(name)) for name in by_name}
-    columns = _columns(list(settings.values()))
+    columns = values_of(list(settings.values()))
     representatives = [by_name[names[0]] for names in proved]
     divergences = (
         {} if options.every_launch else _divergences(representatives[: MAXIMUM_DIVERGENCES + 1], arch, options)
@@ -125,19 +126,8 @@ def section(
     )
 
 
-def _columns(settings: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """Return the distinct values of each setting; the value of a setting that a kernel lacks is empty."""
-    names = dict.fromkeys(name for each in settings for name in each)
-    return {name: list(dict.fromkeys(each.get(name, "") for each in settings)) for name in names}
-
-
 def _file(source: Source) -> str:
     return source.name if source.launch is None else source.launch.file
-
-
-def _settings(text: str | None) -> dict[str, str]:
-    pairs = [part.partition("=") for part in (text or "").split(", ") if part]
-    return {name: value or "yes" for name, _, value in pairs}
 
 
 def _launch(source: Source) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -40,7 +41,7 @@ from bitwise_amd_gfx942.opcodes import (
     waits,
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
-from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, WAVE, storage
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, WAVE, as_lane_mask_of_pair, storage
 from bitwise_amd_gfx942.text.parser import parse
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch, BitSupport, ContractionAudit, OpcodeTable
@@ -63,9 +64,25 @@ SHARED = (
 Audit: TypeAlias = Callable[[Module, str, str | None], ContractionAudit]
 
 
+_BYTES = re.compile(r"ds_\w+_[bui]8(?:_|$)")
+"""Mnemonics of accesses to single bytes of shared memory."""
+
+_HALVES = re.compile(r"(?:b?f|[bui])16(?:_|$)|short")
+"""Mnemonics of instructions on 16 bits, whose results may be parts of the words that are stored."""
+
+
 def granule(kernel: Kernel) -> int:
-    """The smallest unit, in bytes, of the kernel's memory accesses; a smaller access restarts with a smaller unit."""
-    return 4
+    """The smallest unit, in bytes, in which the kernel is expected to access shared memory: 1, 2 or 4.
+
+    A run in which a smaller one is needed is repeated.
+    """
+    found = 4
+    for name in {instruction.opcode.partition(".")[0] for instruction in kernel.instructions}:
+        if _BYTES.search(name):
+            return 1
+        if _HALVES.search(name):
+            found = 2
+    return found
 
 
 def special(machine: Machine, launch: Launch) -> None:
@@ -149,6 +166,7 @@ def _arch(name: str, own: tuple[OpcodeTable, ...], audit: Audit) -> Arch:
         audit_contraction=audit,
         storage=storage,
         execution_mask=EXEC,
+        under_one_key=as_lane_mask_of_pair,
         bits=BitSupport(functions_of(name), rows),
     )
 

@@ -100,8 +100,7 @@ def lowest_lane(lanes: Array, threads: int) -> Array:
 def split_lane_mask(machine: Machine, key: str) -> None:
     """Convert a stored lane mask back to two words; they are undefined where the mask depends on data."""
     lanes = machine.registers.pop(key)
-    low = key.removesuffix(_MASK)
-    low, high = ("vcc_lo", "vcc_hi") if low == "vcc" else (low, f"s{int(low[1:]) + 1}")
+    low, high = words_of_pair(key)
     known = np.ones((1, 1), dtype=bool)
     if isinstance(lanes, L.SymbolicVector):
         every = np.broadcast_to(L.constant_mask(lanes), lanes.words.shape[1:])
@@ -168,9 +167,10 @@ def write_word(machine: Machine, name: str, value: Value) -> None:
     key = lane_mask_key(name)
     if key is not None and key in machine.registers:
         split_lane_mask(machine, key)
-    if machine.mask is not None:
+    lanes = machine.written_lanes
+    if lanes is not None:
         old = machine.registers.get(name)
-        value = L.as_array_if_constant(blend_values(machine.mask, value, poison(32) if old is None else old))
+        value = L.as_array_if_constant(blend_values(lanes, value, poison(32) if old is None else old))
     machine.put(name, value)
 
 
@@ -201,12 +201,25 @@ def write_lane_mask(machine: Machine, operand: Vector, value: Value) -> None:
     key = lane_mask_key(low)
     if key is None:
         raise Unsupported(f"the register {low} cannot hold a lane mask")
-    if machine.mask is not None:
+    lanes = machine.written_lanes
+    if lanes is not None:
         old = machine.registers.get(key)
         if old is None:
             old = _previous_lane_mask(machine, low, high)
-        value = blend_values(machine.mask, value, old)
+        value = blend_values(lanes, value, old)
     machine.registers[key] = value
+
+
+def as_lane_mask_of_pair(machine: Machine, key: str) -> None:
+    """Keep the pair of scalar registers with a key as a lane mask; it is undefined where its words are no numbers."""
+    if key.endswith(_MASK) and key not in machine.registers:
+        machine.registers[key] = _previous_lane_mask(machine, *words_of_pair(key))
+
+
+def words_of_pair(key: str) -> tuple[str, str]:
+    """The names of the two registers of the pair with a key."""
+    low = key.removesuffix(_MASK)
+    return ("vcc_lo", "vcc_hi") if low == "vcc" else (low, f"s{int(low[1:]) + 1}")
 
 
 def _previous_lane_mask(machine: Machine, low: str, high: str) -> Value:
@@ -230,8 +243,9 @@ def _previous_lane_mask(machine: Machine, low: str, high: str) -> Value:
 
 def write_exec(machine: Machine, value: Value) -> None:
     """Write the execution mask of the active waves."""
-    if machine.mask is not None:
-        value = blend_values(machine.mask, value, machine.registers[EXEC])
+    lanes = machine.written_lanes
+    if lanes is not None:
+        value = blend_values(lanes, value, machine.registers[EXEC])
     if isinstance(value, np.ndarray) and value.all():
         value = ALL_LANES
     machine.registers[EXEC] = value
@@ -239,9 +253,10 @@ def write_exec(machine: Machine, value: Value) -> None:
 
 def write_scc(machine: Machine, value: Value) -> None:
     """Write the scalar condition code of the active waves."""
-    if machine.mask is not None:
+    lanes = machine.written_lanes
+    if lanes is not None:
         old = machine.registers.get(SCC)
-        value = blend_values(machine.mask, value, poison(1) if old is None else old)
+        value = blend_values(lanes, value, poison(1) if old is None else old)
     machine.registers[SCC] = value
 
 

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bitwise_cublas_profiles import report
-from bitwise_cublas_profiles.audit import Finding, audit, read_shapes
-from bitwise_cublas_profiles.driver import gpu_provenance
 from bitwise_cublas_profiles.invariance.command import invariance
-from bitwise_cublas_profiles.library import Library
-from bitwise_cublas_profiles.query import WORKSPACE, CublasError, GemmQuery, HeuristicResult, gemm_query
+from bitwise_cublas_profiles.workspaces import WORKSPACE
+
+if TYPE_CHECKING:
+    from bitwise_cublas_profiles.audit import Finding
+    from bitwise_cublas_profiles.library import Library
+    from bitwise_cublas_profiles.query import GemmQuery, HeuristicResult
 
 WRONG_INPUT, LOSSES = 2, 1
 
@@ -65,6 +66,10 @@ def ask(
 
     Exit status: 0 on success, 2 for an invalid argument or if the library has no result.
     """
+    from bitwise_cublas_profiles import report
+    from bitwise_cublas_profiles.library import Library
+    from bitwise_cublas_profiles.query import gemm_query
+
     with _errors():
         options: dict[str, Any] = {"workspace": workspace, "epilogue": epilogue, "batch": batch, **_stored(transposes)}
         for name, option, text in (("ld", "--leading", leading), ("stride", "--batch-strides", strides)):
@@ -100,6 +105,11 @@ def audit_command(
 
     Exit status: 0 if none drops any, 1 if some do, 2 for an invalid argument, 3 if some are unknown.
     """
+    from bitwise_cublas_profiles.audit import audit, read_shapes
+    from bitwise_cublas_profiles.driver import gpu_provenance
+    from bitwise_cublas_profiles.library import Library
+    from bitwise_cublas_profiles.query import CublasError, gemm_query
+
     with _errors():
         options: dict[str, Any] = {"workspace": workspace, **_stored(transposes)}
         if shapes is not None and m is None:
@@ -124,6 +134,8 @@ def status(findings: list[Finding]) -> int:
 
 def show(findings: list[Finding], version: str, as_json: bool, where: Mapping[str, str] | None = None) -> None:
     """Print an audit: every incomplete shape, all shapes if there are few, and a summary."""
+    from bitwise_cublas_profiles import report
+
     if as_json:
         records = [each.record() for each in findings]
         content = {"version": version, **(where or {}), "summary": report.summary(findings), "shapes": records}
@@ -138,6 +150,8 @@ def show(findings: list[Finding], version: str, as_json: bool, where: Mapping[st
 
 
 def _counter(loaded: Library) -> Callable[[GemmQuery, HeuristicResult], int]:
+    from bitwise_cublas_profiles.query import CublasError
+
     def count(query: GemmQuery, result: HeuristicResult) -> int:
         from bitwise_cublas_profiles.tensors import count_ones
 
@@ -151,6 +165,8 @@ def _counter(loaded: Library) -> Callable[[GemmQuery, HeuristicResult], int]:
 
 def _three(option: str, text: str | None) -> list[int | None]:
     """Integers for A, B and C; None for a dense matrix."""
+    from bitwise_cublas_profiles.query import CublasError
+
     if text is None:
         return [None, None, None]
     parts = [each.strip() for each in text.split(",")]
@@ -160,6 +176,8 @@ def _three(option: str, text: str | None) -> list[int | None]:
 
 
 def _stored(transposes: str | None) -> dict[str, Any]:
+    from bitwise_cublas_profiles.query import CublasError
+
     if transposes is None:
         return {}
     if len(transposes) != 2 or set(transposes) - {"N", "T"}:
@@ -169,6 +187,8 @@ def _stored(transposes: str | None) -> dict[str, Any]:
 
 @contextmanager
 def _errors() -> Iterator[None]:
+    from bitwise_cublas_profiles.query import CublasError
+
     try:
         yield
     except CublasError as error:

@@ -11,9 +11,11 @@ from typing import Any
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.json_text import parse_json
 from bitwise_core.plugins.profiles import Explanation, NotCovered
+from bitwise_core.visible_text import visible
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, Row
-from bitwise_cublas_profiles.query import MEBIBYTE, Configuration, CublasError, GemmQuery, query_of_problem
+from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, query_of_problem
+from bitwise_cublas_profiles.workspaces import MEBIBYTE
 
 ATTRIBUTES = {
     "ALGO_ID": "algorithm", "TILE_ID": "tile", "STAGES_ID": "stages", "SPLITK_NUM": "split_k",
@@ -125,11 +127,26 @@ def _recorded(known: Profile, query: GemmQuery, records: Path | None) -> Iterato
                 continue
             for values in rows:
                 row = dict(zip(head["columns"], values, strict=False))
-                if all(row.get(name) == value for name, value in wanted.items()) and row.get("algorithm") is not None:
-                    yield (
-                        Configuration(**{name: int(row.get(name) or 0) for name in names}),
-                        (f"{path.name}, of an {head.get('gpu', 'unknown GPU')}"),
-                    )
+                numbers = {name: row.get(name) or 0 for name in names}
+                if all(row.get(name) == value for name, value in wanted.items()) and _is_configuration(row, numbers):
+                    yield Configuration(**numbers), f"{path.name}, of an {visible(str(head.get('gpu', 'unknown GPU')))}"
+
+
+def _is_configuration(row: Mapping[str, Any], numbers: Mapping[str, Any]) -> bool:
+    """Return whether a row of a record has an answer, whose attributes are whole numbers of 0 or more."""
+    whole = all(type(value) is int and value >= 0 for value in numbers.values())
+    return whole and row.get("algorithm") is not None
+
+
+def _is_table(head: Any, rows: Any) -> bool:
+    """Return whether a header names columns, and every row is a list of values."""
+    named = isinstance(head, dict) and isinstance(head.get("columns"), list)
+    return (
+        named
+        and all(isinstance(each, str) for each in head["columns"])
+        and isinstance(rows, list)
+        and all(isinstance(each, list) for each in rows)
+    )
 
 
 def _tables(path: Path, sizes: str) -> Iterator[tuple[dict[str, Any], list[list[Any]]]]:
@@ -138,11 +155,12 @@ def _tables(path: Path, sizes: str) -> Iterator[tuple[dict[str, Any], list[list[
         if path.name.endswith(".jsonl.xz"):
             with lzma.open(path, "rt", encoding="utf-8") as lines:
                 head = parse_json(next(lines))
-                if "columns" in head:
-                    yield head, [parse_json(line) for line in lines if sizes in line]
+                rows = [parse_json(line) for line in lines if sizes in line]
+                if _is_table(head, rows):
+                    yield head, rows
         elif path.suffix == ".json":
             content = parse_json(path.read_text(encoding="utf-8"))
-            if isinstance(content, dict) and "columns" in content and "rows" in content:
+            if isinstance(content, dict) and _is_table(content, content.get("rows")):
                 yield content, content["rows"]
-    except (OSError, ValueError, StopIteration, lzma.LZMAError):
+    except (OSError, ValueError, EOFError, StopIteration, lzma.LZMAError):
         return

@@ -11,12 +11,14 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_core.plugins.profiles import Explanation, Profile, Support
+from bitwise_core.plugins.tools import Tool
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.explanation import explain
 from bitwise_cublas_profiles.pytorch_library import PyTorchLibrary
 from bitwise_cublas_profiles.pytorch_settings import settings_token
 from bitwise_cublas_profiles.query import Configuration, CublasError, gemm_query
+from bitwise_cublas_profiles.tools import TOOLS
 
 STRING_KEYS = ("version", "capability", "dtype", "output", "transposes")
 INTEGER_KEYS = ("m", "n", "k", *(each.name for each in fields(Configuration)))
@@ -104,6 +106,12 @@ class CublasProfile:
 
 PYTORCH_LIBRARY = PyTorchLibrary()
 _TRANSPOSES = {f"{a}{b}": (a == "T", b == "T") for a in "NT" for b in "NT"}
+
+
+@hookimpl
+def bitwise_tools() -> Iterable[Tool]:
+    """The GPUs, and the library."""
+    return TOOLS
 
 
 @hookimpl

@@ -21,13 +21,8 @@ from bitwise_cublas_profiles.finishes import (
 )
 from bitwise_cublas_profiles.profile import Profile, UnmeasuredRows, profile
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
-from bitwise_cublas_profiles.query import (
-    BIAS_WORKSPACE,
-    CublasError,
-    GemmQuery,
-    HeuristicResult,
-    query_of_problem,
-)
+from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
+from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
 CACHE_SIZE = 65536
 """Maximum number of cached descriptors in one process."""

@@ -10,13 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bitwise_cublas_profiles.query import (
-    BIAS_WORKSPACE,
-    FP8,
-    WORKSPACE,
-    CublasError,
-    GemmQuery,
-)
+from bitwise_cublas_profiles.query import FP8, CublasError, GemmQuery
+from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE, WORKSPACE
 
 _KIBIBYTE = 1 << 10
 

@@ -7,15 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bitwise_core.descriptors.problem import GEMMProblem
-
-MEBIBYTE = 1 << 20
-
-WORKSPACE = 32 * MEBIBYTE
-"""PyTorch's workspace limit on sm_90, in bytes."""
-
-
-BIAS_WORKSPACE = MEBIBYTE
-"""PyTorch's workspace limit for a GEMM with a fused bias, in bytes."""
+from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE, WORKSPACE
 
 
 class CublasError(Exception):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bitwise_cublas_profiles.library import Library, Pointers
-from bitwise_cublas_profiles.query import FP8, WORKSPACE, CublasError, GemmQuery, HeuristicResult
+from bitwise_cublas_profiles.query import FP8, CublasError, GemmQuery, HeuristicResult
+from bitwise_cublas_profiles.workspaces import WORKSPACE
 
 if TYPE_CHECKING:
     import torch

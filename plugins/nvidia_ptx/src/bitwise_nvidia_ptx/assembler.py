@@ -449,6 +449,35 @@ def audit_tools() -> tuple[str, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class InstalledAssembler:
+    """An assembler of this machine: its path, its origin in words, and the disassembler that goes with it, or None."""
+
+    path: str
+    origin: str
+    disassembler: str | None
+
+    @property
+    def version(self) -> str | None:
+        """Its version, None where it does not run."""
+        return version_of(self.path)
+
+
+def installed_assemblers(name: str = "ptxas") -> Iterator[InstalledAssembler]:
+    """Yield the assemblers of a name ("ptxas", "ptxas-blackwell"), in the order in which they are tried."""
+    for path, origin in _candidates(name):
+        yield InstalledAssembler(path, origin, next(_disassemblers(path), None))
+
+
+def version_of(path: str) -> str | None:
+    """Return the version that a tool of the toolkit prints, None where it does not run."""
+    try:
+        status = os.stat(path)
+        return _ptxas_version(path, status.st_mtime_ns, status.st_size)
+    except (OSError, PtxasNotFound):
+        return None
+
+
 def _identity_of_tool(path: str) -> str:
     try:
         return _file_digest(path)

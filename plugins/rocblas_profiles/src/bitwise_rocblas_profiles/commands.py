@@ -7,32 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bitwise_core.descriptors import DescriptorError, GEMMDesc
-from bitwise_core.descriptors.problem import GEMMProblem
-from bitwise_core.descriptors.summary import words
-from bitwise_rocblas_profiles.coverage import coverage
-from bitwise_rocblas_profiles.describe import describe as described
-from bitwise_rocblas_profiles.describe import types_of
-from bitwise_rocblas_profiles.errors import Declined, NotSelected, RocblasError
-from bitwise_rocblas_profiles.libraries import (
-    NOT_MEASURED,
-    Device,
-    device,
-    libraries,
-    library,
-    select_in,
-    selected_words,
-    transposed,
-)
-from bitwise_rocblas_profiles.logic_files import read_logic_file
-from bitwise_rocblas_profiles.plugin import stagger_of
-from bitwise_rocblas_profiles.problem import Call, call_of_problem, letter
-from bitwise_rocblas_profiles.selection import Selected
-from bitwise_rocblas_profiles.tables import LogicFile, Row
+if TYPE_CHECKING:
+    from bitwise_core.descriptors import GEMMDesc
+    from bitwise_rocblas_profiles.libraries import Device
+    from bitwise_rocblas_profiles.problem import Call
+    from bitwise_rocblas_profiles.selection import Selected
+    from bitwise_rocblas_profiles.tables import LogicFile
+
 
 WRONG_INPUT, UNKNOWN = 2, 3
 
@@ -85,6 +70,9 @@ def ask(
 
     Exit status: 0 described, 2 for an invalid argument or without a kernel, 3 if a kernel is not described.
     """
+    from bitwise_rocblas_profiles.libraries import device, library, transposed
+    from bitwise_rocblas_profiles.plugin import stagger_of
+
     with _errors():
         known = library(name)
         call = _call(
@@ -110,6 +98,13 @@ def describe_command(
 
     Exit status: 0 described, 2 for an invalid argument or without a kernel, 3 if a kernel is not described.
     """
+    from bitwise_rocblas_profiles.describe import describe as described
+    from bitwise_rocblas_profiles.describe import types_of
+    from bitwise_rocblas_profiles.libraries import NOT_MEASURED, device, selected_words
+    from bitwise_rocblas_profiles.logic_files import read_logic_file
+    from bitwise_rocblas_profiles.plugin import stagger_of
+    from bitwise_rocblas_profiles.problem import Call
+
     with _errors():
         file = read_logic_file(logic, str(logic))
         where = device(on)
@@ -130,6 +125,11 @@ def describe_command(
 
 
 def _solution(file: LogicFile, number: int | None, call: Call, where: Device) -> Selected:
+    from bitwise_rocblas_profiles.errors import NotSelected, RocblasError
+    from bitwise_rocblas_profiles.libraries import select_in
+    from bitwise_rocblas_profiles.selection import Selected
+    from bitwise_rocblas_profiles.tables import Row
+
     if number is None:
         selected = select_in([file], call, where)
         if selected is None:
@@ -153,6 +153,11 @@ def coverage_command(
 
     Exit status: 0, or 2 for an invalid argument.
     """
+    from bitwise_rocblas_profiles.coverage import coverage
+    from bitwise_rocblas_profiles.libraries import NOT_MEASURED, libraries, library
+    from bitwise_rocblas_profiles.logic_files import read_logic_file
+    from bitwise_rocblas_profiles.plugin import stagger_of
+
     with _errors():
         chosen = stagger_of(stagger)
         if logic:
@@ -176,6 +181,9 @@ def coverage_command(
 
 def scaled(desc: GEMMDesc, selected: Selected, alpha: float, beta: float, bias: bool) -> GEMMDesc:
     """Return a descriptor with alpha.  Raises Declined for beta, and for alpha beside a bias."""
+    from bitwise_core.descriptors import GEMMDesc
+    from bitwise_rocblas_profiles.errors import Declined
+
     if beta != 0.0:
         raise Declined("beta", f"beta = {beta}")
     if alpha == 1.0:
@@ -189,6 +197,11 @@ def _call(
     sizes: tuple[int, int, int], dtype: str, right: str | None, out: str | None, transposes: str, batch: int,
     workspace: int, bias: bool, compute: str, column_major: bool,
 ) -> Call:  # fmt: skip
+
+    from bitwise_core.descriptors.problem import GEMMProblem
+    from bitwise_rocblas_profiles.errors import RocblasError
+    from bitwise_rocblas_profiles.problem import Call, call_of_problem, letter
+
     if len(transposes) != 2 or set(transposes) - {"N", "T"}:
         raise RocblasError(f"--transposes: {transposes!r} is not one of NN, NT, TN and TT")
     if compute not in ("fp32", "fp16"):
@@ -210,6 +223,8 @@ def _call(
 
 
 def _show(desc: GEMMDesc, selected: Selected, notes: Sequence[str], bias: bool, as_json: bool) -> None:
+    from bitwise_core.descriptors.summary import words
+
     lines = words(desc)
     if bias:
         lines.append("The bias is added in fp32 to the sum, before it is rounded to the output's type.")
@@ -227,6 +242,9 @@ def _show(desc: GEMMDesc, selected: Selected, notes: Sequence[str], bias: bool, 
 
 @contextmanager
 def _errors() -> Iterator[None]:
+    from bitwise_core.descriptors import DescriptorError
+    from bitwise_rocblas_profiles.errors import Declined, RocblasError
+
     try:
         yield
     except Declined as error:

@@ -29,7 +29,7 @@ from bitwise_core.checker.block_symmetry.block_affine import (
     unsigned,
 )
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
-from bitwise_core.execution.active_lanes import active_values
+from bitwise_core.execution.active_lanes import WholeBlocks, active_values
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
@@ -385,7 +385,7 @@ class OpaqueSharedMemory(SharedMemory):
         self.version += taint != self.taint
         self.taint = taint
 
-    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
+    def load(self, cells: Array, bits: int, rows: Array | None = None, whole: WholeBlocks | None = None) -> Value:
         """See `SharedMemory.load`."""
         return opaque_data(bits, self.taint)
 

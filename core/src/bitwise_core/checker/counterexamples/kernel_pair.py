@@ -142,7 +142,8 @@ class KernelPair:
         for name, content in contents.items():
             kind = self.forms[name].kind
             arrays[name] = content if kind is None else content.view(kind)
-        return Counterexample(arrays, *difference, tuple(notes))
+        form = self.forms[difference[0]].format
+        return Counterexample(arrays, *difference, tuple(notes), format=None if form is None else form.name)
 
     def differ(self, name: str, left: Array, right: Array) -> Array:
         """Which elements differ, with all NaNs equal; for an unknown type, which bytes differ in every format."""

@@ -16,6 +16,7 @@ from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.loop_state import queue_of_copies
 from bitwise_core.checker.parametric.values import Equality, polynomial_of
+from bitwise_core.execution.active_lanes import WholeBlocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
@@ -129,7 +130,7 @@ class UnfilledSharedMemory(SharedMemory):
         """Raise Unsupported: whether threads wrote equal values is not known."""
         raise Unsupported("threads write values of which nothing is known to one address")
 
-    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
+    def load(self, cells: Array, bits: int, rows: Array | None = None, whole: WholeBlocks | None = None) -> Value:
         """Undefined data."""
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))

@@ -124,6 +124,7 @@ class ParametricExecutor(Executor):
     """One execution of a `ParametricProgram`; `conditions` are nonnegative on the branches taken."""
 
     follows_data = False
+    separates_registers = False
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import WholeBlocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.async_groups import (
@@ -289,7 +290,7 @@ class LiveInSharedMemory(SharedMemory):
                 self.overwritten_cells, _active_cells(cells, None if mask is None else mask[0]), count
             )
 
-    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
+    def load(self, cells: Array, bits: int, rows: Array | None = None, whole: WholeBlocks | None = None) -> Value:
         """See `SharedMemory.load`."""
         if self.recording:
             before = self._mark_cells(np.zeros(0, dtype=bool), cells, max(1, bits // (8 * self.granule)))
@@ -299,7 +300,7 @@ class LiveInSharedMemory(SharedMemory):
             seen = np.zeros(size, dtype=bool)
             seen[: min(size, self.read.size)] = self.read[:size]
             self.read = seen | (before & ~written)
-        return super().load(cells, bits)
+        return super().load(cells, bits, rows, whole)
 
     def live_in(self) -> Array:
         """The cells that a period reads before it writes them."""

@@ -13,6 +13,7 @@ from bitwise_core.descriptors.evaluation.attention import (
     attention_tree,
     evaluate_attention,
 )
+from bitwise_core.descriptors.evaluation.attention_gradients import AttentionGradients, evaluate_attention_gradients
 from bitwise_core.descriptors.evaluation.epilogues import Formulas, epilogue_tree, evaluate_epilogue
 from bitwise_core.descriptors.evaluation.expressions import gemm_tree, reduction_tree
 from bitwise_core.descriptors.evaluation.finishes import evaluate_finished
@@ -23,6 +24,7 @@ from bitwise_core.descriptors.hardware import IEEE, Hardware, Units
 from bitwise_core.numerics import Bits
 
 __all__ = [
+    "AttentionGradients",
     "AttentionResult",
     "Formulas",
     "Hardware",
@@ -32,6 +34,7 @@ __all__ = [
     "epilogue_tree",
     "evaluate",
     "evaluate_attention",
+    "evaluate_attention_gradients",
     "evaluate_epilogue",
     "evaluate_finished",
     "evaluate_gemm",

@@ -190,7 +190,7 @@ class _OnlineSoftmax:
     def sink_state(self, sink: float, width: int) -> _State:
         """Return the state of a sink: one key with this score and a value of zeros."""
         empty = self.empty(width)
-        top = _on("mul.rn.fp32", fp32("sink", sink), fp32("log2(e)", LOG2_E))
+        top = _on("mul.rn.fp32", np.asarray(np.float32(sink)).view(np.uint32), fp32("log2(e)", LOG2_E))
         return _State(np.full_like(empty.top, top), np.full_like(empty.total, ONE), empty.output)
 
     def _shift(self, top: Bits) -> Bits:

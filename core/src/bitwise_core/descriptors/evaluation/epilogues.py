@@ -17,6 +17,7 @@ from bitwise_core.descriptors.hardware import IEEE, Hardware
 from bitwise_core.descriptors.record import DescriptorError
 from bitwise_core.ir.evaluation import evaluate_many
 from bitwise_core.ir.nodes import Constant, Load, Node, Operation, Select
+from bitwise_core.known_distributions import advice
 from bitwise_core.numerics import FLOAT_FORMATS, Bits
 
 Formulas: TypeAlias = Mapping[str, Callable[[Node], Node]]
@@ -60,7 +61,7 @@ def _function(name: str, dtype: str, formulas: Formulas, x: Node) -> Node:
     if f"{name}.{dtype}" in formulas:
         return formulas[f"{name}.{dtype}"](x)
     if name not in formulas:
-        listed = ", ".join(sorted(formulas)) or "none; install the plugin of an architecture"
+        listed = ", ".join(sorted(formulas)) or advice("targets", otherwise="none")
         raise DescriptorError(f"{name} has no formula; those with one are: {listed}")
     return formulas[name](x)
 

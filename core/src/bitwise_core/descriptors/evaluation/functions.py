@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.hardware import Functions
 from bitwise_core.ir.nodes import Node, Operation
+from bitwise_core.known_distributions import advice
 from bitwise_core.numerics import Bits, operation
 
 
@@ -26,7 +27,7 @@ def function_of(name: str, arity: int, functions: Functions) -> Callable[..., Bi
         return functions[name]
     if exact(name, arity):
         return operation(name).evaluate
-    listed = ", ".join(sorted(functions)) or "install the plugin of an architecture"
+    listed = ", ".join(sorted(functions)) or advice("targets", otherwise="none")
     raise DescriptorError(f"{name} has no exact function; the exact ones are: {listed}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.hardware import Units
+from bitwise_core.known_distributions import advice
 from bitwise_core.numerics.mma import MmaSpec
 
 
@@ -20,8 +21,11 @@ def unit_of(desc: GEMMDesc, units: Units) -> MmaSpec | None:
     types = f"{' times '.join(desc.factor_dtypes)} accumulated in {desc.accumulator_dtype}"
     architectures = sorted({row.architecture for row in units.values()})
     if called.architecture not in architectures:
-        there = f"there are {', '.join(architectures)}" if architectures else "install the plugin of an architecture"
-        raise DescriptorError(f"no plugin has matrix units of {called.architecture}: {there}")
+        there = f"there are {', '.join(architectures)}" if architectures else "there are none"
+        missing = advice("matrix units", called.architecture)
+        raise DescriptorError(
+            f"no plugin has matrix units of {called.architecture}: {there}{missing and f'; {missing}'}"
+        )
     rows = [row for row in units.values() if row.architecture == called.architecture]
     same = sorted({row.k for row in rows if _types(row) == _wanted(desc) and row.family == called.family})
     if same:

@@ -54,6 +54,12 @@ class PatternVectors:
         )
         return PatternVectors(self.elements.reshape(blocks, -1, k)[:, index], sticky)
 
+    def of_blocks(self, blocks: Array) -> PatternVectors:
+        """See `OperandVectors.of_blocks`."""
+        elements = self.elements if len(self.elements) == 1 else self.elements[blocks]
+        sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
+        return PatternVectors(elements, sticky)
+
     def concatenated(self, others: Sequence[PatternVectors]) -> PatternVectors:
         """See `OperandVectors.concatenated`."""
         if not others:

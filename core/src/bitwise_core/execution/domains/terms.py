@@ -66,6 +66,7 @@ from bitwise_core.execution.values.sign_bits import (
     widened,
     without_negated_plus_zero,
 )
+from bitwise_core.execution.values.stored_operations import StoredOperations
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
 from bitwise_core.execution.values.zero_signs import ZeroSigns
@@ -91,6 +92,7 @@ class TermDomain:
         self.first_extrema = FirstExtrema()
         self.context = TermContext(FINITE in assumptions, recorder)
         self.predicate_numbers = predicate_bits.PredicateNumbers()
+        self.stored_operations = StoredOperations()
         self._bit_builder = predicate_bits.Builder(self._applied, self._choice)
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
@@ -181,6 +183,9 @@ class TermDomain:
                 if lanes is False:
                     continue
                 built = self._build(rule.instance.right, bindings, info, rule.instance.left)
+                compared = [as_symbolic_vector(bindings[each]) for each in rule.cancelled]
+                if compared and L.any_flag(sticky := L.sticky_flags(*compared)):
+                    built = L.with_flags(as_symbolic_vector(built), sticky)
                 if info is None and rule.instance.rule.keeps == "number":
                     built = _with_moved_nans(as_symbolic_vector(built))
                 found.append((lanes, built))
@@ -454,7 +459,7 @@ class TermDomain:
 
         A negated predicate is 1 less the number of the predicate, so that a sum with both has one form.
         """
-        choice = predicate_bits.choice_of(value)
+        choice = predicate_bits.number_choice(value)
         if choice is None or value.bits not in (32, 64):
             return value
         bits = value.bits
@@ -603,10 +608,11 @@ class TermDomain:
     def note_stored(self, value: Value) -> None:
         """See `Domain.note_stored`."""
         self.predicate_numbers.note(value)
+        self.stored_operations.note(value)
 
     def recalled(self, value: Value, mask: Array | None) -> Value:
         """See `Domain.recalled`."""
-        return self.predicate_numbers.recalled(value, mask, self._bit_builder)
+        return self.stored_operations.recalled(self.predicate_numbers.recalled(value, mask, self._bit_builder))
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""

@@ -81,10 +81,25 @@ def _repeated_threads(threads: int, count: int) -> Array:
     return found
 
 
+def accessed_cells(machine: Machine, address: Array) -> Array:
+    """Return the cells of shared memory at each thread's address, of shape (1 or blocks, threads).
+
+    Those of inactive lanes are arbitrary.  Raises FinerGranule and Unsupported.
+    """
+    blocks = machine.active_whole_blocks()
+    if blocks is None:
+        return machine.shared.cells(address, machine.mask)
+    if address.shape[0] > 1:
+        address = address[blocks.numbers]
+        # Blocks that access the same cells are together in the detectors of races.
+        address = address[:1] if (address == address[:1]).all() else address[blocks.place]
+    return machine.shared.cells(address, None)
+
+
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     """Return `bits` bits at each active thread's shared address; undetermined where the read is a race."""
     shared = machine.shared
-    cells = shared.cells(address, machine.mask)
+    cells = accessed_cells(machine, address)
     kept = undetermined_values(machine)
     racing: Array | None = None
     cause: Cause | None = None
@@ -105,12 +120,45 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
                 place = int(np.flatnonzero(contested)[0])
                 overwritten = kept.generations[int(row[place]), int(races.generation[row[place]])]
                 cause = Cause(Kind.SHARED, OVERWRITE_RACE, overwritten.line, machine.line)
-    value = machine.domain.recalled(shared.load(cells, bits), machine.mask)
+    loaded = shared.load(cells, bits, None, machine.active_whole_blocks())
+    value = machine.domain.recalled(loaded, machine.mask)
     if racing is None or cause is None or kept is None or not kept.note(cause):
         return value
     # The blocks of every history take part, whichever of them has the race.
     shape = (machine.blocks, machine.threads)
     return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
+
+
+def read_several_shared(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value]:
+    """Return what `read_shared` returns for each of several addresses, which a thread reads in one instruction."""
+    found = _read_together(machine, addresses, bits)
+    return [read_shared(machine, each, bits) for each in addresses] if found is None else found
+
+
+def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value] | None:
+    """Return what is at several addresses, if they agree in all blocks and all values are of one kind; else None."""
+    threads, kept = machine.threads, undetermined_values(machine)
+    if any(each.shape != (1, threads) for each in addresses) or (kept is not None and kept.generations):
+        return None
+    if machine.mask is not None and machine.active_whole_blocks() is None:
+        return None
+    cells = accessed_cells(machine, np.concatenate(addresses, axis=1))
+    loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks()) if len(cells) == 1 else None
+    if type(loaded) is not SymbolicVector or loaded.words.shape[2] < cells.shape[1]:
+        return None
+    if not isinstance(loaded.flags, int) or loaded.origins or loaded.recorder is not None:
+        return None
+    parts = [slice(first, first + threads) for first in range(0, cells.shape[1], threads)]
+    accesses = [each for part in parts for each in detector_cells(machine, cells[:, part], bits, machine.mask)]
+    for races in {id(races): races for races, _, _ in accesses}.values():
+        own = [(row, who) for each, row, who in accesses if each is races]
+        row, who = (np.concatenate(each) for each in zip(*own, strict=True))
+        if kept is None:
+            races.reads(row, who)
+        elif L.some(races.unordered_reads(row, who)):
+            return None
+    values: list[Value] = [SymbolicVector(bits, loaded.words[:, :, part], loaded.flags) for part in parts]
+    return [machine.domain.recalled(each, machine.mask) for each in values]
 
 
 def read_asynchronously(machine: Machine, work: str, cells: Array, thread: int, line: int) -> None:
@@ -141,6 +189,8 @@ def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Val
     followed = kept is not None and machine.races.follows_updates and written.size * threads.size > 0
     if kept is None or not followed or written.size * threads.size > MAXIMUM_GATHERED:
         raise DataDependent("shared memory is read at a computed address", line)
+    if shared.possibly_written().any():
+        raise DataDependent("shared memory is read at a computed address, and data decides what was written", line)
     row, who = np.tile(written, threads.size), np.repeat(threads, written.size)
     for races in machine.races.acting(machine.mask):
         unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.writer.size))
@@ -174,7 +224,7 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         return
     for value in values:
         machine.domain.note_stored(value)
-    cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
+    cells = accessed_cells(machine, np.broadcast_to(address, (address.shape[0], machine.threads)))
     bits = sum(width(value) for value in values)
     disjoint = cells.shape[0] == 1
     kept = undetermined_values(machine)

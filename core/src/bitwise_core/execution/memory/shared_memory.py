@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_core.execution.active_lanes import whole_mask
+from bitwise_core.execution.active_lanes import WholeBlocks, has_whole_blocks, whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
@@ -197,6 +197,41 @@ def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Reco
     return result
 
 
+def _blocks_and_lanes(cells: Array, mask: Array | None) -> tuple[Array | slice, Array | slice] | None:
+    """Return the active blocks and lanes, if those are the same in every active block, and the cells in every block."""
+    if cells.shape[0] != 1:
+        return None
+    if mask is None:
+        return slice(None), slice(None)
+    if mask.shape[0] == 1:
+        return slice(None), np.broadcast_to(mask[0], cells.shape[1:])
+    return (mask[:, 0], slice(None)) if has_whole_blocks(mask) else None
+
+
+def _of_lanes(values: Array, blocks: Array | slice, lanes: Array | slice) -> Array:
+    """Return values of shape (planes, blocks or 1, lanes or 1) in some blocks and lanes."""
+    if values.shape[1] > 1:
+        values = values[:, blocks]
+    if isinstance(lanes, slice) or values.shape[2] == 1:
+        return values
+    return values[:, :, lanes]
+
+
+_NEVER_WRITTEN = hashing.constant("poison shared memory")
+_UNDEFINED = hashing.constant("undefined content that was stored")
+
+
+def _contents(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
+    """Return the cells of a stored value; one that copies a cell that nothing wrote differs from such a cell."""
+    cells = split(value, granule)
+    return [
+        (np.where((words == _NEVER_WRITTEN).all(axis=0), _UNDEFINED, words), flags)
+        if L.any_flag(flags & L.POISON)
+        else (words, flags)
+        for words, flags in cells
+    ]
+
+
 class SharedMemory:
     """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
@@ -211,13 +246,22 @@ class SharedMemory:
 
     def _reserve(self, size: int) -> None:
         count = -(-size // self.granule)
-        poison = hashing.constant("poison shared memory")
         words = np.empty((2, self.blocks, count), dtype=np.uint64)
-        words[:] = poison
+        words[:] = _NEVER_WRITTEN
         flags = np.full((self.blocks, count), L.TERM | L.POISON, dtype=np.uint32)
         words[:, :, : self.words.shape[2]] = self.words
         flags[:, : self.flags.shape[1]] = self.flags
         self.words, self.flags = words, flags
+
+    def possibly_written(self) -> Array:
+        """Return which cells, of shape (blocks, cells), hold something undefined that may have been written.
+
+        Data decides whether a store was executed, or what was stored is undefined.
+        """
+        found: Array = (self.flags & np.uint32(L.POISON)) != 0
+        if found.any():
+            found &= (self.words != _NEVER_WRITTEN).any(axis=0)
+        return found
 
     def reserve_cells(self, count: int) -> None:
         """Make room for at least `count` cells."""
@@ -278,7 +322,7 @@ class SharedMemory:
         `rows` holds the block in whose memory each lane writes, shape (blocks, lanes); None: its own.
         """
         self.version += 1
-        for part, (words, flags) in enumerate(split(value, self.granule)):
+        for part, (words, flags) in enumerate(_contents(value, self.granule)):
             self._put(cells + part if part else cells, words, flags, mask, rows)
 
     def holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> Array:
@@ -287,7 +331,7 @@ class SharedMemory:
         After a store, no other lane stored a different value there.
         """
         found: Array = np.ones((1, 1), dtype=bool)
-        for part, (words, flags) in enumerate(split(value, self.granule)):
+        for part, (words, flags) in enumerate(_contents(value, self.granule)):
             stored, properties = self._get(cells + part if part else cells, rows)
             same = (stored == words).all(axis=0)
             same &= (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK) == 0
@@ -297,17 +341,14 @@ class SharedMemory:
     def _put(
         self, cells: Array, words: hashing.Words, flags: L.Flags, mask: Array | None, rows: Array | None = None
     ) -> None:
-        if rows is None and cells.shape[0] == 1 and (mask is None or mask.shape[0] == 1):
-            columns = cells[0]
-            if mask is not None:
-                active = np.broadcast_to(mask[0], columns.shape)
-                columns = columns[active]
-                words = np.broadcast_to(words, (2, words.shape[1], active.size))[:, :, active]
-                if not isinstance(flags, int):
-                    flags = np.broadcast_to(flags, (flags.shape[0], active.size))[:, active]
+        chosen = None if rows is not None else _blocks_and_lanes(cells, mask)
+        if chosen is not None:
+            blocks, lanes = chosen
+            if not isinstance(flags, int):
+                flags = _of_lanes(flags[None], blocks, lanes)[0]
             # Assigning through flat indices takes a fifth of the time of an index array behind slices.
-            first = np.arange(0, self.flags.size, self.flags.shape[1])
-            places = first[:, None] + columns
+            places = np.arange(0, self.flags.size, self.flags.shape[1])[blocks][:, None] + cells[0][lanes]
+            words = _of_lanes(words, blocks, lanes)
             self.flags.reshape(-1)[places] = flags
             self.words[0].reshape(-1)[places] = words[0]
             self.words[1].reshape(-1)[places] = words[1]
@@ -320,19 +361,25 @@ class SharedMemory:
         self.words[:, row, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
         self.flags[row, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
 
-    def load(self, cells: Array, bits: int, rows: Array | None = None) -> Value:
-        """Return `bits` bits at each lane's cell, in the memory of its own block or of `rows` as in `store`."""
+    def load(self, cells: Array, bits: int, rows: Array | None = None, whole: WholeBlocks | None = None) -> Value:
+        """Return `bits` bits at each lane's cell, in the memory of its own block or of `rows` as in `store`.
+
+        Only values of the blocks of `whole` are read, where it is given.
+        """
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))
         count = bits // (8 * self.granule)
-        parts = [self._get(cells + part if part else cells, rows) for part in range(count)]
+        parts = [self._get(cells + part if part else cells, rows, whole) for part in range(count)]
         found = join(parts, self.granule, self.recorder)
         return found if self.recorder is None else self.recorder.mark(found)
 
-    def _get(self, cells: Array, rows: Array | None = None) -> tuple[hashing.Words, Array]:
+    def _get(
+        self, cells: Array, rows: Array | None = None, whole: WholeBlocks | None = None
+    ) -> tuple[hashing.Words, Array]:
         if rows is not None:
             return self.words[:, rows, cells], self.flags[rows, cells]
         if cells.shape[0] == 1:
-            return self.words.take(cells[0], axis=2), self.flags.take(cells[0], axis=1)
-        own = np.arange(self.blocks)[:, None]
+            words, flags = self.words.take(cells[0], axis=2), self.flags.take(cells[0], axis=1)
+            return (words, flags) if whole is None else (words[:, whole.sources], flags[whole.sources])
+        own = (np.arange(self.blocks) if whole is None else whole.sources)[:, None]
         return self.words[:, own, cells], self.flags[own, cells]

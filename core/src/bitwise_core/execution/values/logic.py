@@ -29,7 +29,8 @@ def combine(machine: Machine, verb: str, left: Value, right: Value, bits: int) -
         changed = _with_mask(machine, verb, mask, value, bits)
         if changed is not None:
             return changed
-    if isinstance(left, L.PackedVector) or isinstance(right, L.PackedVector):
+    whole = any(_is_result_of(f"{verb}.b{bits}", each) for each in (left, right))
+    if not whole and (isinstance(left, L.PackedVector) or isinstance(right, L.PackedVector)):
         ends = sorted(set(part_ends(left)) | set(part_ends(right)))
         spans = list(zip([0, *ends[:-1]], ends, strict=True))
         if len(spans) > 1:
@@ -40,6 +41,11 @@ def combine(machine: Machine, verb: str, left: Value, right: Value, bits: int) -
                 ]
             )
     return apply_integer(machine, operation(f"{verb}.b{bits}"), [left, right])
+
+
+def _is_result_of(name: str, value: Value) -> bool:
+    """Return whether a value, which is not packed, is the result of an operation in some lane, so that rules apply."""
+    return isinstance(value, SymbolicVector) and any(each.name == name for each in value.origins)
 
 
 def _predicates(machine: Machine, verb: str, left: Value, right: Value) -> Value:

@@ -69,6 +69,9 @@ class OperandVectors(Protocol):
     def take(self, index: Array) -> Self:
         """Return the vectors with these numbers, in the shape of `index`."""
 
+    def of_blocks(self, blocks: Array) -> Self:
+        """Return the vectors that each block of a batch takes from block `blocks[block]`."""
+
     def concatenated(self, others: Sequence[Self]) -> Self:
         """Return these vectors followed by the others', flat."""
 
@@ -95,7 +98,7 @@ class HashedVectors:
         return HashedVectors(words, zero, self.sticky, self.signed, self.finite)
 
     def of_blocks(self, blocks: Array) -> HashedVectors:
-        """Return the vectors that each block of a batch takes from block `blocks[block]`."""
+        """See `OperandVectors.of_blocks`."""
         words = self.words if self.words.shape[1] == 1 else self.words[:, blocks]
         zero = self.zero if self.zero is None or self.zero.shape[0] == 1 else self.zero[blocks]
         sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
@@ -160,7 +163,7 @@ def hashed_vectors(
     if alike is None:
         return _hashed_vectors(elements, form, context, signs)
     chosen, place = alike
-    return _hashed_vectors(_of_blocks(elements, chosen), form, context, signs).of_blocks(place)
+    return _hashed_vectors(of_blocks(elements, chosen), form, context, signs).of_blocks(place)
 
 
 _FEW_BLOCKS = 4
@@ -192,7 +195,10 @@ def _alike_blocks(elements: SymbolicVector) -> tuple[Array, Array] | None:
     return chosen, np.searchsorted(chosen, first)
 
 
-def _of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
+def of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
+    """Return the elements of some blocks; one row stands for the elements of every block."""
+    if elements.words.shape[1] == 1:
+        return elements
     flags = elements.flags
     chosen = flags if isinstance(flags, int) or flags.shape[0] == 1 else flags[blocks]
     return SymbolicVector(elements.bits, elements.words[:, blocks], chosen)
@@ -299,6 +305,8 @@ def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors,
     factor = hashing.shaped(hashing.multiplier(2), len(shape))
     named = left.words + hashing.shaped(hashing.constant("fused " + step.name), len(shape))
     other = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), len(shape))
+    if result.size > _FEW_WORDS:
+        named, other = _with_long_rows(named, shape), _with_long_rows(other, shape)
     blocks = shape[1]
     blocks_per_chunk = max(1, _CHUNK * blocks // max(1, result.size))
     for start in range(0, blocks, blocks_per_chunk):
@@ -309,6 +317,20 @@ def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors,
         part += _block_range(other, start, stop)
         hashing.scramble(part)
     return result
+
+
+_LONG_ROW, _FEW_WORDS = 32, 1 << 15
+"""The number of words next to each other from which on an operation on arrays is fast, if there are more than a few."""
+
+
+def _with_long_rows(words: hashing.Words, shape: tuple[int, ...]) -> hashing.Words:
+    """Return words that broadcast to a shape, repeated along the last axes until `_LONG_ROW` are next to each other."""
+    length, first = 1, len(shape)
+    while length < _LONG_ROW and first > 2:
+        first -= 1
+        length *= shape[first]
+    target = words.shape[:first] + shape[first:]
+    return words if target == words.shape else np.ascontiguousarray(np.broadcast_to(words, target))
 
 
 def _block_range(words: hashing.Words, start: int, stop: int) -> hashing.Words:

@@ -235,6 +235,14 @@ def choice_of(value: Value) -> Choice | None:
     return value.choice if isinstance(value, PredicateBits) else None
 
 
+def number_choice(value: Value) -> Choice | None:
+    """Return what a value selects, also where only its lowest bit may be set, so that it is 1 or 0 by this bit."""
+    choice = choice_of(value)
+    if choice is not None or not isinstance(value, PredicateBits) or value.ones != 1:
+        return choice
+    return Choice(as_symbolic_vector(_inheriting(value.predicates[0], (value,))), 1, 0)
+
+
 def of_choices(info: Operation, operands: Sequence[Value], builder: Builder) -> Value | None:
     """Return an operation on constants and selects of constants by one predicate, as such a select.
 

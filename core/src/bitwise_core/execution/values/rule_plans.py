@@ -7,6 +7,7 @@ rule is matched against the operands and replaces the result in the lanes where 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -98,6 +99,7 @@ class PlannedRule:
 
     `tests` are necessary conditions on the operands' flags and `origins` on the operations that made them, which are
     checked before anything else.  `conditions` holds the facts that are required of each variable, and its format.
+    `cancelled` are the variables that were found equal in two places and do not occur in the right side.
     """
 
     instance: Instance
@@ -105,6 +107,7 @@ class PlannedRule:
     tests: tuple[tuple[int, TestKind, int], ...]
     origins: tuple[tuple[int, OriginTest], ...]
     conditions: Mapping[str, tuple[tuple[str, Format], ...]]
+    cancelled: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,10 +388,14 @@ def _planned(instance: Instance) -> Iterable[PlannedRule]:
     for each in instance.rule.conditions:
         required = (each.fact, instance.formats[each.variable])
         conditions[each.variable] = (*conditions.get(each.variable, ()), required)
+    places = Counter(each.word for each in subterms(left) if each.kind == "variable")
+    cancelled = tuple(sorted(name for name in left.names - instance.right.names if places[name] > 1))
     for order in orders:
         placed = tuple((order[index], term) for index, term in enumerate(left.operands))
         steps = ordered(placed, frozenset())
-        yield PlannedRule(instance, steps, _tests(steps, instance), _origin_tests(steps, frozenset()), conditions)
+        yield PlannedRule(
+            instance, steps, _tests(steps, instance), _origin_tests(steps, frozenset()), conditions, cancelled
+        )
 
 
 @cache

@@ -68,6 +68,8 @@ MASKS = (
     Rule("and_zero", "and.b{w}(x, 0x0)", "0x0", _ALL, "A zero clears a bit.", execution="set"),
     Rule("or_zero", "{op}.b{w}(x, 0x0)", "x", over(op=("or", "xor"), w=_WIDTHS), "A zero changes no bit.",
          execution="set"),
+    Rule("xor_of_itself", "xor.b{w}(x, x)", "0x0", _ALL, "Each bit is compared with itself."),
+    Rule("xor_twice", "xor.b{w}(x, xor.b{w}(x, y))", "y", _ALL, "A bit that is flipped twice is the bit."),
     Rule("integer_extremum_idempotent", "{op}.{s}{w}(x, x)", "x", over(op=("max", "min"), s=("s", "u"), w=_WIDTHS),
          "The result is one of its operands.", execution="set"),
 )  # fmt: skip

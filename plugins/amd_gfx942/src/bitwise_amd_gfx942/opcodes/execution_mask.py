@@ -177,8 +177,9 @@ def vector_opcode(
         info, found = inner(instruction), form(instruction.opcode)
         cross_lane = Effect.CROSS_LANE if found.encoding.endswith("dpp") else Effect.NONE
         whole = found.encoding != "sdwa" or found.modifiers.get("dst_unused") == "UNUSED_PAD"
-        retained = info.writes - info.reads if whole and "op_sel" not in found.modifiers else _NONE
-        return info.extended(reads=info.writes | EXECUTION_MASK, effects=cross_lane, retained=retained)
+        whole = whole and "op_sel" not in found.modifiers
+        retained = info.writes - info.reads if whole else _NONE
+        return info.extended(info.writes | EXECUTION_MASK, _NONE, cross_lane, retained, whole=whole)
 
     def register(builder: Builder) -> Builder:
         def build(instruction: Instruction, context: Context) -> Step:

@@ -128,8 +128,8 @@ def product_step(
         rights = operand_vectors(machine, of_b, bits, right, tile, part)
         accumulators = [read(machine) for read in old]
         values = accumulate(machine, step, lefts, rights, accumulators, tile, a_blocks)
-        outer = machine.mask
-        chosen = in_active_waves(outer, values, accumulators) if updates and outer is not None else None
+        outer, lanes = machine.mask, machine.written_lanes
+        chosen = in_active_waves(lanes, values, accumulators) if updates and lanes is not None else None
         if chosen is not None:
             machine.mask = None
         try:
@@ -152,8 +152,11 @@ def check_all_lanes_active(machine: Machine, instruction: Instruction) -> None:
 
 
 def _zero_inactive_waves(machine: Machine, value: Value) -> Value:
-    """An operand with zeros in inactive waves, whose values, undefined ones included, must not affect the result."""
-    mask = machine.mask
+    """An operand with zeros in inactive waves, whose values, undefined ones included, must not affect the result.
+
+    `operand_vectors` leaves out blocks whose registers are not those of the machine.
+    """
+    mask = machine.written_lanes
     if mask is None:
         return value
     # The same value for the same operand and waves: vectors of the same values are hashed once.

@@ -20,7 +20,7 @@ import numpy as np
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, TermRecorder, Value
 
@@ -52,16 +52,19 @@ def operand_vectors(
     machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int
 ) -> list[OperandVectors]:
     """The operand vectors of a fragment by wave, block and row, one for each consecutive part of `step` k."""
-    fragments: dict[tuple[object, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
+    fragments: dict[tuple[object, ...], tuple[tuple[object, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
-    key = (bits, form, tile, step, *(id(register) for register in registers))
+    blocks = machine.active_whole_blocks()
+    key = (bits, form, tile, step, id(blocks), *(id(register) for register in registers))
     found = fragments.get(key)
     if found is not None:
         return found[1]
     if len(fragments) > _CACHE_SIZE:
         fragments.clear()
     elements = _elements(registers, bits)
+    if blocks is not None:
+        elements = [of_blocks(each, blocks.numbers) for each in elements]
     axes = len(elements), machine.threads // WAVE, tile.blocks, tile.groups, tile.side
     joined = _transposed(_stacked(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
     flags = joined.flags
@@ -69,8 +72,9 @@ def operand_vectors(
     for low in range(0, tile.k, step):
         part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
         vectors = SymbolicVector(bits, joined.words[..., low : low + step], part)
-        result.append(machine.domain.operand_vectors(vectors, form))
-    fragments[key] = (tuple(registers), result)
+        hashed = machine.domain.operand_vectors(vectors, form)
+        result.append(hashed if blocks is None else hashed.of_blocks(blocks.place))
+    fragments[key] = ((*registers, blocks), result)
     return result
 
 

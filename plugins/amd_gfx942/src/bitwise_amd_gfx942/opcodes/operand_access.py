@@ -213,9 +213,10 @@ def _writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
 
 
 def _write_plain(machine: Machine, name: str, value: Value) -> None:
-    if machine.mask is not None:
+    lanes = machine.written_lanes
+    if lanes is not None:
         old = machine.registers.get(name)
-        value = blend_values(machine.mask, value, poison(32) if old is None else old)
+        value = blend_values(lanes, value, poison(32) if old is None else old)
     machine.registers[name] = value
 
 

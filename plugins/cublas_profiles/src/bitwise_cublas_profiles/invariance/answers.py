@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, m
 from bitwise_core.descriptors.record import sentences
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_file
-from bitwise_cublas_profiles.invariance.products import MAXIMUM_ROWS
+from bitwise_cublas_profiles.invariance.row_limit import MAXIMUM_ROWS
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import Answer, Configuration, CublasError, GemmQuery
 

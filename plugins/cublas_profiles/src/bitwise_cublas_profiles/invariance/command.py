@@ -6,22 +6,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bitwise_cublas_profiles.driver import gpu_provenance
-from bitwise_cublas_profiles.invariance import answers as recorded
-from bitwise_cublas_profiles.invariance import text
-from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, ask_library
-from bitwise_cublas_profiles.invariance.certificate import STATUS, Certificate, Certifier, Verdict, overall
-from bitwise_cublas_profiles.invariance.confirmation import Confirmation, confirm
-from bitwise_cublas_profiles.invariance.model_products import ModelProduct, model_products, read_config
-from bitwise_cublas_profiles.invariance.products import MAXIMUM_ROWS, OPERATORS, Operator, Product
-from bitwise_cublas_profiles.invariance.settings import Settings
-from bitwise_cublas_profiles.library import Library
-from bitwise_cublas_profiles.profile import profile
-from bitwise_cublas_profiles.query import CublasError, GemmQuery
+from bitwise_cublas_profiles.invariance.row_limit import MAXIMUM_ROWS
+
+if TYPE_CHECKING:
+    from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run
+    from bitwise_cublas_profiles.invariance.certificate import Certificate, Verdict
+    from bitwise_cublas_profiles.invariance.confirmation import Confirmation
+    from bitwise_cublas_profiles.invariance.model_products import ModelProduct
+    from bitwise_cublas_profiles.invariance.products import Operator, Product
+    from bitwise_cublas_profiles.invariance.settings import Settings
+    from bitwise_cublas_profiles.query import GemmQuery
+
 
 ROWS = 16384
 """The largest M of a certificate by default."""
@@ -91,6 +90,13 @@ def invariance(
     Exit status: 0 if every product is invariant, 1 if one is not, 2 for an invalid argument, 3 if some numbers of rows
     have no descriptor, 4 if descriptors differ and no operands with other bytes were found.
     """
+    from bitwise_cublas_profiles.invariance.certificate import STATUS, Verdict, overall
+    from bitwise_cublas_profiles.invariance.confirmation import confirm
+    from bitwise_cublas_profiles.invariance.model_products import ModelProduct, model_products, read_config
+    from bitwise_cublas_profiles.invariance.products import OPERATORS, Product
+    from bitwise_cublas_profiles.invariance.settings import Settings
+    from bitwise_cublas_profiles.query import CublasError
+
     given: list[ModelProduct]
     if model is not None and n is None:
         given = model_products(read_config(model), str(model), dtype, fused=fused, parts=parallel)
@@ -132,6 +138,10 @@ class Report:
 
 def certified(products: list[Product], settings: Settings, source: Source, rows: int) -> Report:
     """The certificates of products under settings, up to M = rows. Raises CublasError."""
+    from bitwise_cublas_profiles.invariance import answers as recorded
+    from bitwise_cublas_profiles.invariance.certificate import Certifier
+    from bitwise_cublas_profiles.profile import profile
+
     queries = [each.query(1, settings.pytorch) for each in products]
     if source.live:
         found, runs = _asked(queries, rows, source.library)
@@ -151,6 +161,10 @@ def certified(products: list[Product], settings: Settings, source: Source, rows:
 
 
 def _asked(queries: list[GemmQuery], rows: int, path: Path | None) -> tuple[Answers, list[tuple[Run, ...]]]:
+    from bitwise_cublas_profiles.driver import gpu_provenance
+    from bitwise_cublas_profiles.invariance.answers import Answers, Key, ask_library
+    from bitwise_cublas_profiles.library import Library
+
     series: dict[Key, tuple[Run, ...]] = {}
     where = gpu_provenance()
     capability = _capability()
@@ -166,6 +180,8 @@ def _asked(queries: list[GemmQuery], rows: int, path: Path | None) -> tuple[Answ
 
 
 def _capability() -> str:
+    from bitwise_cublas_profiles.query import CublasError
+
     try:
         import torch
 
@@ -178,6 +194,9 @@ def _capability() -> str:
 
 
 def _stored(source: Source) -> Answers:
+    from bitwise_cublas_profiles.invariance import answers as recorded
+    from bitwise_cublas_profiles.query import CublasError
+
     found = list(recorded.shipped()) if source.file is None else [recorded.read(source.file)]
     matching = [each for each in found if source.device is None or source.device in each.provenance["device"]]
     if len(matching) != 1:
@@ -191,6 +210,9 @@ def _stored(source: Source) -> Answers:
 def _show(
     given: list[ModelProduct], settings: Settings, report: Report, confirmed: list[Confirmation] | None
 ) -> None:  # fmt: skip
+
+    from bitwise_cublas_profiles.invariance import text
+
     origin = report.provenance
     typer.echo(f"cuBLASLt {origin['library']} on {origin['device']}, {settings.words}; answers {report.source}")
     for place, (each, certificate) in enumerate(zip(given, report.certificates, strict=True)):
@@ -213,6 +235,9 @@ def _as_json(
     given: list[ModelProduct], settings: Settings, report: Report, verdict: Verdict,
     confirmed: list[Confirmation] | None,
 ) -> dict[str, Any]:  # fmt: skip
+
+    from bitwise_cublas_profiles.invariance import text
+
     return {
         "verdict": verdict.value, "claim": text.CLAIM, "scope": list(text.SCOPE), "assumptions": list(text.ASSUMPTIONS),
         "provenance": dict(report.provenance), "answers": report.source, "settings": settings.record(),

@@ -16,9 +16,6 @@ OPERATORS: tuple[Operator, ...] = get_args(Operator)
 DTYPES = ("bf16", "fp16", "fp32", "tf32")
 """Types of the operands. Products of fp8 are scaled, and those of PyTorch are not described."""
 
-MAXIMUM_ROWS = 1 << 16
-"""The largest M of a certificate."""
-
 
 @dataclass(frozen=True, slots=True)
 class Product:

@@ -15,7 +15,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import check_aligned, detector_cells
+from bitwise_core.execution.memory.access import accessed_cells, check_aligned, detector_cells
 from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -101,8 +101,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
         value = machine.memory.copied(machine, begin, bits, count, line)
     else:
         value = _source_value(machine, origin, bits, size, line)
-    shared = machine.shared
-    cells = shared.cells(own_offset(machine, destination), machine.mask)
+    cells = accessed_cells(machine, own_offset(machine, destination))
     for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
@@ -110,13 +109,13 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
 
 
 def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
-    zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     outer = machine.mask
-    if size is None:
+    count = None if size is None else machine.known(machine.read_bits(size, 32))
+    if size is None or (count is not None and count.size == 1 and int(count.flat[0]) == bits // 8):
         return _load_global(machine, origin, bits, line)
-    count = machine.known(machine.read_bits(size, 32))
     if count is None:
         raise DataDependent("an asynchronous copy's size depends on data", line)
+    zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     whole, none = count == bits // 8, count == 0
     active = machine.active()
     if (~(whole | none) & active).any():

@@ -21,6 +21,9 @@ BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "tf32
 PACKED = {"f16x2": ("f16", 2), "bf16x2": ("bf16", 2), "f32x2": ("f32", 2), "e4m3x2": ("e4m3", 2), "e5m2x2": ("e5m2", 2)}
 """Packed floating-point types: the element type and the number of elements."""
 
+INTEGERS = frozenset({*(f"{kind}{bits}" for kind in "sub" for bits in (8, 16, 32, 64)), "b128"})
+"""Integer types and types of bits."""
+
 PACKED_INTEGERS = {"u16x2": ("u16", 2), "s16x2": ("s16", 2)}
 """Packed integer types, which add, min and max support."""
 
@@ -34,7 +37,7 @@ def integer_unless_float(instruction: Instruction) -> Effect:
 
 
 def type_bits(name: str) -> int:
-    """Return the width in bits of a scalar or packed PTX type."""
+    """Return the width in bits of a scalar or packed PTX type.  Raises ValueError for a text that is none."""
     if name == "pred":
         return 1
     if name in BITS:
@@ -42,12 +45,14 @@ def type_bits(name: str) -> int:
     if name in PACKED:
         element, count = PACKED[name]
         return BITS[element] * count
+    if name not in INTEGERS:
+        raise ValueError(f".{name} is no type of PTX")
     return int(name[1:])
 
 
 def is_integer(name: str) -> bool:
-    """Return whether a type suffix is one of s8..s64, u8..u64, b8..b64."""
-    return len(name) > 1 and name[0] in "sub" and name[1:].isdigit()
+    """Return whether a type suffix is one of `INTEGERS`."""
+    return name in INTEGERS
 
 
 def write_pair(machine: Machine, destination: Operand, first: Value, second: Value) -> None:

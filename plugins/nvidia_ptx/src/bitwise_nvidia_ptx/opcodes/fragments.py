@@ -15,7 +15,7 @@ import numpy as np
 
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 
@@ -27,10 +27,11 @@ def fragment_vectors(
     machine: Machine, registers: Sequence[Value], element_bits: int, form: str, halves: int
 ) -> list[OperandVectors]:
     """Return the operand vectors of a fragment of a format: for each half, eight vectors per warp, by lane / 4."""
-    cache: dict[tuple[object, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
+    cache: dict[tuple[object, ...], tuple[tuple[object, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
-    key = (element_bits, form, halves, *(id(register) for register in registers))
+    blocks = machine.active_whole_blocks()
+    key = (element_bits, form, halves, id(blocks), *(id(register) for register in registers))
     found = cache.get(key)
     if found is not None:
         return found[1]
@@ -40,18 +41,23 @@ def fragment_vectors(
         machine.domain.operand_vectors(_elements(machine, registers[half::halves], element_bits), form)
         for half in range(halves)
     ]
-    cache[key] = (tuple(registers), result)
+    if blocks is not None:
+        result = [each.of_blocks(blocks.place) for each in result]
+    cache[key] = ((*registers, blocks), result)
     return result
 
 
 def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> SymbolicVector:
-    """Return the elements of each vector in order of k: words of shape (2, blocks, warps * 8, k)."""
+    """Return the elements of each vector in order of k, in the active blocks: words (2, blocks, warps * 8, k)."""
     per_register = max(32, bits) // bits
     parts = [
         [as_symbolic_vector(extract(register, low * bits, bits)) for low in range(per_register)] if per_register > 1
         else [as_symbolic_vector(register)]
         for register in registers
     ]  # fmt: skip
+    active = machine.active_whole_blocks()
+    if active is not None:
+        parts = [[of_blocks(each, active.numbers) for each in row] for row in parts]
     flat = [each for row in parts for each in row]
     blocks = max(each.words.shape[1] for each in flat)
     count = machine.threads // _LANES_PER_VECTOR

@@ -25,7 +25,7 @@ from bitwise_core.execution.instruction_info import (
     InstructionInfo,
 )
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import read_shared, write_shared
+from bitwise_core.execution.memory.access import read_several_shared, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import concat, extract, take_threads
@@ -203,8 +203,12 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
             raise DataDependent("shared memory is read at a computed address", instruction.line)
         _require_whole_warps(machine, instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
-        for index, target in enumerate(registers_in(destination)):
-            machine.write(target, _read_matrix(machine, address, index, transposed))
+        where = [each for index in range(count) for each in _addresses_of_matrix(machine, address, index, transposed)]
+        values = read_several_shared(machine, where, 16 if transposed else 32)
+        if transposed:
+            values = [concat(values[first : first + 2]) for first in range(0, len(values), 2)]
+        for target, value in zip(registers_in(destination), values, strict=True):
+            machine.write(target, value)
 
     if len(registers_in(destination)) != count:
         raise UnknownInstruction(instruction)
@@ -218,20 +222,19 @@ def _require_whole_warps(machine: Machine, line: int) -> None:
         raise Unsupported("matrices are loaded or stored by a part of a warp", line)
 
 
-def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> Value:
+def _addresses_of_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> list[Array]:
+    """Return the addresses of the 32 bits that each thread takes of a matrix, or of the halves of a transposed one."""
     lane = np.arange(machine.threads) & 31
     if not transposed:
         rows = _addresses_of_threads(address, _pointer_threads(machine.threads, index))
-        where = rows + (4 * (lane % 4)).astype(rows.dtype)
-        return read_shared(machine, own_offset(machine, where), 32)
-    halves = []
+        return [own_offset(machine, rows + (4 * (lane % 4)).astype(rows.dtype))]
     base = np.arange(machine.threads) & ~31
+    found = []
     for element in range(2):
         holder = (base + 8 * index + 2 * (lane % 4) + element)[None]
         rows = _addresses_of_threads(address, holder)
-        where = rows + (2 * (lane // 4)).astype(rows.dtype)
-        halves.append(read_shared(machine, own_offset(machine, where), 16))
-    return concat(halves)
+        found.append(own_offset(machine, rows + (2 * (lane // 4)).astype(rows.dtype)))
+    return found
 
 
 def store_matrices(instruction: Instruction, context: Context) -> Step:

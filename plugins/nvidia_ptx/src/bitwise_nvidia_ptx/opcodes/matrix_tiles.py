@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.values.mma_steps import OperandVectors
+from bitwise_core.execution.values.mma_steps import OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 
@@ -66,15 +66,20 @@ def tile_cells(machine: Machine, addresses: Array, size: int) -> tuple[Array, Ar
 
 def tile_vectors(machine: Machine, addresses: Array, cells: Array, size: int, form: str) -> OperandVectors:
     """Return the operand vectors of a tile of a format, whose elements have these addresses and first cells."""
-    cache: dict[object, tuple[int, Array, OperandVectors]] = machine.extra.setdefault("tiles", {})
-    key, version = (id(addresses), size, form), machine.shared.version
+    cache: dict[object, tuple[int, Array, OperandVectors, object]] = machine.extra.setdefault("tiles", {})
+    blocks = machine.active_whole_blocks()
+    key, version = (id(addresses), size, form, id(blocks)), machine.shared.version
     found = cache.get(key)
     if found is not None and found[0] == version and found[1] is addresses:
         return found[2]
-    result = machine.domain.operand_vectors(tile_values(machine, addresses, cells, size), form)
+    values = tile_values(machine, addresses, cells, size)
+    if blocks is None:
+        result = machine.domain.operand_vectors(values, form)
+    else:
+        result = machine.domain.operand_vectors(of_blocks(values, blocks.numbers), form).of_blocks(blocks.place)
     if len(cache) > 64:
         cache.clear()
-    cache[key] = (version, addresses, result)
+    cache[key] = (version, addresses, result, blocks)
     return result
 
 

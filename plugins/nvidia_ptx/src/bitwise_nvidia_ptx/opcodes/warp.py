@@ -275,7 +275,7 @@ def redux(instruction: Instruction, context: Context) -> Step:
             raise UnknownInstruction(instruction)
     elif kind not in (("b32",) if verb in ("and", "or", "xor") else ("u32", "s32")):
         raise UnknownInstruction(instruction)
-    meaning = named(instruction, f"{verb}.{kind}")
+    meaning = named(instruction, f"{verb}.b32" if verb == "add" else f"{verb}.{kind}")
     destination, source, members = operands_of(instruction, 3)
     line = instruction.line
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
@@ -98,8 +99,9 @@ def _power_above(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A launch of a kernel of `kernels`: its name, the grid, its arguments in order, its constants by name."""
+    """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name."""
 
+    module: str
     kernel: str
     grid: tuple[int, int, int]
     arguments: tuple[Any, ...]
@@ -174,6 +176,7 @@ def calls_of(
         "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
     }  # fmt: skip
     forward = Call(
+        "chunks",
         "forward",
         (chunks, tiles * units, sequences) if schedule.split else (tiles, units, sequences),
         (
@@ -193,13 +196,14 @@ def calls_of(
         return [forward]
     rows = 1
     merge = Call(
+        "chunks",
         "merge_parts",
         (-(-queries * share // rows), units, sequences),
         (
             part_top, part_total, part_out, out, logarithms, *lengths, operands.sinks, *out_steps, *logarithm_steps,
             *numbers, desc.window or 0, tiles, chunks,
         ),
-        {**shared, "ROWS": rows},
+        {**shared, "ROWS": rows, "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8},
         1,
         1,
     )  # fmt: skip
@@ -242,7 +246,7 @@ def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule 
     )  # fmt: skip
     # What decides how Triton compiles the kernels, with the constants that follow from it.
     state = (
-        desc, schedule, query.device.index, query.dtype, query.shape[-2], operands.value.shape[-2:],
+        id(desc), schedule, query.device.index, query.dtype, query.shape[-2], operands.value.shape[-2:],
         operands.key.shape[1], operands.first_position is None,
         *(None if each is None else (each.stride(), each.data_ptr() % 16) for each in tensors),
     )  # fmt: skip
@@ -260,11 +264,20 @@ def _launch(call: Call, state: tuple[Any, ...]) -> None:
     if known is not None:
         known[0][call.grid](*call.arguments, *known[1])
         return
-    from bitwise_nvidia_sm90.attention import kernels
+    kernel = kernel_of(call)
+    _compiled[call.kernel, *state] = (
+        launched(call),
+        tuple(call.constants[name] for name in kernel.arg_names[len(call.arguments) :]),
+    )
 
-    kernel = getattr(kernels, call.kernel)
-    compiled = kernel[call.grid](
+
+def kernel_of(call: Call) -> Any:
+    """Return the Triton function of a call."""
+    return getattr(import_module(f"bitwise_nvidia_sm90.attention.kernels.{call.module}"), call.kernel)
+
+
+def launched(call: Call) -> Any:
+    """Launch a kernel, which Triton compiles if it must, and return the compiled kernel."""
+    return kernel_of(call)[call.grid](
         *call.arguments, **call.constants, num_warps=call.warps, num_stages=call.stages, enable_fp_fusion=False
     )
-    values = tuple(call.constants[name] for name in kernel.arg_names[len(call.arguments) :])
-    _compiled[call.kernel, *state] = compiled, values

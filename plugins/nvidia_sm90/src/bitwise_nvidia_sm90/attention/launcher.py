@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.descriptors import AttentionDesc, DescriptorError, Record
+from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc, DescriptorError, Record
 from bitwise_core.numerics import Bits
-from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-from bitwise_nvidia_sm90.attention.tree import attention_descriptor, is_served
+from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
+from bitwise_nvidia_sm90.attention.tree import attention_descriptor, attention_gradient_descriptor, is_served
 from bitwise_nvidia_sm90.requirements import what_is_missing
 
 _REQUIRED = {"torch": "torch", "triton": "triton"}
@@ -47,6 +47,21 @@ class AttentionKernels:
         with torch.cuda.device(operands.query.device):
             attend(desc, operands)
 
+    def attention_gradient_descriptor(self, form: AttentionForm) -> AttentionGradientDesc:
+        """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""
+        return attention_gradient_descriptor(form)
+
+    def attend_gradients(
+        self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
+    ) -> None:
+        """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""
+        import torch
+
+        from bitwise_nvidia_sm90.attention.gradients import attend_gradients
+
+        with torch.cuda.device(operands.query.device):
+            attend_gradients(desc, operands, gradients)
+
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """Return the bit patterns of the output of one head, for q (queries, depth), k and v.
 
@@ -67,9 +82,16 @@ class AttentionKernels:
         return np.asarray(out[0, :, 0].view(torch.int16).cpu().numpy()).view(np.uint16)
 
 
+_checked: dict[int, AttentionDesc] = {}
+"""Descriptors that the kernels compute, by identity; the table keeps them."""
+
+
 def _check(desc: AttentionDesc) -> None:
+    if id(desc) in _checked:
+        return
     if not is_served(desc):
         raise DescriptorError(
             "this descriptor of attention has no kernel on sm_90: give one that attention_descriptor returns, with its "
             f"masking, window, sink, scale or cap changed, not {desc.to_text()}"
         )
+    _checked[id(desc)] = desc

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from bitwise_core.descriptors import (
     AttentionDesc,
+    AttentionGradientDesc,
     DescriptorError,
     Digit,
     Fold,
@@ -29,6 +30,8 @@ WIDTHS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
 DTYPES = ("bf16", "fp16")
 EXPONENTIAL, CAP_QUOTIENT = "ex2.approx.ftz.fp32@sm_90", "div.full.fp32@sm_90"
 LOG2_E = 1.4426950408889634
+UNIT = Instruction(architecture="sm_90", family="fused", k=16)
+"""The step that mma.sync and wgmma share."""
 
 
 def row_sum(width: int) -> ReductionDesc:
@@ -63,7 +66,6 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         raise DescriptorError(f"a soft cap of {cap} has no kernel: give a positive one between 2**-20 and 2**40")
     if form.window is not None and (form.window < 1 or not form.causal):
         raise DescriptorError("a window is the positive number of keys that a causal query sees, itself included")
-    unit = Instruction(architecture="sm_90", family="fused", k=16)
     return AttentionDesc(
         key_block=KEY_BLOCK,
         masking="causal" if form.causal else "none",
@@ -71,7 +73,7 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         window=form.window,
         chunk=CHUNK,
         sink=form.sink,
-        scores=single_pass(form.depth, form.dtype, unit, output_dtype="fp32"),
+        scores=single_pass(form.depth, form.dtype, UNIT, output_dtype="fp32"),
         score_scale=_single((form.scale if cap is None else cap) * LOG2_E),
         cap_factor=None if cap is None else _single(2 * LOG2_E * form.scale / cap),
         cap_quotient="div.rn.fp32" if cap is None else CAP_QUOTIENT,
@@ -80,7 +82,7 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         row_sum=row_sum(KEY_BLOCK),
         fused_sum=True,
         probabilities_dtype=form.dtype,
-        values=single_pass(KEY_BLOCK, form.dtype, unit, output_dtype="fp32"),
+        values=single_pass(KEY_BLOCK, form.dtype, UNIT, output_dtype="fp32"),
         division="reciprocal",
         exponential=EXPONENTIAL,
         output_dtype=form.dtype,
@@ -100,3 +102,35 @@ def is_served(desc: AttentionDesc) -> bool:
         "cap_factor": desc.cap_factor, "cap_quotient": CAP_QUOTIENT if capped else "div.rn.fp32",
     }  # fmt: skip
     return desc == AttentionDesc(**{**dict(plain), **free})
+
+
+def row_products(width: int) -> ReductionDesc:
+    """Return the sum of the products of a row: a thread adds 8 of them, then lanes are reduced, the farthest first."""
+    padded = 1 << (width - 1).bit_length()
+    across = [Fold(stride=8 << bit) for bit in reversed(range((padded // 8).bit_length() - 1))]
+    return ReductionDesc(
+        length=width,
+        dtype="fp32",
+        folds=(Fold(stride=1, count=8), *across),
+        padding="absent" if padded == width else "zero",
+    )
+
+
+@lru_cache(maxsize=4096)
+def attention_gradient_descriptor(form: AttentionForm) -> AttentionGradientDesc:
+    """Return the descriptor of the kernels of gradients.  Raises DescriptorError, with what they have instead."""
+    forward = attention_descriptor(form)
+    if form.soft_cap is not None:
+        raise DescriptorError("the gradients of attention with a soft cap have no kernel: leave it out")
+    return AttentionGradientDesc(
+        dtype=form.dtype,
+        masking=forward.masking,
+        window=form.window,
+        scores=forward.scores,
+        score_scale=forward.score_scale,
+        exponential=EXPONENTIAL,
+        slopes=single_pass(form.width, form.dtype, UNIT, output_dtype="fp32"),
+        row_products=row_products(form.width),
+        unit=UNIT,
+        scale=_single(form.scale),
+    )

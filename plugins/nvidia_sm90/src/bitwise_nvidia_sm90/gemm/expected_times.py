@@ -89,13 +89,15 @@ def expected_seconds(
     k_contiguous: tuple[bool, bool] = (True, True),
     out_mapped: bool = True,
     programs: int = MULTIPROCESSORS,
+    whole_lines: tuple[bool, bool] = (True, True),
 ) -> Numbers:
     """Return the expected seconds of a product under TMA schedules that do not pack operands.
 
     `k_contiguous` says for A and B whether their values of k are contiguous, `out_mapped` whether there is a tensor map
-    of the output; `programs` is the number of multiprocessors.
+    of the output; `programs` is the number of multiprocessors.  `whole_lines` says for A and B whether their leading
+    dimension is a multiple of a line of the cache.
     """
-    given = quantities(plan, schedules, m, n, k_contiguous, out_mapped, programs)
+    given = quantities(plan, schedules, m, n, k_contiguous, out_mapped, programs, whole_lines)
     seconds = modelled_seconds(given, costs())
     return seconds * np.exp(correction().of(correction_inputs(given, seconds)))
 
@@ -150,14 +152,18 @@ def modelled_seconds_gathered(
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
-        unpadded = 0.0
-        for count, tiles, whole in ((down, tiles_down, contiguous[0]), (across, tiles_across, contiguous[1])):
+        unpadded = padded = 0.0
+        for count, tiles, side, whole, lines in (
+            (down, tiles_down, each.block_m, contiguous[0], cost["gathered rows"]),
+            (across, tiles_across, each.block_n, contiguous[1], cost["gathered columns"]),
+        ):
+            padded += side * (STAGE_BYTES // 2 if whole else 4 * taken)
             pairs = not (plan.k % 2 or slices.span % 2) if whole else not count % 2
-            factor = (1 if whole else cost["gathered rows"]) / (2 if pairs else 1)
+            factor = (1 if whole else lines) / (2 if pairs else 1)
             unpadded += count / tiles * 4 * taken * factor
         rows.append((
             0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
-            each.gathering, unpadded, (each.block_m + each.block_n) * 64,
+            each.gathering, unpadded, padded,
         ))  # fmt: skip
     rounds, at_once, stages, gathering, loaded, written = np.array(rows, dtype=float).reshape(len(rows), 6).T
     issue = loaded * cost["gathered element"] + written * cost["written element"]
@@ -181,17 +187,19 @@ def quantities(
     k_contiguous: tuple[bool, bool],
     out_mapped: bool,
     programs: int = MULTIPROCESSORS,
+    whole_lines: tuple[bool, bool] = (True, True),
 ) -> Quantities:
     """Return the quantities of a product under each schedule, from which its time is modelled.
 
     "down" and "across" are the rows and columns of the computed product, which may be the transposed one.  A line is
     what is contiguous of the copy of a tile, at most 128 bytes.  The lines "outside" of an operand are filled with
-    zeros; "of last" counts those of the last tiles.
+    zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache.
     """
     size, slices = (1 if plan.accumulator_k else 2), plan.slices
     rows = []
     for each in schedules:
         (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
+        split = [not whole for whole in (whole_lines[::-1] if each.transposed else whole_lines)]
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         blocks = each.cluster_m * each.cluster_n
         clusters = -(-tiles_down // each.cluster_m) * -(-tiles_across // each.cluster_n) * slices.number
@@ -214,7 +222,7 @@ def quantities(
             iterations, clusters, blocks, grid, fitting, each.programs > 0 and not each.consumers, *real, sum(lines),
             outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
             tiles_across / each.cluster_n, tiles_down / each.cluster_m, bytes_moved(plan, m, n), out_mapped, m, n,
-            plan.k, programs,
+            plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split,
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -224,7 +232,8 @@ _QUANTITIES = (
     "consumes", "size", "rows", "columns", "block k", "stages", "consumers", "ping-pong", "cluster m", "cluster n",
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
-    "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors",
+    "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
+    "split across",
 )  # fmt: skip
 
 
@@ -262,6 +271,7 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
 
     multiply, read = _computing(given, cost)
     copies = given["lines"] * cost["line"] + given["outside"] * cost["outside"]
+    copies = copies + given["split lines"] * cost["split line"]
     waiting = np.where(consumes, cost["wait"], cost["program wait"]) + missing * cost["memory wait"]
     body = _overlapped(cost, at_once * multiply, at_once * read, at_once * copies,
                        waiting / np.maximum(1, given["stages"] - 1))  # fmt: skip
@@ -275,8 +285,10 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
     launch = np.where(given["overlaps"] == 0, cost["alone"], np.where(placed, 0, cost["crowded"])) + cost["launch"]
     partial = given["slices"] * given["m"] * given["n"] * 4
     merge = np.where(given["slices"] > 1, cost["merge"] + partial / cost["merged"], 0)
-    cached = _cache_reads(given["bytes down"], given["reads down"], cost)
-    cached = (cached + _cache_reads(given["bytes across"], given["reads across"], cost)) / cost["cache"]
+    down = given["bytes down"] * (1 + given["split down"] * cost["split read"])
+    across = given["bytes across"] * (1 + given["split across"] * cost["split read"])
+    cached = _cache_reads(down, given["reads down"], cost)
+    cached = (cached + _cache_reads(across, given["reads across"], cost)) / cost["cache"]
     return launch + merge + _overlapped(cost, seconds, cached, missing * given["bytes"] / cost["memory"])
 
 
@@ -323,7 +335,7 @@ def correction_inputs(given: Quantities, seconds: Numbers) -> Numbers:
 _CORRECTED = (
     "rows", "columns", "block k", "stages", "consumers", "ping-pong", "cluster m", "cluster n", "transposed",
     "resident", "overlaps", "consumes", "fitting", "persistent", "slices", "outside", "outside of last", "out mapped",
-    "lines",
+    "lines", "split lines", "split down", "split across",
 )  # fmt: skip
 _CORRECTED_LOGARITHMS = (
     "iterations", "m", "n", "k", "bytes", "reads down", "reads across", "bytes down", "bytes across",

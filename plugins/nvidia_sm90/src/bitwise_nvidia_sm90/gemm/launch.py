@@ -12,7 +12,7 @@ from typing import Any
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, STAGE_BYTES, WARPGROUP, fills_lines
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import (
     BlocksPlan,
@@ -148,6 +148,12 @@ def has_map(matrix: Any) -> bool:
     except UnsupportedGEMM:
         return False
     return int(matrix.data_ptr()) % ALIGNMENT == 0
+
+
+def has_whole_lines(matrix: Any) -> bool:
+    """Return whether the leading dimension of a matrix is a multiple of a line of the cache."""
+    size = 1 if _type_of(matrix) in ("e4m3", "e5m2") else 2
+    return max(int(each) for each in matrix.stride()) * size % STAGE_BYTES == 0
 
 
 def _packing(
@@ -403,6 +409,8 @@ def _lanes(
         number, count, lane_sum = plan.slices.number, plan.lanes, plan.lane_sum
         tile, chunk, active = plan.tile, plan.chunk, plan.active_lanes or plan.lanes
         static_tile = plan.tile if plan.strided else 0
+    unroll = chosen.block_k
+    even_steps = static_tile < 2 or chunk == tile or not (tile % unroll or chunk % unroll)
     given = {name: each for name, each in common.items() if name != "M"}
     return KernelCall(
         lanes,
@@ -411,7 +419,8 @@ def _lanes(
         {
             "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
             "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
-            "UNROLL": chosen.block_k, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m, **_constants(fusion),
+            "EVEN_STEPS": even_steps, "UNROLL": unroll, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m,
+            **_constants(fusion),
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
     )  # fmt: skip

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.descriptors.gemm import Instruction
+from bitwise_core.descriptors import Cut, GEMMDesc, Instruction
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, SinglePrecisionPlan, UnsupportedGEMM, plan
 
 _FP8_BLOCK = 128

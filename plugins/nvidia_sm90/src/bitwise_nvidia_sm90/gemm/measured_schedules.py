@@ -6,15 +6,16 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
-from bitwise_nvidia_sm90.gemm.launch import has_map
+from bitwise_nvidia_sm90.gemm.launch import has_map, has_whole_lines
 from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FILE_VARIABLE = "BITWISE_SCHEDULES"
 """The environment variable that names the file of tuned schedules."""
+_TYPES = {each.name: each.type for each in fields(Schedule)}
 _tuned: dict[str, Schedule] = {}
 """Tuned schedules of this process, by `schedule_key`."""
 
@@ -67,28 +69,30 @@ def ranked(plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most
     m, n = (int(each) for each in out.shape)
     k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
     return schedules_to_try(
-        plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b), has_map(out))
-    )
+        plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b), has_map(out)),
+        whole_lines=(has_whole_lines(a), has_whole_lines(b)),
+    )  # fmt: skip
 
 
 @cache
 def _load_file(path: Path) -> None:
     """Load a file of tuned schedules into `_tuned`.  A file or an entry that cannot be read is ignored."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8")).items()
-    except (OSError, ValueError, AttributeError):
+        rows = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return
-    for key, fields in rows:
+    for key, given in rows.items() if isinstance(rows, dict) else ():
         # Another version of this package may have written an entry with other fields.
-        with suppress(TypeError):
-            _tuned.setdefault(str(key), Schedule(**fields))
+        if isinstance(given, dict) and all(_TYPES.get(name) == type(value).__name__ for name, value in given.items()):
+            with suppress(TypeError):
+                _tuned.setdefault(key, Schedule(**given))
 
 
 def store(key: str, chosen: Schedule, path: Path) -> None:
     """Add a schedule to a file, and to the tuned schedules of this process."""
     _tuned[key] = chosen
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         rows = {}
     rows = {**(rows if isinstance(rows, dict) else {}), key: asdict(chosen)}

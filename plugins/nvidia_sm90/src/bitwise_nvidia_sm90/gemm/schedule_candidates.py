@@ -58,29 +58,41 @@ _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 _FEWEST_COLUMNS_OF_THREE = 64
 """The fewest columns of a tile of three consumers."""
 _MOST_STAGES = 10
+_ENOUGH_STAGES = 4
+"""The stages above which a second buffer for the output is worth more: one is multiplied and one is released late."""
 _THREADS = 32
 """The threads of a warp."""
+_FILLED, _FEW_STEPS = 20, 64
+"""The k of an iteration, at most, where a lane has few k: up to the second number."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 """The bytes of operands and output for which schedules that do not overlap are candidates."""
 
 
-def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int) -> list[Schedule]:
+def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous: bool = True) -> list[Schedule]:
     """Return schedules of lanes, the best first.
 
     A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
-    there are many threads, and with many k in an iteration each has many loads under way.
+    there are many threads, and with many k in an iteration each has many loads under way.  Unless the values
+    of k of an element are contiguous, the threads of a warp load one k of neighbouring elements: a program should have
+    whole warps of them, and the k of a lane should fill its iterations.
     """
     if isinstance(plan, BlocksPlan):
         lanes, own = 128 * plan.accumulators, plan.k // (128 * plan.accumulators * plan.blocks)
     else:
         lanes = plan.lanes
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
+    unrolls: tuple[int, ...] = (8, 4, 16, 32)
+    warps_of_program: tuple[int, ...] = (4, 2, 1)
+    if not k_contiguous:
+        filled = -(-own // -(-own // _FILLED)) if 0 < own <= _FEW_STEPS else 16
+        unrolls = (filled, 16, 32, 8, 4)
+        warps_of_program = (8, 16, 4, 2, 1) if lanes <= 8 else (16, 8, 4, 2, 1)
     found = []
     for accumulators in (1, 2, 4, 8):
-        for unroll in (8, 4, 16, 32):
-            for warps in (4, 2, 1):
+        for unroll in unrolls:
+            for warps in warps_of_program:
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
@@ -254,10 +266,12 @@ def _stages_of_residents(consumers: int, stage: int, accumulators: int) -> list[
     """
     found = []
     for resident in (1, 2) if consumers == 1 else (1,):
-        room = shared_bytes_of_block(resident) - RESERVED_BYTES - consumers * STORE_BUFFERS * STORE_BYTES
-        stages = min(room // stage, _MOST_STAGES)
+        room = shared_bytes_of_block(resident) - RESERVED_BYTES
+        stages = (room - consumers * STORE_BUFFERS * STORE_BYTES) // stage
+        if stages < _ENOUGH_STAGES:  # with one buffer for the output
+            stages = (room - consumers * STORE_BYTES) // stage
         if stages >= 2 and accumulators <= most_accumulators(consumers, resident):
-            found.append((resident, stages))
+            found.append((resident, min(stages, _MOST_STAGES)))
     return found
 
 

@@ -37,22 +37,25 @@ def schedules_to_try(
     most: int = 32,
     k_contiguous: tuple[bool, bool] = (True, True),
     mapped: tuple[bool, bool, bool] = (True, True, True),
+    whole_lines: tuple[bool, bool] = (True, True),
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors, `k_contiguous` as in `expected_seconds`; `mapped` says of A, B
-    and the output whether there is a tensor map of it.
+    `programs` is the number of multiprocessors, `k_contiguous` and `whole_lines` as in `expected_seconds`; `mapped`
+    says of A, B and the output whether there is a tensor map of it.
     """
     last = fallback(plan, m, n)
     if isinstance(plan, SinglePrecisionPlan):
         return [last]
     if not isinstance(plan, MatrixPlan):
-        lanes = [each for each in lane_schedules(plan, m * n) if each != last]
+        contiguous = m * n == 1 or k_contiguous[1 if n > 1 else 0]
+        lanes = [each for each in lane_schedules(plan, m * n, k_contiguous=contiguous) if each != last]
         return [*lanes[: most - 1], last]
     pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
         every = list(mapped_schedules(plan, m, n, programs, k_contiguous))
-        found = _ranked(every, expected_seconds(plan, every, m, n, k_contiguous, mapped[2], programs)) or pointers
+        seconds = expected_seconds(plan, every, m, n, k_contiguous, mapped[2], programs, whole_lines)
+        found = _ranked(every, seconds) or pointers
     else:
         every = [] if plan.accumulator_k else list(packed_schedules(plan, m, n, programs))
         seconds = _seconds_of_pointers(plan, pointers, m, n, programs)

@@ -3,7 +3,8 @@
 All threads of a warpgroup load pairs of neighbours in memory, in 16 bits each or both at once, and write them to the
 stage where a tensor map would, with its swizzle.  A warp loads a line at once: 64 values of k of one row, or 64 rows of
 one k.  The values of k are in the order of `packed_operands`: groups of 16, each the values of one instruction and
-zeros.  The loads of a stage are under way before it is empty.  Two warpgroups gather every second stage each.
+zeros.  The loads of a stage are under way before it is empty.  Two warpgroups gather every second stage each.  Lines
+that hold nothing but zeros are written once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _GROUP = 16
 """The values of k of a group."""
 _PERIOD = 8
 """The lines after which a swizzle repeats."""
+_VECTOR = 16
+"""The bytes of the widest store."""
 _BATCH = 32
 """The pairs that a thread loads before it stores them."""
 _Pair: TypeAlias = tuple[str, int, int]
@@ -52,7 +55,7 @@ def gathering_producer(tiles: WarpgroupTiles, decoded: Iterator[str]) -> Lines:
         yield "@%p_skips bra GATHERED;"
     yield from _places_of_stage(tiles, given)
     yield "xor.b32 %r_empty_parity, %r_parity, 1;"
-    pairs = _pairs(tiles)
+    pairs = _pairs(tiles, given)
     for start in range(0, len(pairs), _BATCH):
         batch = pairs[start : start + _BATCH]
         for pair in batch:
@@ -80,14 +83,34 @@ def _operands(tiles: WarpgroupTiles) -> tuple[tuple[str, OperandTile, str, str],
     return ("A", tiles.a, "%r_row", "%r_M"), ("B", tiles.b, "%r_column", "%r_N")
 
 
-def _pairs(tiles: WarpgroupTiles) -> list[_Pair]:
-    """Return the pairs of a thread in a stage."""
+def _pairs(tiles: WarpgroupTiles, given: Gathering) -> list[_Pair]:
+    """Return the pairs of a thread in a stage; without those of `has_lines_of_zeros`."""
     return [
         (name, chunk, line)
         for name, tile, _, _ in _operands(tiles)
         for chunk in range(tile.chunks)
-        for line in range(tile.lines // _WARPS)
+        for line in range(tile.lines // _WARPS if tile.k_major else given.taken)
     ]
+
+
+def has_lines_of_zeros(tiles: WarpgroupTiles) -> bool:
+    """Return whether the rows of one k are a line of an operand, and a group has a k that no instruction takes."""
+    given = tiles.gathering
+    return given is not None and given.taken < _GROUP and not (tiles.a.k_major and tiles.b.k_major)
+
+
+def zeros(tiles: WarpgroupTiles) -> Lines:
+    """Fill all stages with zeros, by all threads of the block."""
+    left = tiles.stages * (tiles.a.bytes + tiles.b.bytes)
+    yield f"mad.lo.u32 %r_zeros, %r_thread, {_VECTOR}, %r_shared;"
+    yield "mov.b32 %r_zero, 0;"
+    for place in range(0, left, _VECTOR * tiles.threads):
+        guard = ""
+        if left - place < _VECTOR * tiles.threads:
+            yield f"setp.lt.u32 %p_zeros, %r_thread, {(left - place) // _VECTOR};"
+            guard = "@%p_zeros "
+        yield f"{guard}st.shared.v4.b32 [%r_zeros+{place}], {{%r_zero, %r_zero, %r_zero, %r_zero}};"
+    yield "fence.proxy.async.shared::cta;"
 
 
 def _thread_places(tiles: WarpgroupTiles, given: Gathering) -> Lines:
@@ -207,7 +230,7 @@ def _load(tiles: WarpgroupTiles, given: Gathering, pair: _Pair) -> Lines:
         yield f"@%p_low ld.global.b16 %h_low_{target}, [%d_at_{name}+{offset}];"
         yield f"@%p_high ld.global.b16 %h_high_{target}, [%d_at_{name}+{offset + 2}];"
     if not tile.k_major and not line and chunk == 0 and tile.chunks > 1:
-        yield f"shl.b64 %d_back_{name}, %d_step_{name}, {_GROUP.bit_length() - 1};"
+        yield f"shl.b64 %d_back_{name}, %d_step_{name}, {given.taken.bit_length() - 1};"
     yield f"add.s64 %d_at_{name}, %d_at_{name}, %d_step_{name};"
 
 

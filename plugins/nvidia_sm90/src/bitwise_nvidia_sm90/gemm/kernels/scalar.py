@@ -52,42 +52,58 @@ def _sum_lanes(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, SEQUENCE: tl.cons
 
 
 @triton.jit
+def _lane_k(
+    own, lane, tile, slice_index, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr,
+    CYCLIC_SLICES: tl.constexpr,
+):  # fmt: skip
+    """Return the k of a lane's own k."""
+    if CYCLIC_SLICES:
+        return (own * blocks + slice_index) * LANES + lane
+    elif TILE:
+        return (own // TILE) * (TILE * ACTIVE) + lane * TILE + own % TILE
+    else:
+        return lane * tile + own
+
+
+@triton.jit
 def _add_steps(
-    accumulator, A, B, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak, stride_bk,
+    accumulator, A, B, step, end, length, start, tile, slice_index, blocks, stride_ak, stride_bk,
     LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
-    UNROLL: tl.constexpr, MASKED: tl.constexpr,
+    UNROLL: tl.constexpr, EVEN_STEPS: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Add UNROLL products to each lane of the accumulator, those of the lanes' own k from `step`.
 
     A and B are pointers to the first k of each element's row and column.  Without MASKED, all these k exist in every
-    active lane.
+    active lane.  With EVEN_STEPS, a lane's k of these steps are at equal distances.
     """
-    lane = tl.arange(0, LANES)
+    lane = tl.arange(0, LANES)[None, :]
+    first = _lane_k(step, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
+    distance = tl.zeros((), tl.int64) + (blocks * LANES if CYCLIC_SLICES else ACTIVE if TILE == 1 else 1)
+    first_a = A + (start + first).to(tl.int64) * stride_ak
+    first_b = B + (start + first).to(tl.int64) * stride_bk
+    active = lane < ACTIVE
     for offset in tl.static_range(UNROLL):
-        own = step + offset
-        if CYCLIC_SLICES:
-            k = (own * blocks + slice_index) * LANES + lane
-            exists = k < K
-        elif TILE:
-            k = (own // TILE) * (TILE * ACTIVE) + lane * TILE + own % TILE
-            exists = k < length
+        if EVEN_STEPS and not MASKED:
+            place_a = first_a + offset * distance * stride_ak
+            place_b = first_b + offset * distance * stride_bk
         else:
-            k = lane * tile + own
-            exists = k < length
-        position = (start + k).to(tl.int64)[None, :]
+            k = _lane_k(step + offset, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
+            exists = (k < length) & (step + offset < end) & active
+            # Loads of the last k in place of those that do not exist need no predicate, so that many are under way.
+            k = tl.minimum(k, length - 1)
+            place_a = A + (start + k).to(tl.int64) * stride_ak
+            place_b = B + (start + k).to(tl.int64) * stride_bk
         if MASKED:
-            loaded = inside[:, None] & (exists & (own < end) & (lane < ACTIVE))[None, :]
-            a = tl.load(A + position * stride_ak, mask=loaded, other=0.0).to(tl.float32)
-            b = tl.load(B + position * stride_bk, mask=loaded, other=0.0).to(tl.float32)
-            accumulator = tl.where(loaded, tl.fma(a, b, accumulator), accumulator)
+            a = tl.load(place_a).to(tl.float32)
+            b = tl.load(place_b).to(tl.float32)
+            accumulator = tl.where(exists, tl.fma(a, b, accumulator), accumulator)
         elif ACTIVE < LANES:
-            active = (lane < ACTIVE)[None, :]
-            a = tl.load(A + position * stride_ak, mask=active, other=0.0).to(tl.float32)
-            b = tl.load(B + position * stride_bk, mask=active, other=0.0).to(tl.float32)
+            a = tl.load(place_a, mask=active, other=0.0).to(tl.float32)
+            b = tl.load(place_b, mask=active, other=0.0).to(tl.float32)
             accumulator = tl.fma(a, b, accumulator)
         else:
-            a = tl.load(A + position * stride_ak).to(tl.float32)
-            b = tl.load(B + position * stride_bk).to(tl.float32)
+            a = tl.load(place_a).to(tl.float32)
+            b = tl.load(place_b).to(tl.float32)
             accumulator = tl.fma(a, b, accumulator)
     return accumulator
 
@@ -97,7 +113,7 @@ def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
     stride_cn, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
     SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr, ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
-    UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    EVEN_STEPS: tl.constexpr, UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
     O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
     EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
@@ -107,7 +123,8 @@ def lanes(
     consecutive k.  A lane starts a new accumulator every `chunk` of its own k and adds the totals in order.
     With CYCLIC_SLICES, a slice is not a range of k but every `blocks`-th tile of LANES k.  SEQUENCE and ROUNDS are
     those of `_sum_lanes`.  With FROM_ZERO, the sum of the lanes starts from +0.  ONE_ROW and ONE_COLUMN: C has one row,
-    one column, whose operand all elements share.
+    one column, whose operand all elements share.  With EVEN_STEPS, UNROLL consecutive k of a lane, counted
+    from the start of an accumulator, are in one tile, or tiles have one k.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -128,8 +145,8 @@ def lanes(
         lane_k = tile
         common = (K // LANES - slice_index + blocks - 1) // blocks
     elif TILE:
-        lane_k = tl.cdiv(length, TILE * ACTIVE) * TILE
         common = length // (TILE * ACTIVE) * TILE
+        lane_k = common + min(length - common * ACTIVE, TILE)
     else:
         lane_k = tile
         common = length - (LANES - 1) * tile
@@ -140,13 +157,13 @@ def lanes(
         accumulator = tl.zeros((BLOCK, LANES), dtype=tl.float32)
         for step in range(begin, whole, UNROLL):
             accumulator = _add_steps(
-                accumulator, left, right, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
-                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, False,
+                accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
+                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, EVEN_STEPS, False,
             )  # fmt: skip
         for step in range(whole, end, UNROLL):
             accumulator = _add_steps(
-                accumulator, left, right, inside, step, end, length, start, K, tile, slice_index, blocks, stride_ak,
-                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, True,
+                accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
+                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, EVEN_STEPS, True,
             )  # fmt: skip
         total = tl.where(begin == 0, accumulator, total + accumulator)
     if ACTIVE < LANES:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Generator
 
 from bitwise_nvidia_sm90.gemm.kernels.finish import OperandLayout, finished, with_registers
-from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS, gathering_producer
+from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS, gathering_producer, has_lines_of_zeros, zeros
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, ceiling_quotient, next_stage, wait
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
@@ -148,6 +148,8 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     for buffer in range(tiles.consumers * tiles.store_buffers if tiles.mapped_operand is not None else 0):
         place = tiles.operand_place - tiles.full_place + 8 * buffer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], 1;"
+    if has_lines_of_zeros(tiles):
+        yield from zeros(tiles)
     for each in PARAMETERS[_MAPS if tiles.gathering else 0 : _MAPS + (tiles.store == "map")]:
         yield f"@%p_first prefetch.tensormap [%d_{each}];"
     yield "fence.mbarrier_init.release.cluster;"

@@ -33,7 +33,7 @@ _OTHER_REGISTERS = 56
 STORE_BYTES = ROWS * STAGE_BYTES
 """A buffer for a part of the output that is being stored, in whole periods of the widest swizzle."""
 STORE_BUFFERS = 2
-"""The buffers of a consumer."""
+"""The buffers of a consumer, where there is room for all."""
 
 
 class TileError(ValueError):
@@ -200,8 +200,16 @@ class WarpgroupTiles:
 
     @property
     def store_buffers(self) -> int:
-        """The buffers of a consumer for parts of the output that are being stored."""
-        return STORE_BUFFERS if self.store == "map" else 0
+        """The buffers of a consumer for parts of the output that are being stored: one where more leave no room."""
+        if self.store != "map":
+            return 0
+        return STORE_BUFFERS if self._bytes_with(STORE_BUFFERS) <= shared_bytes_of_block(self.resident) else 1
+
+    def _bytes_with(self, buffers: int) -> int:
+        """Return the shared memory of a block whose consumers have this number of buffers for the output."""
+        barriers = 2 * self.stages + 2 * self.ping_pong
+        barriers += self.consumers * buffers if self.mapped_operand is not None else 0
+        return self.store_place + self.consumers * buffers * STORE_BYTES + barriers * _BARRIER_BYTES
 
     @property
     def b_place(self) -> int:
@@ -251,8 +259,7 @@ class WarpgroupTiles:
     @property
     def shared_bytes(self) -> int:
         """The dynamic shared memory of a block."""
-        barriers = self.consumers * self.store_buffers if self.mapped_operand is not None else 0
-        return self.operand_place + barriers * _BARRIER_BYTES
+        return self._bytes_with(self.store_buffers)
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -343,7 +350,7 @@ def most_accumulators(consumers: int, resident: int = 1, gathering: int = 0) -> 
     if gathering:
         threads = (consumers + gathering) * WARPGROUP * resident
         return max(0, min(255, _REGISTERS // threads // 8 * 8) - _OTHER_REGISTERS)
-    return 64 if resident > 1 else 128 if consumers < 3 else 96
+    return 64 if resident > 1 else {1: 128, 2: 168, 3: 100}[consumers]
 
 
 def shared_bytes_of_block(resident: int) -> int:

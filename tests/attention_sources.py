@@ -7,7 +7,7 @@ from typing import Any
 
 from bitwise_core.checker.analysis import Source
 from bitwise_core.execution.launch import Launch
-from bitwise_nvidia_sm90.attention.launch import Call
+from bitwise_nvidia_sm90.attention.launch import Call, kernel_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,10 +43,8 @@ def source_of(call: Call) -> Source:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from bitwise_nvidia_sm90.attention import kernels
-
-    kernel = getattr(kernels, call.kernel)
-    plain = {kernel.arg_names.index(name) for name in _NOT_SPECIALISED if name in kernel.arg_names}
+    kernel = kernel_of(call)
+    plain = {parameter.num for parameter in kernel.params if parameter.do_not_specialize}
     signature: dict[str, str] = {}
     constants: dict[str, Any] = dict(call.constants)
     divisible: dict[tuple[int, ...], list[list[Any]]] = {}
@@ -79,6 +77,3 @@ def source_of(call: Call) -> Source:
         "args": arguments + [{"kind": "buffer"}] * scratch, "shared": compiled.metadata.shared,
     }  # fmt: skip
     return Source(name=call.kernel, text=text, launch=Launch.model_validate(launch))
-
-
-_NOT_SPECIALISED = "queries", "keys", "first_position", "window", "tiles", "chunks"

@@ -180,7 +180,12 @@ def visit(
     return state_top, state_total, state_out, top, total, out
 
 
-@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "chunks"])
+@triton.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "logarithm_head", "page_batch", "visible_batch", "visible_head", "visible_step",
+    ]
+)  # fmt: skip
 def forward(
     query, key, value, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks, visible, key_map, rest_map, value_map,
@@ -329,14 +334,19 @@ def forward(
                     tl.store(place, logarithm, mask=at < queries)
 
 
-@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "chunks"])
+@triton.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "logarithm_head",
+    ]
+)  # fmt: skip
 def merge_parts(
     part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     queries, keys, first_position, window, tiles, chunks,
     DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr,
     CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
-    ROWS: tl.constexpr,
+    ROWS: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Merge the chunks of ROWS packed rows that `forward` stored with SPLIT, from left to right."""
     batch = tl.program_id(2)
@@ -377,12 +387,16 @@ def merge_parts(
         top = tl.full((ROWS,), NOTHING, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         out = tl.zeros((ROWS, DVP), tl.float32)
-        for chunk in tl.range(begin // CHUNK, (end + CHUNK - 1) // CHUNK, loop_unroll_factor=8):
-            place = slot + chunk * M
-            top, total, out = merged(
-                top, total, out, tl.load(part_top + place), tl.load(part_total + place),
-                tl.load(part_out + place[:, None] * DVP + lane[None, :]),
-            )  # fmt: skip
+        for group in range(begin // CHUNK, (end + CHUNK - 1) // CHUNK, GROUPED):
+            for offset in tl.static_range(GROUPED):  # loads of one group are in flight together
+                chunk = group + offset
+                real = chunk * CHUNK < end + row * 0  # the state of an absent chunk is the empty one
+                place = slot + chunk * M
+                top, total, out = merged(
+                    top, total, out, tl.load(part_top + place, mask=real, other=NOTHING),
+                    tl.load(part_total + place, mask=real, other=0.0),
+                    tl.load(part_out + place[:, None] * DVP + lane[None, :], mask=real[:, None], other=0.0),
+                )  # fmt: skip
         if SINKS:
             sink = tl.load(sinks + head).to(tl.float32) * 1.4426950408889634
             one, none = tl.full((ROWS,), 1.0, tl.float32), tl.zeros((ROWS, DVP), tl.float32)

@@ -1,0 +1,26 @@
+"""The JSON Schemas of answers: `python -m bitwise_bench.answer_schemas` writes them to docs/schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bitwise_core.cli.answer_forms import FORMS, json_schema
+
+FOLDER = Path(__file__).parents[3] / "docs" / "schemas"
+
+
+def text(command: str) -> str:
+    """Return the file of a command's schema."""
+    return json.dumps(json_schema(command), indent=1) + "\n"
+
+
+def main() -> None:
+    """Write the schemas of all commands."""
+    FOLDER.mkdir(exist_ok=True)
+    for command in FORMS:
+        (FOLDER / f"{command}.json").write_text(text(command), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

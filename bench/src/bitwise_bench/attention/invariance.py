@@ -1,0 +1,118 @@
+"""Rows of attention over batches, neighbours, parts, pages and schedules: each row must have one byte pattern."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+CASES = (
+    {"depth": 128, "width": 128, "heads": 8, "groups": 2, "keys": 3000},
+    {"depth": 64, "width": 64, "heads": 4, "groups": 4, "keys": 1500},
+    {"depth": 192, "width": 128, "heads": 4, "groups": 1, "keys": 1300},
+)
+
+
+def patterns_of(case: dict[str, int], seed: int = 0) -> dict[str, int]:
+    """Return the number of byte patterns of the last rows of a sequence, by what was varied; 1 is the only good one.
+
+    The last 40 queries of a sequence are computed alone, in batches of 1 to 64 at any place with other neighbours, as a
+    whole prefill, in parts, one at a time, from pages, and with every schedule.
+    """
+    import torch
+
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    keys, last = case["keys"], 40
+
+    def tensor(*shape: int) -> Any:
+        return torch.randn(shape, generator=generator, device="cuda").bfloat16()
+
+    query = tensor(keys, case["heads"], case["depth"])
+    key, value = tensor(keys, case["groups"], case["depth"]), tensor(keys, case["groups"], case["width"])
+    found: dict[str, set[str]] = {}
+    for what, out in _variations(query, key, value, last, tensor, generator):
+        found.setdefault(what, set()).add(_digest(out))
+    every = set().union(*found.values())
+    return {**{what: len(digests) for what, digests in found.items()}, "all": len(every)}
+
+
+def _digest(out: Any) -> str:
+    import torch
+
+    return hashlib.sha256(out.contiguous().view(torch.int16).cpu().numpy().tobytes()).hexdigest()
+
+
+def _variations(
+    query: Any, key: Any, value: Any, last: int, tensor: Any, generator: Any
+) -> Iterator[tuple[str, Any]]:  # fmt: skip
+    """Yield the output of the last rows (last, heads, width), with what was varied."""
+    import torch
+
+    from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
+    from bitwise_nvidia_sm90.attention.launch import Schedule, attend
+    from bitwise_nvidia_sm90.attention.tree import attention_descriptor
+    from bitwise_torch import attention_paged, attention_varlen
+
+    keys = len(key)
+
+    def starts(*lengths: int) -> Any:
+        return torch.tensor([0, *lengths], device="cuda").cumsum(0).int()
+
+    def varlen(queries: list[Any], kept: list[tuple[Any, Any]]) -> Any:
+        lengths, counts = [len(one) for one in queries], [len(one) for one, _ in kept]
+        return attention_varlen(
+            torch.cat(queries), torch.cat([one for one, _ in kept]), torch.cat([one for _, one in kept]),
+            starts(*lengths), starts(*counts), max(lengths), max(counts), is_causal=True,
+        )  # fmt: skip
+
+    yield "prefill", varlen([query], [(key, value)])[-last:]
+    for size in (1, 7, 64, 100, 1000):
+        parts = [
+            varlen([query[low : low + size]], [(key[: low + size], value[: low + size])])
+            for low in range(keys - (-(-last // size) * size), keys, size)
+        ]
+        yield "parts", torch.cat(parts)[-last:]
+    for batch in (1, 2, 3, 5, 8, 16, 33, 64):
+        place = batch // 2
+        longer = [int(one) for one in torch.randint(1, 700, (batch,), generator=generator, device="cuda")]
+        neighbours = [
+            (tensor(one, *key.shape[1:]), tensor(one, *value.shape[1:])) if index != place else (key, value)
+            for index, one in enumerate(longer)
+        ]
+        rows = [
+            tensor(min(9 + index % 2, len(neighbours[index][0])), *query.shape[1:]) if index != place else query[-last:]
+            for index in range(batch)
+        ]
+        at = sum(len(one) for one in rows[:place])
+        yield "batches", varlen(rows, neighbours)[at : at + last]
+    for size in (16, 32, 64, 128, 256):
+        pages = -(-keys // size)
+        order = torch.randperm(pages + 3, generator=generator, device="cuda")[:pages]
+        pools = []
+        for each in (key, value):
+            pool = torch.full((pages + 3, size, *each.shape[1:]), float("nan"), device="cuda", dtype=each.dtype)
+            padded = torch.full((pages * size, *each.shape[1:]), float("nan"), device="cuda", dtype=each.dtype)
+            padded[:keys] = each
+            pool[order] = padded.unflatten(0, (pages, size))
+            pools.append(pool)
+        lengths = torch.tensor([keys], device="cuda").int()
+        of_keys, of_values = pools
+        yield "pages", attention_paged(query[None, -last:], of_keys, of_values, order[None].int(), lengths)[0]
+        rows = [
+            attention_paged(
+                query[None, row : row + 1], of_keys, of_values, order[None].int(), lengths - (keys - 1 - row)
+            )[0]
+            for row in range(keys - last, keys)
+        ]
+        yield "pages, one query at a time", torch.cat(rows)
+    desc = attention_descriptor(AttentionForm("bf16", query.shape[-1], value.shape[-1], query.shape[-1] ** -0.5, True))
+    for schedule in (
+        Schedule(rows, packed, split, stages, maps)
+        for rows in (64, 128)
+        for packed in (False, True)
+        for split in ((False, True) if packed else (False,))
+        for stages, maps in ((2, True), (2, False), (1, False))
+    ):
+        out = torch.empty((1, last, *query.shape[1:-1], value.shape[-1]), device="cuda", dtype=query.dtype)
+        attend(desc, AttentionOperands(query[None, -last:], key[None], value[None], out, last, keys), schedule)
+        yield "schedules", out[0]

@@ -1,0 +1,130 @@
+"""The registers of groups of lanes: groups of whole blocks that diverge have their own.
+
+A write in some lanes selects between the new and the old value.  Blocks that execute a loop for different numbers of
+iterations would do so for every instruction.  No instruction reads registers of another block, so each such group has a
+table of its own instead, in which what other lanes hold has no meaning.  Where groups meet, each register selects once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from bitwise_core.execution.active_lanes import has_whole_blocks
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.program import Program
+from bitwise_core.execution.program_analyses import live_at
+from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.execution.values.term_hash import poison
+
+
+class Group(Protocol):
+    """Lanes at one instruction, see `executor.LaneGroup`."""
+
+    pc: int
+    mask: Array | None
+    registers: dict[str, Value] | None
+
+
+def may_be_separated(machine: Machine) -> bool:
+    """Return whether nothing but instructions reads registers, and blocks do not access each other's memory.
+
+    Under the assumption of finite numbers they are not separated: whether the elements of a matrix operand are finite
+    is decided for all blocks together, so that values without a meaning would have an effect on canonical forms.
+    """
+    domain = machine.domain
+    finite = isinstance(domain, TermDomain) and domain.context.finite
+    return machine.blocks > 1 and machine.cluster is None and not machine.memory.orders_blocks and not finite
+
+
+class SeparateRegisters:
+    """The registers of `groups`, which the executor changes.
+
+    Groups share a table if lanes of one block are in several of them.
+    """
+
+    def __init__(self, program: Program, machine: Machine, groups: Sequence[Group]) -> None:
+        self.program, self.machine, self.groups = program, machine, groups
+        self.running: dict[str, Value] | None = None
+        """The table of the group that runs, as it was when it began."""
+        for each in groups:
+            each.registers = machine.registers
+
+    def begin(self, group: Group) -> None:
+        """A group runs: its registers become those of the machine."""
+        machine, mask = self.machine, group.mask
+        assert group.registers is not None
+        machine.owned = None
+        if mask is not None and mask.shape[0] > 1 and has_whole_blocks(mask):
+            machine.owned = mask
+            if any(each.registers is group.registers for each in self.groups if each is not group):
+                group.registers = dict(group.registers)
+        self.running = machine.registers = group.registers
+
+    def end(self) -> None:
+        """The group that ran has ended its run; an instruction may have put another table in the place of its own."""
+        if self.running is not None and self.running is not self.machine.registers:
+            for each in self.groups:
+                if each.registers is self.running:
+                    each.registers = self.machine.registers
+        self.running = None
+
+    def join(self, group: Group, other: Group) -> None:
+        """Two groups meet at one instruction: groups with the table of either have one table from now on."""
+        left, right = group.registers, other.registers
+        assert left is not None
+        assert right is not None
+        if left is right:
+            return
+        sharing = [each for each in self.groups if each.registers is right]
+        lanes = _union([each.mask for each in sharing])
+        alone = len(sharing) == 1 and sum(each.registers is left for each in self.groups) == 1
+        live = live_at(self.program, group.pc) if alone else lambda name: True
+        self._bring_under_same_keys(left, right)
+        storage, recorder = self.program.storage, self.machine.domain.recorder
+        names = {**left, **right}
+        # Registers that are stored together are kept: one may be live where another one is written.
+        together = {storage(name) for name in names if storage(name) != name}
+        for name in names:
+            one, another = left.get(name), right.get(name)
+            if one is another:
+                continue
+            if storage(name) not in together and not live(name):
+                left.pop(name, None)
+                continue
+            if another is None:
+                assert one is not None
+                another = poison(width(one))
+            if one is None or width(one) != width(another):
+                one = poison(width(another))
+            value = another if lanes is None else blend_values(lanes, another, one)
+            if recorder is not None:
+                recorder.mark(value)
+            left[name] = value
+        for each in sharing:
+            each.registers = left
+
+    def _bring_under_same_keys(self, left: dict[str, Value], right: dict[str, Value]) -> None:
+        """Keep registers under the key of their storage in both tables if one of them does."""
+        convert, storage, machine = self.program.under_one_key, self.program.storage, self.machine
+        if convert is None:
+            return
+        outer, lanes = machine.registers, machine.mask
+        machine.mask = None
+        for missing, held in ((left, right), (right, left)):
+            machine.registers = missing
+            for key in [name for name in held if name not in missing and storage(name) == name]:
+                convert(machine, key)
+        machine.registers, machine.mask = outer, lanes
+
+
+def _union(masks: list[Array | None]) -> Array | None:
+    found: Array | None = None
+    for each in masks:
+        if each is None:
+            return None
+        found = each if found is None else found | each
+    assert found is not None
+    return found

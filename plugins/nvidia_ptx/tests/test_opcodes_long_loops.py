@@ -1,0 +1,198 @@
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""Loops that data ends after more iterations than are followed: each is one function of what it begins with.
+
+Every program is also executed on bit patterns.  Programs with equal forms must return the same bytes, and those of a
+near miss different ones.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from bitwise_core.execution.concrete import prepare_launch
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.simulation import simulate_batch
+from ptx_programs import ARCH, hashes, text
+
+THREADS = 64
+SHARED = ".shared .align 16 .b8 room[1024];"
+PLACES = """
+    mul.lo.u32 %r1, %r0, 4; cvt.u64.u32 %d5, %r1; add.s64 %d6, %d1, %d5; add.s64 %d7, %d0, %d5; mov.u64 %d8, room;
+    add.s64 %d9, %d8, %d5; xor.b32 %r60, %r1, 128; cvt.u64.u32 %d10, %r60; add.s64 %d11, %d8, %d10;
+    shr.u32 %r62, %r0, 5; shl.b32 %r62, %r62, 2; cvt.u64.u32 %d14, %r62; add.s64 %d15, %d8, %d14;
+    ld.global.b32 %r2, [%d6]; ld.global.b32 %r3, [%d6+256]; ld.global.b32 %r4, [%d6+512]; mov.b32 %r41, %r3; mov.b32 %r42, 0;
+"""
+"""%r2 to %r4: words of this thread; %d7: its result; %d9 and %d11: its cell and that of the other warp; %d15: its warp's.
+
+%r5 is the number that a loop passes on, %r6 its counter, %r41 and %r42 are further registers of it.
+"""
+END = "st.global.b32 [%d7], %r5; st.global.b32 [%d7+256], %r6; st.global.b32 [%d7+512], %r41; st.global.b32 [%d7+768], %r42;"
+
+STEP = "fma.rn.f32 %r5, %r5, 0f3F780000, 0f3C800000;"
+ABOVE = "setp.gt.f32 %p3, %r5, {limit};"
+OF_WARP = "selp.b32 %r54, 1, 0, %p3;" + "".join(
+    f"shfl.sync.bfly.b32 %r55, %r54, {1 << place}, 31, -1; or.b32 %r54, %r54, %r55;" for place in range(5)
+) + "setp.ne.u32 %p3, %r54, 0;"  # fmt: skip
+OF_BLOCK = (
+    "vote.sync.any.pred %p3, %p3, -1;"
+    "selp.b32 %r50, 1, 0, %p3; bar.sync 0; st.shared.b32 [%d15], %r50; bar.sync 0; ld.shared.b32 %r51, [room]; ld.shared.b32 %r52, [room+4]; or.b32 %r53, %r51, %r52; setp.ne.u32 %p3, %r53, 0;"
+)
+SHUFFLE = "shfl.sync.bfly.b32 %r43, %r5, {lanes}, 31, -1; max.f32 %r5, %r5, %r43;"
+EXCHANGE = "bar.sync 0; st.shared.b32 [%d9+{place}], %r5; bar.sync 0; ld.shared.b32 %r43, [%d11+{place}]; add.f32 %r41, %r41, %r43;"
+TABLE = "add.u32 %r44, %r6, {first}; mul.wide.u32 %d30, %r44, 4; add.s64 %d31, %d6, %d30; ld.global.b32 %r45, [%d31]; add.f32 %r41, %r41, %r45;"
+
+
+def loop(
+    body: str = STEP,
+    *,
+    end: str = "",
+    limit: str = "0f3F800000",
+    count: int = 100,
+    begin: str = "0",
+    step: int = 1,
+    order: bool = True,
+) -> str:
+    """Return a loop that ends where no number is above a limit, or after `count` iterations."""
+    conditions = [f"setp.lt.u32 %p4, %r6, {count};", ABOVE.format(limit=limit) + end]
+    ends = "".join(conditions if order else conditions[::-1])
+    both = "and.pred %p5, %p3, %p4;" if order else "and.pred %p5, %p4, %p3;"
+    return f"mov.b32 %r5, %r2; mov.b32 %r6, {begin}; AGAIN: {body} add.u32 %r6, %r6, {step}; {ends} {both} @%p5 bra AGAIN;{END}"
+
+
+def checked_first(limit: str = "0f3F800000", count: int = 100) -> str:
+    """Return a loop with its condition before its body."""
+    return f"mov.b32 %r5, %r2; mov.b32 %r6, 0; AGAIN: setp.leu.f32 %p3, %r5, {limit}; setp.ge.u32 %p4, %r6, {count}; or.pred %p5, %p3, %p4; @%p5 bra DONE; {STEP} add.u32 %r6, %r6, 1; bra AGAIN; DONE:{END}"
+
+
+SHUFFLED = SHUFFLE.format(lanes=1) + STEP
+EXCHANGED = EXCHANGE.format(place=512) + STEP
+LOADED = TABLE.format(first=1) + STEP
+
+EQUAL = {
+    "conditions in another order": (loop(), loop(order=False)),
+    "factors in another order": (loop(), loop("fma.rn.f32 %r5, 0f3F780000, %r5, 0f3C800000;")),
+    "a sum of what the body loads": (loop(LOADED), loop(LOADED.replace("%r41, %r45;", "%r45, %r41;"))),
+    "warps": (loop(SHUFFLED, end=OF_WARP), loop(SHUFFLED.replace("%r5, %r5, %r43", "%r5, %r43, %r5"), end=OF_WARP)),
+    "blocks": (loop(end=OF_BLOCK), loop(end=OF_BLOCK.replace("%r53, %r51, %r52", "%r53, %r52, %r51"))),
+    "an exchange in other cells": (loop(EXCHANGED, end=OF_BLOCK), loop(EXCHANGE.format(place=516) + STEP, end=OF_BLOCK)),
+    "a condition before the body": (checked_first(), checked_first().replace("%p3, %p4", "%p4, %p3")),
+}  # fmt: skip
+
+NEAR_MISSES = {
+    "another limit": (loop(), loop(limit="0f3F400000")),
+    "another step": (loop(), loop(STEP.replace("0f3C80", "0f3CC0"))),
+    "fewer iterations": (loop(), loop(count=90)),
+    "a counter that begins later": (loop(), loop(begin="3")),
+    "a larger step of the counter": (loop(), loop(step=2)),
+    "the next elements": (loop(LOADED), loop(TABLE.format(first=2) + STEP)),
+    "a load before the other registers change": (loop(LOADED), loop(STEP + "mov.b32 %r41, %r5;" + TABLE.format(first=1))),
+    "another lane": (loop(SHUFFLED, end=OF_WARP), loop(SHUFFLE.format(lanes=2) + STEP, end=OF_WARP)),
+    "the end of a warp and of a block": (loop(end=OF_WARP), loop(end=OF_BLOCK)),
+    "the end of a thread and of a warp": (loop(), loop(end=OF_WARP)),
+    "an exchange before and after the step": (loop(EXCHANGED, end=OF_BLOCK), loop(STEP + EXCHANGE.format(place=512), end=OF_BLOCK)),
+    "a condition before the body with another limit": (checked_first(), checked_first("0f3F400000")),
+    "the condition before and after the body": (loop(), checked_first()),
+    "lanes that begin with the first lane's number": (
+        loop(SHUFFLED, end=OF_WARP), "shfl.sync.idx.b32 %r2, %r2, 0, 31, -1;" + loop(SHUFFLED, end=OF_WARP)
+    ),
+    "the number of a lane, and of its warp's first lane": (
+        "shfl.sync.idx.b32 %r41, %r41, 0, 31, -1;" + loop(STEP + "add.f32 %r41, %r41, %r5;", end=OF_BLOCK),
+        "shfl.sync.idx.b32 %r41, %r41, 0, 31, -1;" + loop(STEP + "add.f32 %r41, %r41, %r5; shfl.sync.idx.b32 %r41, %r41, 0, 31, -1;", end=OF_BLOCK),
+    ),
+    "registers that change places": (
+        loop(STEP + "mov.b32 %r43, %r41; mov.b32 %r41, %r42; mov.b32 %r42, %r43;"), loop(STEP + "mov.b32 %r43, %r42; mov.b32 %r42, %r41; mov.b32 %r41, %r42;")
+    ),
+}  # fmt: skip
+
+RACE = "st.shared.b32 [room], %r2; bar.sync 0;"
+READ = "ld.shared.b32 %r5, [room];"
+
+UNKNOWN = {
+    "a number of iterations that a race decides": (RACE + checked_first().replace(STEP, READ).replace(END, "st.global.b32 [%d7], %r6;"), "depends on the order in which threads run"),
+    "a number of iterations that an undefined cell decides": (checked_first().replace(STEP, READ).replace(END, "st.global.b32 [%d7], %r6;"), "nothing wrote"),
+    "a store in every iteration": (loop(STEP + "st.global.b32 [%d7+1024], %r5;", end=OF_BLOCK), "more than 64 iterations"),
+    "a cell that passes on what the last iteration stored": (
+        "st.shared.b32 [%d9+512], %r3; bar.sync 0;" + loop("ld.shared.b32 %r43, [%d9+512]; add.f32 %r41, %r41, %r43; st.shared.b32 [%d9+512], %r5;" + STEP, end=OF_BLOCK),
+        "nothing wrote",
+    ),
+    "a cell that is read after the loop": (
+        "st.shared.b32 [%d9+512], %r3; bar.sync 0;" + loop(EXCHANGED, end=OF_BLOCK).replace(END, "ld.shared.b32 %r5, [%d9+512];" + END),
+        "nothing wrote",
+    ),
+    "cells that the next iteration overwrites": (loop(end=OF_BLOCK.replace("bar.sync 0;", "", 1)), "more than 64 iterations"),
+    "a computed cell of those that an iteration stores": (
+        loop(EXCHANGED + "and.b32 %r46, %r4, 252; cvt.u64.u32 %d32, %r46; add.s64 %d32, %d8, %d32; ld.shared.b32 %r43, [%d32+512]; add.f32 %r42, %r42, %r43; bar.sync 0; st.shared.b32 [%d9+512], %r42;", end=OF_BLOCK),
+        "more than 64 iterations",
+    ),
+    "a computed cell of those that a loop stores": (
+        "and.b32 %r46, %r4, 252; cvt.u64.u32 %d32, %r46; add.s64 %d32, %d8, %d32;" + loop(EXCHANGED, end=OF_BLOCK).replace(END, "bar.sync 0; ld.shared.b32 %r5, [%d32+512];" + END),
+        "read at a computed address",
+    ),
+    "a barrier where threads end": (loop(EXCHANGED), "a barrier depends on data"),
+    "a shuffle where threads end": (loop(SHUFFLED), "shuffle depends on data"),
+}  # fmt: skip
+
+DRAWS = 32
+
+
+def contents() -> list[dict[str, np.ndarray]]:
+    """Return the buffers of each draw: numbers that take no, a few, many or all iterations."""
+    generator = np.random.default_rng(7)
+    found = []
+    for _ in range(DRAWS):
+        words = (generator.standard_normal(512) * generator.choice([0.5, 2, 30])).astype(np.float32).view(np.uint32)
+        odd = np.array([0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 1], dtype=np.uint32)
+        words = np.where(generator.random(512) < 0.03, generator.choice(odd, 512), words)
+        found.append({"out": np.zeros(4096, dtype=np.uint8), "in": words.astype(np.uint32).view(np.uint8)})
+    return found
+
+
+CONTENTS = contents()
+
+
+@cache
+def returned(body: str) -> list[bytes]:
+    """Return the output of each draw."""
+    module = ARCH.parse(text(PLACES + body, threads=THREADS, shared=SHARED), "k.ptx")
+    arguments = (Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(THREADS, 1, 1), args=arguments)
+    done = simulate_batch(prepare_launch(module, ARCH, launch), CONTENTS)
+    return [bytes(each.after["out"]) for each in done]
+
+
+@cache
+def form(body: str) -> dict[int, tuple[int, int, int]]:
+    """Return the canonical forms of the output."""
+    return hashes(PLACES + body, threads=THREADS, shared=SHARED)
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_both_programs_have_one_form_and_return_the_same_bytes(name: str) -> None:
+    left, right = EQUAL[name]
+    assert form(left) == form(right)
+    assert returned(left) == returned(right)
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_have_other_forms_and_return_other_bytes(name: str) -> None:
+    left, right = NEAR_MISSES[name]
+    assert form(left) != form(right)
+    assert returned(left) != returned(right)
+
+
+def test_no_two_programs_of_one_form_return_different_bytes() -> None:
+    found: dict[str, list[bytes]] = {}
+    for body in {each for pair in (*EQUAL.values(), *NEAR_MISSES.values()) for each in pair}:
+        key = str(sorted(form(body).items()))
+        assert found.setdefault(key, returned(body)) == returned(body)
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_no_function_describes_raises(name: str) -> None:
+    body, reason = UNKNOWN[name]
+    with pytest.raises(Unsupported, match=reason):
+        form(body)

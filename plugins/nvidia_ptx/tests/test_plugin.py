@@ -1,0 +1,40 @@
+"""The assemblers that `bitwise doctor` prints: the first is the one that is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bitwise_core.plugins.tools import ToolMissing
+from bitwise_nvidia_ptx import assembler
+from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.plugin import assemblers, disassemblers
+
+
+def test_the_first_is_the_one_that_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="needs the assemblers of its wheel")
+    own = tmp_path / "ptxas"
+    own.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 1.2, V1.2.3'\n")
+    own.chmod(0o755)
+    without = assemblers("ptxas")
+    assert (without[0].path, without[0].version) == (Ptxas.locate("sm_90").path, Ptxas.locate("sm_90").version)
+    assert without[0].note.endswith("tried first, the one of Triton")
+    monkeypatch.setenv("BITWISE_PTXAS", str(own))
+    found = assemblers("ptxas")
+    assert found[0].path == str(own)
+    assert (found[0].version, found[0].note) == (
+        "1.2.3",
+        f"of BITWISE_PTXAS, tried first, Triton's is {without[0].version}",
+    )
+    assert found[1].note.endswith("of Triton 3.6.0, the one of Triton")
+    assert {each.version for each in disassemblers()} - {"does not run"}
+    own.write_text("#!/bin/sh\nexit 1\n")
+    assert assemblers("ptxas")[0].version == "does not run"
+
+
+def test_without_any_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler, "_candidates", lambda name: iter(()))
+    for look in (lambda: assemblers("ptxas"), disassemblers):
+        with pytest.raises(ToolMissing, match=r"is found.*install Triton"):
+            look()

@@ -1,0 +1,1 @@
+"""The Triton functions of attention and of its gradients."""

@@ -1,0 +1,193 @@
+"""The Triton kernels of the gradients of attention, without atomic additions.
+
+One program has a tile of keys, or of queries, and visits the others in order.  Every gradient is one chain of steps of
+the matrix unit: over the heads of a group and their queries, or over the keys.  A step of masked elements changes no
+bit, so neither the tiles nor the blocks that are visited matter.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["rows", "heads"])
+def row_products(
+    output, slope, delta, output_batch, output_step, output_head, slope_batch, slope_step, slope_head,
+    rows, heads, W: tl.constexpr, WP: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """Store the sum of the products of each row of the output and of its gradient (batch, rows, heads)."""
+    batch = tl.program_id(2).to(tl.int64)
+    head = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * M + tl.arange(0, M)
+    lane = tl.arange(0, WP)[None, :]
+    inside = (row < rows)[:, None] & (lane < W)
+    at = row.to(tl.int64)[:, None]
+    left = tl.load(output + batch * output_batch + head * output_head + at * output_step + lane, mask=inside, other=0.0)
+    right = tl.load(slope + batch * slope_batch + head * slope_head + at * slope_step + lane, mask=inside, other=0.0)
+    found = tl.sum(left.to(tl.float32) * right.to(tl.float32), axis=1)
+    tl.store(delta + (batch * rows + row) * heads + head, found, mask=row < rows)
+
+
+@triton.jit
+def bounds(query_starts, key_starts, batch, queries, keys, first_position, ALIGNED: tl.constexpr):
+    """Return the first row of the queries and of the keys of a sequence, their numbers, and query 0's position."""
+    query_row, key_row = batch.to(tl.int64) * 0, batch.to(tl.int64) * 0
+    if query_starts is not None:
+        query_row = tl.load(query_starts + batch).to(tl.int64)
+        queries = tl.load(query_starts + batch + 1) - query_row.to(tl.int32)
+    if key_starts is not None:
+        key_row = tl.load(key_starts + batch).to(tl.int64)
+        keys = tl.load(key_starts + batch + 1) - key_row.to(tl.int32)
+    if ALIGNED:
+        first_position = keys - queries
+    return query_row, key_row, queries, keys, first_position
+
+
+@triton.jit
+def visible(row, place, queries, keys, first_position, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
+    """Return whether queries `row` see keys `place`; the shapes broadcast."""
+    seen = (row < queries) & (place < keys)
+    if CAUSAL:
+        seen = seen & (place <= row + first_position)
+    if WINDOW:
+        seen = seen & (place > row + first_position - window)
+    return seen
+
+
+@triton.jit
+def probabilities(scores, logarithms, scale, seen):
+    """Return the normalised probabilities of scores, of which `logarithms` broadcasts to the shape."""
+    factor = tl.full(scores.shape, scale, tl.float32)
+    shift = tl.broadcast_to(-(logarithms * 1.4426950408889634), scores.shape)
+    return tl.where(seen, tl.math.exp2(tl.fma(scores, factor, shift)), 0.0)
+
+
+@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "rows", "heads"])
+def key_gradients(
+    query, key, value, slope, logarithms, delta, key_gradient, value_gradient, query_starts, key_starts,
+    query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
+    slope_batch, slope_step, slope_head, key_gradient_batch, key_gradient_step, key_gradient_head,
+    value_gradient_batch, value_gradient_step, value_gradient_head,
+    queries, keys, first_position, score_scale, scale, window, rows, heads,
+    D: tl.constexpr, DP: tl.constexpr, W: tl.constexpr, WP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr,
+    N: tl.constexpr, CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradients of N keys and values of one head, over the queries of all heads of its group.
+
+    Logarithms and delta are (batch, rows, heads), contiguous.
+    """
+    batch, kv_head = tl.program_id(2), tl.program_id(1)
+    wide = batch.to(tl.int64)
+    query_row, key_row, queries, keys, first_position = bounds(
+        query_starts, key_starts, batch, queries, keys, first_position, ALIGNED
+    )
+    low = tl.program_id(0) * N
+    if low < keys:
+        place = low + tl.arange(0, N)
+        depth, lane = tl.arange(0, DP)[None, :], tl.arange(0, WP)[None, :]
+        inside = (place < keys)[:, None]
+        at = (key_row + place)[:, None]
+        k = tl.load(
+            key + wide * key_batch + kv_head.to(tl.int64) * key_head + at * key_step + depth,
+            mask=inside & (depth < D), other=0.0,
+        )  # fmt: skip
+        v = tl.load(
+            value + wide * value_batch + kv_head.to(tl.int64) * value_head + at * value_step + lane,
+            mask=inside & (lane < W), other=0.0,
+        )  # fmt: skip
+        of_keys, of_values = tl.zeros((N, DP), tl.float32), tl.zeros((N, WP), tl.float32)
+        first, last = 0, queries
+        if CAUSAL:
+            first = tl.where(low > first_position, (low - first_position) // M * M, 0)
+        if WINDOW:
+            last = tl.minimum(last, low + N + window - 1 - first_position)
+        for share in range(GROUP):
+            head = (kv_head * GROUP + share).to(tl.int64)
+            queries_of = query + wide * query_batch + head * query_head + depth
+            slopes_of = slope + wide * slope_batch + head * slope_head + lane
+            numbers = wide * rows * heads + head
+            for start in range(first, last, M):
+                row = start + tl.arange(0, M)
+                real = (row < queries)[:, None]
+                at = (query_row + row)[:, None]
+                q = tl.load(queries_of + at * query_step, mask=real & (depth < D), other=0.0)
+                d = tl.load(slopes_of + at * slope_step, mask=real & (lane < W), other=0.0)
+                shift = tl.load(logarithms + numbers + (query_row + row) * heads, mask=row < queries, other=0.0)
+                less = tl.load(delta + numbers + (query_row + row) * heads, mask=row < queries, other=0.0)
+                seen = visible(row[None, :], place[:, None], queries, keys, first_position, window, CAUSAL, WINDOW)
+                p = probabilities(tl.dot(k, tl.trans(q)), shift[None, :], score_scale, seen)
+                of_values = tl.dot(p.to(d.dtype), d, of_values)
+                slopes = p * (tl.dot(v, tl.trans(d)) - less[None, :])
+                slopes = tl.where(seen, slopes, 0.0)
+                of_keys = tl.dot(slopes.to(q.dtype), q, of_keys)
+        at = (key_row + place)[:, None]
+        target = key_gradient + wide * key_gradient_batch + kv_head.to(tl.int64) * key_gradient_head
+        tl.store(
+            target + at * key_gradient_step + depth, ((of_keys + 0.0) * scale).to(key_gradient.dtype.element_ty),
+            mask=inside & (depth < D),
+        )  # fmt: skip
+        target = value_gradient + wide * value_gradient_batch + kv_head.to(tl.int64) * value_gradient_head
+        tl.store(
+            target + at * value_gradient_step + lane, (of_values + 0.0).to(value_gradient.dtype.element_ty),
+            mask=inside & (lane < W),
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "rows", "heads"])
+def query_gradients(
+    query, key, value, slope, logarithms, delta, query_gradient, query_starts, key_starts,
+    query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
+    slope_batch, slope_step, slope_head, query_gradient_batch, query_gradient_step, query_gradient_head,
+    queries, keys, first_position, score_scale, scale, window, rows, heads,
+    D: tl.constexpr, DP: tl.constexpr, W: tl.constexpr, WP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr,
+    N: tl.constexpr, CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradient of M queries of one head, over the keys.  Logarithms and delta are as in `key_gradients`."""
+    batch, head = tl.program_id(2), tl.program_id(1)
+    wide, kv_head = batch.to(tl.int64), (head // GROUP).to(tl.int64)
+    query_row, key_row, queries, keys, first_position = bounds(
+        query_starts, key_starts, batch, queries, keys, first_position, ALIGNED
+    )
+    low = tl.program_id(0) * M
+    if low < queries:
+        row = low + tl.arange(0, M)
+        depth, lane = tl.arange(0, DP)[None, :], tl.arange(0, WP)[None, :]
+        real = (row < queries)[:, None]
+        at = (query_row + row)[:, None]
+        q = tl.load(
+            query + wide * query_batch + head.to(tl.int64) * query_head + at * query_step + depth,
+            mask=real & (depth < D), other=0.0,
+        )  # fmt: skip
+        d = tl.load(
+            slope + wide * slope_batch + head.to(tl.int64) * slope_head + at * slope_step + lane,
+            mask=real & (lane < W), other=0.0,
+        )  # fmt: skip
+        numbers = wide * rows * heads + head + (query_row + row) * heads
+        shift = tl.load(logarithms + numbers, mask=row < queries, other=0.0)
+        less = tl.load(delta + numbers, mask=row < queries, other=0.0)
+        found = tl.zeros((M, DP), tl.float32)
+        first, last = 0, keys
+        if CAUSAL:
+            last = tl.minimum(last, tl.minimum(low + M, queries) + first_position)
+        if WINDOW:
+            first = tl.where(low + first_position >= window, (low + first_position - window + 1) // N * N, 0)
+        keys_of = key + wide * key_batch + kv_head * key_head + depth
+        values_of = value + wide * value_batch + kv_head * value_head + lane
+        for start in range(first, last, N):
+            place = start + tl.arange(0, N)
+            inside = (place < keys)[:, None]
+            at = (key_row + place)[:, None]
+            k = tl.load(keys_of + at * key_step, mask=inside & (depth < D), other=0.0)
+            v = tl.load(values_of + at * value_step, mask=inside & (lane < W), other=0.0)
+            seen = visible(row[:, None], place[None, :], queries, keys, first_position, window, CAUSAL, WINDOW)
+            p = probabilities(tl.dot(q, tl.trans(k)), shift[:, None], score_scale, seen)
+            slopes = p * (tl.dot(d, tl.trans(v)) - less[:, None])
+            slopes = tl.where(seen, slopes, 0.0)
+            found = tl.dot(slopes.to(k.dtype), k, found)
+        target = query_gradient + wide * query_gradient_batch + head.to(tl.int64) * query_gradient_head
+        tl.store(
+            target + (query_row + row)[:, None] * query_gradient_step + depth,
+            ((found + 0.0) * scale).to(query_gradient.dtype.element_ty), mask=real & (depth < D),
+        )  # fmt: skip
