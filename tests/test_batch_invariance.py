@@ -298,6 +298,19 @@ def test_attention_agrees_in_prefill_chunks_decode_and_beside_padding(depth: int
         assert torch.equal(groups, attention(q, k[:, :1].expand_as(k), v[:, :1].expand_as(v), is_causal=True))
 
 
+@pytest.mark.parametrize("depth", [16, 64])
+def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
+    attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad
+    q, k, v = (tensor(1, 1, 150, depth, device="cpu", seed=seed) for seed in range(3))
+    place = torch.arange(150)
+    window = (place[:, None] >= place) & (place[:, None] - place < 40)
+    with batch_invariant(strict=True):
+        whole = attention(q, k, v, attn_mask=window[None, None])
+        padded = (pad(each, (0, 0, 5, 0), value=7.0) for each in (q, k, v))
+        found = attention(*padded, attn_mask=pad(window[None, None], (5, 0, 5, 0)))
+    assert torch.equal(found[:, :, 5:], whole)
+
+
 def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:
     """PyTorch's layers call either, which depends on the strides of their input, and these on the batch."""
     hidden = tensor(3, 4, K, device="cpu")

@@ -7,7 +7,8 @@ decide, and nothing else.
 
 Both forms add over the keys from the first one, in an order that masked keys behind a query's own do not change.  The
 keys that no query of a sequence may attend to before its first one are moved behind the last, so that padding on the
-left changes nothing either.
+left changes nothing either.  A window hides first keys, too: under its mask the bytes of a query depend on the queries
+of its sequence in the same call, and on no other sequence.
 """
 
 from __future__ import annotations
