@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from bitwise_core.checker.provenance import Provenance, RecordingDomain, Scalar, scalar_at
-from bitwise_core.execution.buffers import element_types
+from bitwise_core.execution.buffers import open_integers
 from bitwise_core.execution.concrete import PreparedLaunch, WorkLimitExceeded, run_blocks
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.launch import Launch, buffer_at
+from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
-from bitwise_core.execution.tensor_contents import INTEGERS
 from bitwise_core.execution.term_recorder import Recorder, TooManyTerms
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
@@ -32,17 +31,11 @@ MAXIMUM_LANES = 4
 """The number of lanes that are followed."""
 
 
-def open_integers(launch: Launch) -> frozenset[str]:
-    """The buffers of integers of which the launch does not give the contents."""
-    kinds, given = element_types([launch]), launch.given()
-    return frozenset(name for name, kind in kinds.items() if name not in given and kind.name in (None, *INTEGERS))
-
-
 def missing_tensors(
     prepared: PreparedLaunch, buffers: Mapping[str, int], assume: frozenset[str], error: Exception
 ) -> tuple[str, ...]:
     """The buffers of integers whose contents decide what stopped an analysis; none where that is not known."""
-    candidates = open_integers(prepared.launch)
+    candidates = open_integers(prepared.launch, untyped=True)
     if not candidates:
         return ()
     block = error.block or 0 if isinstance(error, DataDependent) else 0

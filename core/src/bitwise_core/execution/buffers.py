@@ -8,6 +8,7 @@ import numpy as np
 
 from bitwise_core.execution.element_types import Array, ElementType, array_mismatch, element_type
 from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.tensor_contents import INTEGERS
 from bitwise_core.numerics import FloatFormat
 
 
@@ -70,3 +71,10 @@ def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: L
     return {
         name: after[name].view(kinds[name].kind or array.dtype).reshape(array.shape) for name, array in before.items()
     }
+
+
+def open_integers(launch: Launch, *, untyped: bool = False) -> frozenset[str]:
+    """Return the buffers of integers whose contents a launch does not give, with those without a type if `untyped`."""
+    kinds, given = element_types([launch]), launch.given()
+    names = (*INTEGERS, None) if untyped else tuple(INTEGERS)
+    return frozenset(name for name, kind in kinds.items() if name not in given and kind.name in names)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
+from bitwise_core.execution.buffers import formats_of_buffers, open_integers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -319,6 +319,8 @@ def machine_for(
         clusters=prepared.clusters,
         cluster=ClusterState(size, zeros, zeros.copy(), zeros.astype(bool)) if interact else None,
         buffers=buffers,
+        # With the contents of such a buffer, a loop is executed as often as it runs, which proves more.
+        loops_are_functions=not open_integers(prepared.launch),
     )
     if memory.domain.recorder is not None:
         memory.domain.recorder.line_source = machine

@@ -407,7 +407,7 @@ class Executor:
         try:
             self._run_sides(control, taken, group, join, whole)
         except _LongLoop as error:
-            if error.branch != pc:
+            if error.branch != pc or not machine.loops_are_functions:
                 raise
             machine.condition, machine.path = outer
             machine.mask = group.mask
