@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from bitwise_conformance.suite.declared import observed
 from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable
@@ -13,6 +14,7 @@ from bitwise_core.execution.concrete import checked_outputs, prepare_launch, run
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
 from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.simulation import simulate_batch
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 
@@ -83,6 +85,16 @@ def hashes(
         int(where) & ((1 << POINTER_SHIFT) - 1): (int(size), int(low), int(high))
         for where, size, low, high in zip(found.address, found.size, *found.words, strict=True)
     }
+
+
+def simulated(
+    body: str, contents: Sequence[Mapping[str, npt.NDArray[np.uint8]]], *, threads: int = 32, shared: str = ""
+) -> list[bytes]:
+    """Return the bytes of `out` after a run of one block on bit patterns, for each content of the two buffers."""
+    module = ARCH.parse(text(body, threads=threads, shared=shared), "k.ptx")
+    arguments = (Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(threads, 1, 1), args=arguments)
+    return [bytes(each.after["out"]) for each in simulate_batch(prepare_launch(module, ARCH, launch), contents)]
 
 
 def known(memory: GlobalMemory) -> dict[int, tuple[int, int]]:

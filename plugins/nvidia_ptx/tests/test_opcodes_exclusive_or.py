@@ -8,11 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bitwise_core.execution.concrete import checked_outputs, prepare_launch
+from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.launch import Argument, Launch
-from bitwise_core.execution.simulation import simulate_batch
-from ptx_programs import ARCH, hashes, run, text
+from ptx_programs import hashes, run, simulated
 
 THREADS = 64
 SHARED = ".shared .align 16 .b8 room[1024];"
@@ -70,10 +68,7 @@ def contents() -> list[dict[str, np.ndarray]]:
 @cache
 def returned(body: str) -> list[bytes]:
     """Return the output of each draw."""
-    module = ARCH.parse(text(PLACES + body, threads=THREADS, shared=SHARED), "k.ptx")
-    arguments = (Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in"))
-    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(THREADS, 1, 1), args=arguments)
-    return [bytes(each.after["out"]) for each in simulate_batch(prepare_launch(module, ARCH, launch), contents())]
+    return simulated(PLACES + body, contents(), threads=THREADS, shared=SHARED)
 
 
 def form(body: str) -> dict[int, tuple[int, int, int]]:

@@ -12,11 +12,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.launch import Argument, Launch
-from bitwise_core.execution.simulation import simulate_batch
-from ptx_programs import ARCH, hashes, text
+from ptx_programs import hashes, simulated
 
 THREADS = 64
 SHARED = ".shared .align 16 .b8 room[1024];"
@@ -157,11 +154,7 @@ CONTENTS = contents()
 @cache
 def returned(body: str) -> list[bytes]:
     """Return the output of each draw."""
-    module = ARCH.parse(text(PLACES + body, threads=THREADS, shared=SHARED), "k.ptx")
-    arguments = (Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in"))
-    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(THREADS, 1, 1), args=arguments)
-    done = simulate_batch(prepare_launch(module, ARCH, launch), CONTENTS)
-    return [bytes(each.after["out"]) for each in done]
+    return simulated(PLACES + body, CONTENTS, threads=THREADS, shared=SHARED)
 
 
 @cache
