@@ -28,7 +28,7 @@ from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import ProductLaunch
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch import dispatch_cache
-from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active
+from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
 from bitwise_torch.missing_plugins import libraries
 from bitwise_torch.noted_operators import noted_operators
@@ -305,22 +305,16 @@ class Replay:
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
-        import torch
-
         two_matrices = name == "mm" and operation.overload in ("default", "out")
         key: Hashable = None
         if two_matrices and not options:
             found, key = self._repeated_product(*arguments)
             if found is not None:
                 return found
-        recorded = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # operands are those of a kernel: autograd recorded the operation already
-        try:
+        with without_gradients():  # operands are those of a kernel: autograd recorded the operation already
             if two_matrices:
                 return self._product_of_matrices(operation, arguments, options, key)
             return self._result(operation, name, arguments, options, None)
-        finally:
-            torch._C._set_grad_enabled(recorded)
 
     def _repeated_product(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor | None, Hashable]:
         """Launch the product of two operands of a kernel where it ran before, and return it and the call's key.
