@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from bitwise_bench.cublas import batch_invariance
 from bitwise_bench.cublas.batch_invariance import SETTINGS, drawn_products, main, public_products
 from bitwise_bench.cublas.batch_invariance_page import page
-from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, write
+from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, read, write
 from bitwise_cublas_profiles.invariance.settings import Settings
 from bitwise_cublas_profiles.query import Answer, Configuration, CublasError, GemmQuery
 
@@ -62,6 +62,36 @@ def test_verdicts_are_recorded_and_shown(small: None, tmp_path: Path) -> None:
     assert rows[starved] == f"| {starved} | {count} | {count - 1} | 0 | 1 | 0 |"
     assert "| linear 384 x 512 | small: q_proj | 2 | 17 | 17 |" in text
     assert text.count("No product is shown to be not invariant.") == 2
+
+
+@pytest.mark.parametrize("driver", ["1", "2"])
+def test_a_recording_continues_on_the_same_machine_only(
+    small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], driver: str
+) -> None:
+    asked: list[GemmQuery] = []
+
+    def ask_all(queries: Sequence[GemmQuery], processes: int, seconds: float) -> dict[Key, tuple[Run, ...]]:
+        asked.extend(queries)
+        return {Key.of(each): runs_of(each) for each in queries[: len(queries) if known else 3]}
+
+    monkeypatch.setattr(batch_invariance, "ask_all", ask_all)
+    path = tmp_path / "answers.json.xz"
+    monkeypatch.setattr(batch_invariance, "_provenance", lambda: {**ORIGIN, "driver": "1"})
+    known: tuple[Key, ...] = ()
+    assert main(["record", "--answers", str(path)]) == 0
+    known, of = tuple(read(path).series), len({Key.of(each) for each in asked})
+    asked.clear()
+    monkeypatch.setattr(batch_invariance, "_provenance", lambda: {**ORIGIN, "driver": driver})
+    content = path.read_bytes()
+    assert 0 < len(known) < of
+    if driver == "1":
+        assert main(["record", "--answers", str(path)]) == 0
+        assert not {Key.of(each) for each in asked} & set(known)
+        assert len(read(path).series) == of
+    else:
+        assert main(["record", "--answers", str(path)]) == 2
+        assert "write to another file" in capsys.readouterr().err
+        assert (asked, path.read_bytes()) == ([], content)
 
 
 def test_what_was_not_recorded_is_left_out(small: None, tmp_path: Path) -> None:

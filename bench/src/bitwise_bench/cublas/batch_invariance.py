@@ -16,7 +16,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from functools import cache
 from multiprocessing import get_context
@@ -101,19 +101,35 @@ def _queries(products: Sequence[Product]) -> list[GemmQuery]:
 
 
 def record(given: argparse.Namespace) -> int:
-    """Write the answers for all products of the public models under all settings."""
+    """Write the answers for all products of the public models under all settings, with those that the file has."""
     started = time.time()
+    origin = _provenance()
+    known = _recorded(given.answers, origin)
     products = [
         each.product for model in CONFIGS for fused in FUSED for each in public_products(fused)[model]
     ]  # fmt: skip
     queries = _queries(products)
-    series = ask_all(queries, given.processes, given.seconds)
-    write(Answers(_provenance(), series), given.answers)
+    asked = ask_all([each for each in queries if Key.of(each) not in known], given.processes, given.seconds)
+    series = {**known, **asked}
+    write(Answers(origin, series), given.answers)
     runs = sum(map(len, series.values()))
-    of = len({Key.of(each) for each in queries})
+    of = len({*known, *(Key.of(each) for each in queries)})
     size, seconds = given.answers.stat().st_size, time.time() - started
     print(f"{len(series)} of {of} series, {runs} runs, {size} bytes, {seconds:.0f} s")
     return 0
+
+
+def _recorded(path: Path, origin: Mapping[str, str]) -> Mapping[Key, tuple[Run, ...]]:
+    """The series of an existing file. Raises CublasError if they are those of another library or machine."""
+    if not path.exists():
+        return {}
+    found = read(path)
+    if dict(found.provenance) != dict(origin):
+        raise CublasError(
+            f"{path}: was recorded with {dict(found.provenance)}, and this machine has {dict(origin)}: write to "
+            "another file"
+        )
+    return found.series
 
 
 def table(given: argparse.Namespace) -> int:
@@ -280,7 +296,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             one.add_argument("--samples", type=int, default=4, help="drawn numbers of rows of each (default 4)")
             one.add_argument("--seed", type=int, default=1, help="seed of products and rows (default 1)")
     given = parser.parse_args(arguments)
-    result: int = given.function(given)
+    try:
+        result: int = given.function(given)
+    except CublasError as error:
+        print(error, file=sys.stderr)
+        return 2
     return result
 
 

@@ -5,6 +5,7 @@ python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK] > docs/batch
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections import Counter, defaultdict
@@ -95,15 +96,18 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the page of a record."""
-    if not 1 <= len(arguments) <= 2:
-        print((__doc__ or "").strip(), file=sys.stderr)
-        return 2
-    contents = [json.loads(Path(each).read_text(encoding="utf-8")) for each in arguments]
-    print(page(*contents), end="")
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.batch_invariance_page", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("record", type=Path, help="the record of `table`")
+    parser.add_argument("check", type=Path, nargs="?", help="the record of `check`")
+    given = parser.parse_args(arguments)
+    files = [each for each in (given.record, given.check) if each is not None]
+    print(page(*(json.loads(each.read_text(encoding="utf-8")) for each in files)), end="")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
