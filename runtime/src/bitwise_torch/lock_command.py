@@ -252,10 +252,10 @@ def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) 
     from bitwise_core.descriptors import GEMMDesc
     from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM
     from bitwise_core.plugins.profiles import NotCovered
+    from bitwise_torch.library_profiles import lockable_profile
     from bitwise_torch.locks import LockError, lock_of
-    from bitwise_torch.program_products import lockable_profile
 
-    profile = lockable_profile(library)
+    profile = lockable_profile(library, LockError)
     path = None if file is None else str(file)
 
     def finding(problem: GEMMProblem) -> Finding:

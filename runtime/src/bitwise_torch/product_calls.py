@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import Epilogue, GEMMDesc, Record, Step
 from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
-from bitwise_core.plugins import registry
-from bitwise_core.plugins.profiles import GroupedProfile, LockableProfile, NotCovered
+from bitwise_core.plugins.profiles import GroupedProfile, NotCovered
 from bitwise_torch import dispatch_cache
+from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Lock
-from bitwise_torch.missing_plugins import libraries
 from bitwise_torch.product_forms import Form, NotLockable, finished_product, form_of
 from bitwise_torch.products import ProductError, matmul
 from bitwise_torch.tensor_problems import alignment_of, problem_of
@@ -138,11 +137,7 @@ _known: dict[Any, GEMMDesc | FinishedGEMM] = {}
 
 def _described(like: str, form: Form) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
     """Return what a library computes for a form, cached.  Raises NotCovered and ProductError."""
-    profiles = [each for each in registry.default().profiles if isinstance(each, LockableProfile)]
-    profile = next((each for each in profiles if each.library == like), None)
-    if profile is None:
-        known = libraries(like, (each.library for each in profiles))
-        raise ProductError(f"no installed plugin describes the library {like!r}; {known}")
+    profile = lockable_profile(like, ProductError)
     alignment = alignment_of(form.a), alignment_of(form.b), 256
     token = getattr(profile, "cache_token", lambda: None)()
     key = (id(profile), token, form.problem, alignment, form.a.device)
@@ -168,13 +163,7 @@ def grouped_mm(
     """
     import torch
 
-    profile = next(
-        (each for each in registry.default().profiles if isinstance(each, GroupedProfile) and each.library == like),
-        None,
-    )  # fmt: skip
-    if profile is None:
-        known = (each.library for each in registry.default().profiles if isinstance(each, GroupedProfile))
-        raise ProductError(f"no installed plugin describes grouped products of {like!r}; {libraries(like, known)}")
+    profile = grouped_profile(like, ProductError)
     for each in (a, b, scale_a, scale_b):
         if each is not None:
             _check_gradients(each)

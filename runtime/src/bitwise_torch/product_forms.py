@@ -16,7 +16,7 @@ from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import EpilogueLaunch, EpilogueLauncher
-from bitwise_torch.missing_plugins import no_launcher
+from bitwise_torch.library_profiles import no_launcher
 from bitwise_torch.products import ProductError, product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 

@@ -22,8 +22,8 @@ from bitwise_core.plugins.installed import evaluate
 from bitwise_core.plugins.launchers import PreparingLauncher, ProductLaunch, ProductLauncher
 from bitwise_core.plugins.profiles import CacheableProfile, NotCovered, ProductProfile
 from bitwise_torch import dispatch_cache, epilogues
+from bitwise_torch.library_profiles import no_launcher, product_profile
 from bitwise_torch.locks import Lock
-from bitwise_torch.missing_plugins import libraries, no_launcher
 from bitwise_torch.tensor_problems import problem_of
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def run_product(
     profile, token = None, None
     if desc is None:
         assert like is not None
-        profile = _profile_of(like)
+        profile = product_profile(like, ProductError)
         token = profile.cache_token() if isinstance(profile, CacheableProfile) else None
         desc = _described(profile, a, b, out)
         if desc.k_dropped and like not in _warned_libraries:
@@ -233,7 +233,7 @@ def run_product(
 
 def descriptor_of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
     """Return the descriptor of what a library runs for checked operands; see `describe`."""
-    return _described(_profile_of(like), a, b, out)
+    return _described(product_profile(like, ProductError), a, b, out)
 
 
 def _described(profile: ProductProfile, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> GEMMDesc:
@@ -241,15 +241,6 @@ def _described(profile: ProductProfile, a: torch.Tensor, b: torch.Tensor, out: t
     if not isinstance(desc, GEMMDesc):
         raise NotCovered(f"{profile.library} computes this product as a {type(desc).__name__}; matmul runs a GEMMDesc")
     return desc
-
-
-def _profile_of(like: str) -> ProductProfile:
-    profiles = registry.default().profiles
-    for each in profiles:
-        if isinstance(each, ProductProfile) and each.library == like:
-            return each
-    known = (each.library for each in profiles if isinstance(each, ProductProfile))
-    raise ProductError(f"no installed plugin describes the products of the library {like!r}; {libraries(like, known)}")
 
 
 def _check_operands(a: torch.Tensor, b: torch.Tensor) -> None:
@@ -435,7 +426,7 @@ def _product_with_epilogue(
         desc = parse_descriptor(desc)
     elif desc is None:
         assert like is not None
-        profile = _profile_of(like)
+        profile = product_profile(like, ProductError)
         token = profile.cache_token() if isinstance(profile, CacheableProfile) else None
         desc = _described(profile, a, b, product)
     return epilogues.first_call(key, given, profile, token, desc, steps, a, b, operands, product)

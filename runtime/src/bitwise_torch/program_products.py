@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, FinishedGEMM, GEMMProblem, ProblemError
-from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import ProductLaunch
-from bitwise_core.plugins.profiles import LockableProfile, NotCovered
+from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
+from bitwise_torch.library_profiles import lockable_profile
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
-from bitwise_torch.missing_plugins import libraries
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
     NotSampled,
@@ -147,16 +146,6 @@ def _check_memory(*tensors: torch.Tensor) -> None:
         raise NotLockable("the tensors are on the meta device and have no memory")
 
 
-def lockable_profile(library: str) -> LockableProfile:
-    """Return the profile that describes a library's products for a lock.  Raises LockError."""
-    profiles = [each for each in registry.default().profiles if isinstance(each, LockableProfile)]
-    for each in profiles:
-        if each.library == library:
-            return each
-    known = libraries(library, (each.library for each in profiles))
-    raise LockError(f"no installed plugin describes the products of the library {library!r}; {known}")
-
-
 @dataclass
 class Recording:
     """The products that ran: each problem with its descriptor or the reason why it has none.
@@ -181,7 +170,7 @@ class Recording:
             library_operator(name, text, reason) for (name, text), reason in sorted(self._calls.items())
         ]  # fmt: skip
         try:
-            return lock_of(self.findings, lockable_profile(self.library).provenance(), operators)
+            return lock_of(self.findings, lockable_profile(self.library, LockError).provenance(), operators)
         except NotCovered as error:
             raise LockError(str(error)) from None
 
@@ -217,7 +206,7 @@ class Recording:
 
     def _descriptor(self, product: InterceptedProduct, alignment: tuple[int, int, int]) -> Finding:
         try:
-            desc = lockable_profile(self.library).describe_problem(
+            desc = lockable_profile(self.library, LockError).describe_problem(
                 product.problem, alignment=alignment, device=product.a.device
             )
         except NotCovered as error:
@@ -237,7 +226,7 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
     by which `bitwise lock check` compares machines.  Raises LockError where no installed plugin describes the library.
     """
-    lockable_profile(like)
+    lockable_profile(like, LockError)
     _check_other_threads(other_threads)
     recording = Recording(like, other_threads=other_threads)
     noted = noted_operators(recording.note_call) if operators else nullcontext()

@@ -146,11 +146,12 @@ def schema() -> None:
 
 def _profile(library: str) -> SupportedProfile:
     from bitwise_core.plugins.profiles import SupportedProfile
+    from bitwise_torch.library_profiles import lockable_profile
     from bitwise_torch.lock_command import only_library
-    from bitwise_torch.program_products import lockable_profile
+    from bitwise_torch.locks import LockError
 
     name = library or only_library()
-    found = lockable_profile(name)
+    found = lockable_profile(name, LockError)
     if not isinstance(found, SupportedProfile):
         raise InputError(f"--ask: the plugin of {name} does not state what its descriptors rest on")
     return found
