@@ -81,9 +81,9 @@ def test_lanes_have_schedules_with_whole_blocks(cuts: str, n: int) -> None:
 @pytest.mark.parametrize(
     ("k", "cuts", "first"),
     [
-        (3069, "cut(layout=strided count=16 tile=64 merge=halves)", (32, 16, 16)),
-        (3069, "cut(layout=strided count=8 tile=64 merge=halves)", (32, 16, 8)),
-        (633, "cut(layout=strided count=32 tile=20 merge=halves)", (16, 20, 16)),
+        (3069, "cut(layout=strided count=16 tile=64 merge=halves)", (16, 32, 8)),
+        (3069, "cut(layout=strided count=8 tile=64 merge=halves)", (32, 32, 8)),
+        (633, "cut(layout=strided count=32 tile=20 merge=halves)", (8, 20, 8)),
     ],
 )  # fmt: skip
 def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
@@ -95,6 +95,14 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
     assert (found[0].block_m, found[0].block_k, found[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)
     assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
+
+
+def test_lanes_that_take_turns_at_k_have_programs_of_one_warp() -> None:
+    desc = read("gemm(k=3249 left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma "
+                "k_cuts=[cut(layout=strided count=16)])")  # fmt: skip
+    assert isinstance(desc, GEMMDesc)
+    found = schedules_to_try(plan(desc), 1, 2671)[0]
+    assert (found.block_m, found.block_k, found.warps) == (2, 16, 1)
 
 
 @pytest.mark.parametrize("m", [16, 300])
