@@ -88,7 +88,7 @@ def _add_steps(
         step_b = tl.full((), distance, tl.int64) * stride_bk
         own = tl.minimum((length - first + (distance - 1)) // distance, end - step)
         # All loads come before the sums: the assembler keeps this order, so that all are under way at once.
-        loaded = ()
+        loaded = tl.tuple(())
         for offset in tl.static_range(UNROLL):
             if MASKED:
                 exists = (offset < own) & active
@@ -100,7 +100,7 @@ def _add_steps(
             else:
                 a = tl.load(place_a)
                 b = tl.load(place_b)
-            loaded = loaded + ((a, b),)
+            loaded += ((a, b),)
             place_a += step_a
             place_b += step_b
         for offset in tl.static_range(UNROLL):
