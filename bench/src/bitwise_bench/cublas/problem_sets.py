@@ -1,7 +1,7 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
-Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between` and `tails`.  No
-model, square or odd size of `held-out` is in another set.
+Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between` and `tails`.
+No model, square or odd size of `held-out` is in another set.
 """
 
 from __future__ import annotations
