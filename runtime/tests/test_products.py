@@ -396,7 +396,7 @@ def cached(monkeypatch: pytest.MonkeyPatch, launcher: Any, arguments: dict[str, 
     assert key is not None
     given: dict[str, Any] = {
         "registry": found, "given": (arguments.get("desc"), arguments.get("lock")), "profile": None, "desc": DESC,
-        "launcher": launcher, "launch": None, "shape": (5, 7), "dtype": None, "extents": (400, 560, 70),
+        "launcher": launcher, "launch": None, "allocate": lambda a: a.new_empty(5, 7), "extents": (400, 560, 70),
         "alignment": 0,
     }  # fmt: skip
     dispatch_cache.store(key, dispatch_cache.CachedCall(**{**given, **fields}))

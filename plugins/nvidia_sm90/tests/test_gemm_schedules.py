@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.descriptors import GEMMDesc, read
+from bitwise_core.descriptors import Epilogue, GEMMDesc, Step, read
 from bitwise_nvidia_sm90.gemm import measured_schedules as measured
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
-from bitwise_nvidia_sm90.gemm.expected_times import costs, expected_seconds
+from bitwise_nvidia_sm90.gemm.expected_times import Finishing, costs, expected_seconds
+from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES
-from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Slices, plan
+from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Slices, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
@@ -81,9 +82,9 @@ def test_lanes_have_schedules_with_whole_blocks(cuts: str, n: int) -> None:
 @pytest.mark.parametrize(
     ("k", "cuts", "first"),
     [
-        (3069, "cut(layout=strided count=16 tile=64 merge=halves)", (32, 16, 16)),
-        (3069, "cut(layout=strided count=8 tile=64 merge=halves)", (32, 16, 8)),
-        (633, "cut(layout=strided count=32 tile=20 merge=halves)", (16, 20, 16)),
+        (3069, "cut(layout=strided count=16 tile=64 merge=halves)", (16, 32, 8)),
+        (3069, "cut(layout=strided count=8 tile=64 merge=halves)", (32, 32, 8)),
+        (633, "cut(layout=strided count=32 tile=20 merge=halves)", (8, 20, 8)),
     ],
 )  # fmt: skip
 def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
@@ -95,6 +96,14 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
     assert (found[0].block_m, found[0].block_k, found[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)
     assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
+
+
+def test_lanes_that_take_turns_at_k_have_programs_of_one_warp() -> None:
+    desc = read("gemm(k=3249 left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma "
+                "k_cuts=[cut(layout=strided count=16)])")  # fmt: skip
+    assert isinstance(desc, GEMMDesc)
+    found = schedules_to_try(plan(desc), 1, 2671)[0]
+    assert (found.block_m, found.block_k, found.warps) == (2, 16, 1)
 
 
 @pytest.mark.parametrize("m", [16, 300])
@@ -123,8 +132,9 @@ def operands(m: int, n: int, layout: str = "nt", k: int = 4096, address: int = 0
     def stored(rows: int, columns: int, axis: str) -> Any:
         strides = (columns, 1) if axis == "n" else (1, rows)
         return SimpleNamespace(
-            shape=(rows, columns), stride=lambda: strides, dtype="torch.float16", data_ptr=lambda: address
-        )
+            shape=(rows, columns), stride=lambda: strides, dtype="torch.float16", data_ptr=lambda: address,
+            element_size=lambda: 2, numel=lambda: rows * columns,
+        )  # fmt: skip
 
     return stored(m, k, layout[0]), stored(k, n, layout[1]), stored(m, n, "n")
 
@@ -266,3 +276,58 @@ def test_the_first_result_of_kernels_is_compared_with_the_fallback(
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(run, "LARGEST_COMPARED", 48 * 64 - 1)
     assert first() == [chosen]
+
+
+def test_tiles_of_fp8_outputs_fill_the_lines_that_are_stored() -> None:
+    made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
+    every = schedules_to_try(made, 4096, 4416, most=1000)
+    narrow = [each for each in every if each.consumers and not each.transposed and each.block_n % 32]
+    narrow = [each for each in narrow if each.block_n < 128][:8]
+    assert narrow
+    sixteen = expected_seconds(made, narrow, 4096, 4416)
+    eight = expected_seconds(made, narrow, 4096, 4416, finishing=Finishing(1))
+    assert bool((eight > sixteen).all())  # fewer bytes, stored one by one
+    filled = [each for each in every if each.consumers and not each.transposed and each.block_n % 32 == 0][:8]
+    assert filled
+    assert expected_seconds(made, filled, 4096, 4416, finishing=Finishing(1)).max() <= (
+        expected_seconds(made, filled, 4096, 4416).max() * 1.02
+    )
+
+
+def test_operands_of_an_epilogue_are_loaded_as_the_sums_are_stored() -> None:
+    made = MatrixPlan(512, Slices(1, 512), 0, False, 0)
+    by_elements = Schedule(128, 128, 64, 8, 12, 4, 132, True, True, consumers=2)
+    through_map = Schedule(128, 128, 64, 8, 12, 4, 132, True, consumers=2)
+    more = [
+        expected_seconds(made, [each], 4096, 4096, finishing=Finishing(2, 2))[0]
+        / expected_seconds(made, [each], 4096, 4096)[0]
+        for each in (by_elements, through_map)
+    ]
+    assert more[0] > 1.3 * more[1] >= 1.3
+
+
+@pytest.mark.parametrize("operator", [1e-6, 0.0])
+def test_separate_kernels_run_where_they_are_expected_to_be_faster(
+    operator: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desc = matrix(4096, WGMMA)
+    a, b, out = operands(512, 512)
+    fusion = Fusion(Epilogue.of("add"), "fp16", (out,))
+    assert fusion.bytes_of_operators(100) == [600]
+    monkeypatch.setattr(run, "operator_seconds", lambda size: operator)
+    monkeypatch.setattr(run, "prepare", lambda desc, plan, chosen, *given: chosen)
+    if operator:
+        found = run.run_fused(desc, fusion, a, b, out)
+        assert found == schedules_to_try(plan(desc), 512, 512, finishing=Finishing(2, 1))[0]  # type: ignore[comparison-overlap]
+    else:
+        with pytest.raises(UnsupportedGEMM, match="separate kernels are expected to take less time"):
+            run.run_fused(desc, fusion, a, b, out)
+        run.run_fused(desc, fusion, a, b, out, schedules_to_try(plan(desc), 512, 512)[0])
+
+
+def test_the_bytes_of_operators_are_those_of_their_types() -> None:
+    convert = Step(name="convert", dtype="e4m3")
+    matrix_operand, bias = SimpleNamespace(element_size=lambda: 2), SimpleNamespace(element_size=lambda: 2)
+    fusion = Fusion(Epilogue.of("bias", "swiglu", convert), "bf16", (bias, matrix_operand))
+    assert fusion.bytes_of_operators(10) == [40, 60, 40, 30]
+    assert (fusion.matrices, fusion.element_size) == (1, 2)

@@ -8,7 +8,7 @@ each call is compared with that of the sequence.  A call that differs, or that n
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from bitwise_core.descriptors.problem import DTYPES, NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import EpilogueLaunch, EpilogueLauncher
 from bitwise_core.plugins.profiles import CacheableProfile, ProductProfile
+from bitwise_torch.dispatch_cache import output_allocator
 
 if TYPE_CHECKING:
     import torch
@@ -191,8 +192,7 @@ class CachedCall:
     profile: ProductProfile | None
     cache_token: Hashable
     launch: EpilogueLaunch | None
-    shape: tuple[int, int]
-    dtype: Any
+    allocate: Callable[[Any], Any]
     alignment: int
 
 
@@ -239,7 +239,7 @@ def known_call(key: tuple[Any, ...]) -> CachedCall | None:
 def run(call: CachedCall, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Return the result of a cached call with a launch, None where its output would have another alignment."""
     assert call.launch is not None
-    out = a.new_empty(call.shape, dtype=call.dtype)
+    out = call.allocate(a)
     at = out.data_ptr()
     if at & -at & 255 != call.alignment:
         return None
@@ -277,8 +277,8 @@ def first_call(
         if len(_calls) >= CAPACITY:
             _calls.clear()
         at = out.data_ptr()
-        shape = (int(out.shape[0]), int(out.shape[1]))
-        _calls[key] = CachedCall(registry.default(), given, profile, token, launch, shape, out.dtype, at & -at & 255)
+        allocate = output_allocator(out)
+        _calls[key] = CachedCall(registry.default(), given, profile, token, launch, allocate, at & -at & 255)
     return wanted
 
 

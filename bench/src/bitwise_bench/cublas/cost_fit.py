@@ -3,8 +3,9 @@
     python -m bitwise_bench.cublas.cost_fit times.json [times.json ...] --out costs.json
 
 The files are those of `schedule_timing --times`.  The costs of the model are fitted first, then the correction of the
-modelled times.  The regret of a problem is the time of the schedule that is expected to be the fastest over that of the
-fastest one.  It is reported for a fit to all problems, and for each model under a fit to the others.
+modelled times, to the order of the schedules of each problem.  The regret of a problem is the time of the schedule that
+is expected to be the fastest over that of the fastest one.  It is reported for a fit to all problems, and for each
+model under a fit to the others.
 """
 
 from __future__ import annotations
@@ -47,11 +48,14 @@ _LARGEST_RESIDUAL = 0.4
 """Logarithms of times that differ by more have this weight: schedules that nobody would choose are not fitted."""
 _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
-_UNFITTED = frozenset({"packing", "packed", "launch by pointers", "pointers", "pointers by area"})
-"""Costs of schedules whose times are not fitted."""
+_UNFITTED = frozenset({"operator", "packing", "packed", "launch by pointers", "pointers", "pointers by area"})
+"""Costs of schedules and of operators whose times are not fitted."""
 OF_GATHERING = frozenset(
-    {"gathered element", "gathered rows", "gathered columns", "gathering alone", "written element"}
-)
+    {
+        "gathered element", "gathered rows", "gathered columns", "gathered sums", "gathering alone", "sums across",
+        "written element",
+    }
+)  # fmt: skip
 """Costs of schedules that gather operands, which are fitted to their times alone."""
 Costs = dict[str, float]
 
@@ -218,10 +222,17 @@ def fit_gathering(products: Sequence[Gathered], start: Mapping[str, float]) -> C
 
 
 def fit_correction(problems: Sequence[Measured], given: Mapping[str, float]) -> Correction:
-    """Return the correction of the times that are modelled with these costs."""
+    """Return the correction of the times that are modelled with these costs.
+
+    It is fitted to the order of the schedules of each problem: the mean error of a problem's times is left out, since
+    it decides no choice.
+    """
     known, seconds, weights = _joined(problems)
     modelled = modelled_seconds(known, given)
-    return boosted_trees(correction_inputs(known, modelled), np.log(seconds / modelled), weights)
+    errors = np.log(seconds / modelled)
+    problem = np.repeat(np.arange(len(problems)), [len(each.seconds) for each in problems])
+    means = np.bincount(problem, errors * weights) / np.bincount(problem, weights)
+    return boosted_trees(correction_inputs(known, modelled), errors - means[problem], weights)
 
 
 def mean_regret(problems: Sequence[Measured], given: Mapping[str, float], corrected: Correction | None) -> float:
@@ -274,9 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"and {unseen:.3f} on models that a fit left out; the costs of packing and of pointers are rough, from "
             "products with unaligned leading dimensions",
             "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
-            "read, stored by elements: bytes a second of one multiprocessor; cache, memory, merged, packed: bytes a "
-            "second of the device; cached bytes, small: bytes; pointers: seconds of an iteration of a tile by a power "
-            "of its elements; the others are factors",
+            "read, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, memory, merged, "
+            "packed: bytes a second of the device; operator: seconds of a launch of an elementwise operator; cached "
+            "bytes, small: bytes; pointers: seconds of an iteration of a tile by a power of its elements; the others "
+            "are factors",
             "costs": found,
         }
         trees = {

@@ -1,7 +1,7 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
-Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows` and `between`.  No model,
-square or odd size of `held-out` is in another set.
+Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between` and `tails`.
+No model, square or odd size of `held-out` is in another set.
 """
 
 from __future__ import annotations
@@ -202,6 +202,34 @@ def between() -> list[Problem]:
     return [each for each in found if (each.n, each.k) not in unseen]
 
 
+def tails() -> list[Problem]:
+    """Return drawn products like those whose schedules are hardest to choose, in a drawn order.
+
+    They have 65 to 600 rows, few tiles, leading dimensions that are no multiples of 8 elements, or one row.
+    """
+    dice = random.Random(_SEED + 5)
+    found: list[tuple[int, int, int, str, str]] = []
+    for _ in range(72):
+        n, k = (_drawn(dice, 1536, 20480, 128) for _ in range(2))
+        found.append((_drawn(dice, 65, 600, 1), n, k, "nt", "bfloat16"))
+    for number in range(20):
+        size = _drawn(dice, 640, 1800, 8)
+        m, n, k = (size, size, size) if number % 2 else (_drawn(dice, 512, 1800, 8) for _ in range(3))
+        found.append((m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
+    for _ in range(16):
+        n, k = (_drawn(dice, 2048, 16384, 128) for _ in range(2))
+        found.append((_drawn(dice, 2, 64, 1), n, k, "nt", "bfloat16"))
+    for number in range(52):
+        m = _drawn(dice, 65, 1600, 1) if number % 2 else (1 if number % 4 else _drawn(dice, 2, 64, 1))
+        n, k = (2 * _drawn(dice, 200, 3000, 1) + 1 for _ in range(2))
+        found.append((m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
+    dice.shuffle(found)
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [
+        Problem(f"tail-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
+    ]
+
+
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
     """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
     return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
@@ -243,4 +271,5 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
     "between": between,
+    "tails": tails,
 })  # fmt: skip

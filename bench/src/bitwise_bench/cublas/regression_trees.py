@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from bitwise_nvidia_sm90.gemm.expected_times import TREE_DEPTH, Correction, Numbers
 
-_TREES = 120
+_TREES = 300
 _RATE = 0.12
 """The part of the remaining residuals that a tree takes."""
 _BINS = 24
 _ROWS, _COLUMNS = 0.6, 0.6
 """The parts of the rows and of the columns that a tree is fitted to, drawn for each tree."""
-_LEAST_WEIGHT = 8.0
+_LEAST_WEIGHT = 2.0
 """The least weight of the rows of a leaf."""
-_SHRINKAGE = 5.0
+_SHRINKAGE = 1.0
 """The weight of rows without residual that each leaf has besides its own."""
 _ABOVE_ALL = 1e300
 """The bound of a node that parts no rows."""

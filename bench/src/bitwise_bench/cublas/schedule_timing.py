@@ -55,7 +55,7 @@ class Bench:
         products = importlib.import_module(given.launcher)
         self.run, self.planned = products.run, products.planned
         self.candidates = importlib.import_module(given.schedules).candidates
-        self.most, self.drawn = given.most, given.drawn
+        self.most, self.drawn, self.rounds = given.most, given.drawn, given.rounds
         self.excluded: frozenset[Any] = frozenset()
 
     def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
@@ -195,7 +195,7 @@ class Bench:
             "cublas": partial(torch.mm, a, b, out=out), "default": partial(self.run, desc, a, b, out),
             "tuned": tuned.launch, "plain": simple.launch,
         }  # fmt: skip
-        found = in_turn({name: each for name, each in launches.items() if each is not None}, _ROUNDS)
+        found = in_turn({name: each for name, each in launches.items() if each is not None}, self.rounds)
         record |= {name: round(each, 2) for name, each in found.items()}
         record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
         record |= {"plain tile": simple.name} if simple.launch else {}
@@ -286,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
     parser.add_argument("--plain", action="store_true", help="time a plain Triton GEMM, too")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help=f"rounds of times in turn (default {_ROUNDS})")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="start no new problem after this many seconds (default 120)"
@@ -317,7 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
             "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
         },
-        "set": " ".join(given.set), "schedules that fail": [_fields(each) for each in excluded],
+        "set": " ".join(given.set), "rounds": given.rounds, "schedules that fail": [_fields(each) for each in excluded],
     }  # fmt: skip
     for number, problem in enumerate(problems):
         if time.time() > deadline:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES, STAGE_BYTES, widest_line
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES, STAGE_BYTES, fills_lines, widest_line
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
@@ -30,6 +30,25 @@ _WIDTHS = (16, 32, 64, 192)
 _THREADS, _REGISTERS, _WARPS = 32, 65536, 64
 Numbers: TypeAlias = NDArray[np.float64]
 Quantities: TypeAlias = Mapping[str, Numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Finishing:
+    """What becomes of each sum: `output_bytes` are stored, after `loads` operands of an epilogue were loaded.
+
+    A bias, which all rows share, is no such operand.
+    """
+
+    output_bytes: int = 2
+    loads: int = 0
+
+    def bytes_besides(self, m: int, n: int) -> int:
+        """Return the bytes that are moved besides those of a product with an output of 16 bits."""
+        return (self.output_bytes - 2 + 2 * self.loads) * m * n
+
+
+PLAIN = Finishing()
+"""An output of 16 bits without an epilogue."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +109,7 @@ def expected_seconds(
     out_mapped: bool = True,
     programs: int = MULTIPROCESSORS,
     whole_lines: tuple[bool, bool] = (True, True),
+    finishing: Finishing = PLAIN,
 ) -> Numbers:
     """Return the expected seconds of a product under TMA schedules that do not pack operands.
 
@@ -97,7 +117,7 @@ def expected_seconds(
     of the output; `programs` is the number of multiprocessors.  `whole_lines` says for A and B whether their leading
     dimension is a multiple of a line of the cache.
     """
-    given = quantities(plan, schedules, m, n, k_contiguous, out_mapped, programs, whole_lines)
+    given = quantities(plan, schedules, m, n, k_contiguous, out_mapped, programs, whole_lines, finishing)
     seconds = modelled_seconds(given, costs())
     return seconds * np.exp(correction().of(correction_inputs(given, seconds)))
 
@@ -110,13 +130,16 @@ def expected_seconds_packed(
     packs: tuple[bool, bool] = (True, True),
     out_mapped: bool = True,
     programs: int = MULTIPROCESSORS,
+    finishing: Finishing = PLAIN,
 ) -> Numbers:
     """Return the expected seconds under schedules that pack operands; `packs` says whether A and B are packed."""
     packed, cost = packed_plan(plan), costs()
     unpacked = [replace(each, packed=False) for each in schedules]
     rows = m * packs[0] + n * packs[1]
     packing = cost["packing"] + 2 * rows * (plan.k + packed.k) / cost["packed"]
-    return packing + expected_seconds(packed, unpacked, m, n, (True, True), out_mapped, programs)
+    return packing + expected_seconds(
+        packed, unpacked, m, n, (True, True), out_mapped, programs, finishing=finishing
+    )  # fmt: skip
 
 
 def expected_seconds_gathered(
@@ -143,9 +166,10 @@ def modelled_seconds_gathered(
     """Return the seconds under schedules that gather operands, by the cost model.
 
     Each warpgroup that gathers waits for its loads, then writes them.  The instructions of all blocks of a
-    multiprocessor share its rate.
+    multiprocessor share its rate.  Sums are stored one by one, unless those of two neighbours of a row are whole pairs.
     """
     slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
+    sliced = slices.number > 1 or slices.from_zero
     rows = []
     for each in schedules:
         (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
@@ -161,17 +185,26 @@ def modelled_seconds_gathered(
             pairs = not (plan.k % 2 or slices.span % 2) if whole else not count % 2
             factor = (1 if whole else lines) / (2 if pairs else 1)
             unpadded += count / tiles * 4 * taken * factor
+        by_elements = each.transposed or n % 2 or not sliced
+        own = down / tiles_down * across / tiles_across * (4 if sliced else 2) if by_elements else 0.0
         rows.append((
             0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
-            each.gathering, unpadded, padded,
+            each.gathering, unpadded, padded, own * (1 if each.transposed else cost["sums across"]),
         ))  # fmt: skip
-    rounds, at_once, stages, gathering, loaded, written = np.array(rows, dtype=float).reshape(len(rows), 6).T
+    rounds, at_once, stages, gathering, loaded, written, stored = np.array(rows, dtype=float).reshape(len(rows), 7).T
     issue = loaded * cost["gathered element"] + written * cost["written element"]
-    seconds = cost["launch"] + rounds * stages * issue * (cost["gathering alone"] / gathering + at_once)
+    body = stages * issue * (cost["gathering alone"] / gathering + at_once)
+    seconds = cost["launch"] + rounds * (body + at_once * stored / cost["gathered sums"])
     partial = slices.number * m * n * 4
-    merge = cost["merge"] + partial / cost["merged"] if slices.number > 1 or slices.from_zero else 0.0
+    merge = cost["merge"] + partial / cost["merged"] if sliced else 0.0
     found: Numbers = seconds + merge
     return found
+
+
+def operator_seconds(size: int) -> float:
+    """Return the expected seconds of an elementwise operator of PyTorch that moves this number of bytes."""
+    cost = costs()
+    return cost["operator"] + size / cost["memory"]
 
 
 def bytes_moved(plan: MatrixPlan, m: int, n: int) -> int:
@@ -188,6 +221,7 @@ def quantities(
     out_mapped: bool,
     programs: int = MULTIPROCESSORS,
     whole_lines: tuple[bool, bool] = (True, True),
+    finishing: Finishing = PLAIN,
 ) -> Quantities:
     """Return the quantities of a product under each schedule, from which its time is modelled.
 
@@ -196,9 +230,12 @@ def quantities(
     zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache.
     """
     size, slices = (1 if plan.accumulator_k else 2), plan.slices
+    moved = bytes_moved(plan, m, n) + finishing.bytes_besides(m, n)
+    loads = finishing.loads if slices.number == 1 else 0  # those of the kernel that adds slices are its own
     rows = []
     for each in schedules:
         (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
+        has_lines = not each.consumers or slices.number > 1 or fills_lines(each.block_n, finishing.output_bytes)
         split = [not whole for whole in (whole_lines[::-1] if each.transposed else whole_lines)]
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         blocks = each.cluster_m * each.cluster_n
@@ -221,8 +258,8 @@ def quantities(
             each.ping_pong, each.cluster_m, each.cluster_n, each.transposed, each.resident, each.overlap, slices.number,
             iterations, clusters, blocks, grid, fitting, each.programs > 0 and not each.consumers, *real, sum(lines),
             outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
-            tiles_across / each.cluster_n, tiles_down / each.cluster_m, bytes_moved(plan, m, n), out_mapped, m, n,
-            plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split,
+            tiles_across / each.cluster_n, tiles_down / each.cluster_m, moved, out_mapped and has_lines, m, n,
+            plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads,
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -233,7 +270,7 @@ _QUANTITIES = (
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
     "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
-    "split across",
+    "split across", "loads",
 )  # fmt: skip
 
 
@@ -278,7 +315,9 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
     body = body * np.where(blocks == 2, 1 + cost["pair"], np.where(blocks > 2, 1 + cost["larger cluster"], 1))
     by_elements = consumes & ((given["transposed"] > 0) | (given["out mapped"] == 0))
     stored = given["real rows"] * given["real columns"] * np.where(given["slices"] == 1, 2, 4)
-    store = np.where(by_elements, at_once * stored / cost["stored by elements"], 0)
+    stored = stored * np.where(given["transposed"] > 0, 1, cost["sums across"])
+    # Operands of an epilogue are loaded as the sums are stored.
+    store = np.where(by_elements, at_once * stored * (1 + given["loads"]) / cost["stored by elements"], 0)
     begin = np.where(given["persistent"] > 0, cost["next program"], 1) * cost["program"]
     seconds = rounds * (given["iterations"] * body + np.where(consumes, cost["tile"], begin))
     seconds = seconds + store * np.where(given["ping-pong"] > 0, 1, rounds) + np.where(blocks > 1, cost["cluster"], 0)

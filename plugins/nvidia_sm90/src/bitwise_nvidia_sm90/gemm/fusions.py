@@ -9,6 +9,7 @@ from typing import Any
 
 from bitwise_core.descriptors import Epilogue
 from bitwise_core.descriptors.epilogue import OPERANDS
+from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Columns, Finish, OperandLayout, finished
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 
@@ -44,6 +45,29 @@ class Fusion:
             (0, int(each.stride()[0])) if OPERANDS[name] == 1 else (int(each.stride()[0]), int(each.stride()[1]))
             for name, each in zip(self.epilogue.operands, self.operands, strict=True)
         )
+
+    @property
+    def element_size(self) -> int:
+        """The bytes of an element of the product."""
+        return FLOAT_FORMATS[self.dtype].bits // 8
+
+    @property
+    def matrices(self) -> int:
+        """The number of operands that are as large as the output."""
+        return sum(OPERANDS[each] == 2 for each in self.epilogue.operands)
+
+    def bytes_of_operators(self, elements: int) -> list[int]:
+        """Return the bytes that each of PyTorch's operators moves for an output of this number of elements."""
+        found, dtype, others = [], self.dtype, iter(self.operands)
+        for step, target in zip(self.epilogue.steps, self.epilogue.types(self.dtype), strict=True):
+            size, written = (FLOAT_FORMATS[each].bits // 8 for each in (dtype, target))
+            found.append(elements * (size + written))
+            if step.name in OPERANDS:
+                found[-1] += int(next(others).element_size()) * (elements if OPERANDS[step.name] == 2 else 0)
+            if step.name == "swiglu":  # SiLU of the operand is an operator of its own
+                found.append(2 * elements * size)
+            dtype = target
+        return found
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of kernels: each operand and its strides, None for those that the epilogue has not."""

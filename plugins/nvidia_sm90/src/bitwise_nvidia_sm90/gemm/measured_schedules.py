@@ -10,15 +10,16 @@ from dataclasses import asdict, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_nvidia_sm90.gemm.expected_times import Finishing
 from bitwise_nvidia_sm90.gemm.launch import has_map, has_whole_lines
 from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
+from bitwise_nvidia_sm90.gemm.schedule_ranking import least_seconds, schedules_to_try
 
 if TYPE_CHECKING:
     import torch
@@ -51,27 +52,53 @@ def schedule_key(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Te
 
 
 def candidates(
-    desc: GEMMDesc, plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int
+    desc: GEMMDesc, plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int, loads: int = 0
 ) -> Iterator[Schedule]:
     """Yield schedules in the order to try them: tuned, ranked by the cost model, and the fallback last.
 
-    `most` bounds the number of the last two.
+    `most` bounds the number of the last two.  `loads` is the number of an epilogue's operands as large as the output.
     """
     _load_file(schedule_file())
     found = _tuned.get(schedule_key(desc, a, b, out)) if _tuned else None
     if found is not None:
         yield found
-    yield from ranked(plan, a, b, out, most)
+    yield from ranked(plan, a, b, out, most, loads)
 
 
-def ranked(plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int) -> list[Schedule]:
+def ranked(
+    plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int, loads: int = 0
+) -> list[Schedule]:
     """Return the schedules that the cost model ranks first for operands of these layouts, and the fallback last."""
     m, n = (int(each) for each in out.shape)
-    k_contiguous = (a.stride()[1] == 1, b.stride()[0] == 1)
     return schedules_to_try(
-        plan, m, n, most=most, k_contiguous=k_contiguous, mapped=(has_map(a), has_map(b), has_map(out)),
-        whole_lines=(has_whole_lines(a), has_whole_lines(b)),
-    )  # fmt: skip
+        plan, m, n, most=most, **_layouts(a, b, out), finishing=Finishing(out.element_size(), loads)
+    )
+
+
+def least_expected(
+    plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, output_bytes: int, loads: int = 0
+) -> float | None:
+    """Return the least expected time of a product with the output's layout, and elements of `output_bytes`.
+
+    None where there is no model of it.
+    """
+    m, n = (int(each) for each in out.shape)
+    return least_seconds(plan, m, n, **_layouts(a, b, out), finishing=Finishing(output_bytes, loads))
+
+
+class _Layouts(TypedDict):
+    """The arguments of `schedules_to_try` that tensors decide."""
+
+    k_contiguous: tuple[bool, bool]
+    mapped: tuple[bool, bool, bool]
+    whole_lines: tuple[bool, bool]
+
+
+def _layouts(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> _Layouts:
+    return {
+        "k_contiguous": (a.stride()[1] == 1, b.stride()[0] == 1), "mapped": (has_map(a), has_map(b), has_map(out)),
+        "whole_lines": (has_whole_lines(a), has_whole_lines(b)),
+    }  # fmt: skip
 
 
 @cache

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.expected_times import operator_seconds
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.launch import ALIGNMENT
-from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, candidates
+from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, candidates, least_expected
 from bitwise_nvidia_sm90.gemm.plan import Plan, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct, prepare, triton_dispatch
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
@@ -71,16 +72,31 @@ def run_fused(
 ) -> PreparedProduct:
     """Compute out = the epilogue of a b, on the current stream of the current device; return the prepared product.
 
-    Without `chosen`, the first supported schedule of `measured_schedules.candidates` runs.  Raises UnsupportedGEMM.
+    Without `chosen`, the first supported schedule of `measured_schedules.candidates` runs.  Raises UnsupportedGEMM,
+    also where separate kernels are expected to take less time.
     """
     fusion.check()
     plan, failure = planned(desc), UnsupportedGEMM("no schedule runs this descriptor with this epilogue")
-    for each in (chosen,) if chosen else candidates(desc, plan, a, b, out, most=4):
+    if not chosen and not is_faster(plan, fusion, a, b, out):
+        raise UnsupportedGEMM("separate kernels are expected to take less time than one with this epilogue")
+    for each in (chosen,) if chosen else candidates(desc, plan, a, b, out, 4, fusion.matrices):
         try:
             return prepare(desc, plan, each, a, b, out, fusion)
         except UnsupportedGEMM as error:
             failure = error
     raise failure
+
+
+def is_faster(plan: Plan, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
+    """Return whether kernels with an epilogue are expected to be as fast as those of a product and of its steps.
+
+    Where there is no model of the product's time they are.
+    """
+    fused = least_expected(plan, a, b, out, out.element_size(), fusion.matrices)
+    product = least_expected(plan, a, b, out, fusion.element_size)
+    if fused is None or product is None:
+        return True
+    return fused <= product + sum(operator_seconds(each) for each in fusion.bytes_of_operators(out.numel()))
 
 
 def triton_launch(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:

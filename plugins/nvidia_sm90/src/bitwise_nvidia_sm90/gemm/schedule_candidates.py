@@ -62,8 +62,8 @@ _ENOUGH_STAGES = 4
 """The stages above which a second buffer for the output is worth more: one is multiplied and one is released late."""
 _THREADS = 32
 """The threads of a warp."""
-_FILLED, _FEW_STEPS = 20, 64
-"""The k of an iteration, at most, where a lane has few k: up to the second number."""
+_FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
+"""The k of an iteration, at most, where a lane has few k: up to the second number.  The third is many k of a lane."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
@@ -71,12 +71,13 @@ _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 
 
 def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous: bool = True) -> list[Schedule]:
-    """Return schedules of lanes, the best first.
+    """Return schedules of lanes, the best first by measured times.
 
     A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
-    there are many threads, and with many k in an iteration each has many loads under way.  Unless the values
-    of k of an element are contiguous, the threads of a warp load one k of neighbouring elements: a program should have
-    whole warps of them, and the k of a lane should fill its iterations.
+    there are many threads, and with many k in an iteration each has many loads under way.  Neighbouring lanes that have
+    neighbouring k run fastest in programs of one warp.  Unless the values of k of an element are contiguous, the
+    threads of a warp load one k of neighbouring elements: a program should have several warps of them, and the k of a
+    lane should fill its iterations.
     """
     if isinstance(plan, BlocksPlan):
         lanes, own = 128 * plan.accumulators, plan.k // (128 * plan.accumulators * plan.blocks)
@@ -86,9 +87,12 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
     unrolls: tuple[int, ...] = (8, 4, 16, 32)
     warps_of_program: tuple[int, ...] = (4, 2, 1)
     if not k_contiguous:
-        filled = -(-own // -(-own // _FILLED)) if 0 < own <= _FEW_STEPS else 16
-        unrolls = (filled, 16, 32, 8, 4)
-        warps_of_program = (8, 16, 4, 2, 1) if lanes <= 8 else (16, 8, 4, 2, 1)
+        filled = -(-own // -(-own // _FILLED)) if 0 < own <= _FEW_STEPS else 32
+        unrolls = (filled, 32, 16, 8, 4)
+        warps_of_program = (8, 4, 16, 2, 1)
+    elif isinstance(plan, ScalarPlan) and plan.strided and plan.tile == 1:
+        unrolls = (16, 8, 4, 32) if own >= _MANY_STEPS else (8, 4, 16, 32)
+        warps_of_program = (1, 2, 4)
     found = []
     for accumulators in (1, 2, 4, 8):
         for unroll in unrolls:

@@ -8,6 +8,8 @@ import numpy as np
 
 from bitwise_nvidia_sm90.gemm.expected_times import (
     MULTIPROCESSORS,
+    PLAIN,
+    Finishing,
     Numbers,
     costs,
     expected_seconds,
@@ -38,6 +40,7 @@ def schedules_to_try(
     k_contiguous: tuple[bool, bool] = (True, True),
     mapped: tuple[bool, bool, bool] = (True, True, True),
     whole_lines: tuple[bool, bool] = (True, True),
+    finishing: Finishing = PLAIN,
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
@@ -51,25 +54,48 @@ def schedules_to_try(
         contiguous = m * n == 1 or k_contiguous[1 if n > 1 else 0]
         lanes = [each for each in lane_schedules(plan, m * n, k_contiguous=contiguous) if each != last]
         return [*lanes[: most - 1], last]
-    pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
+    every, seconds = _timed(plan, m, n, programs, k_contiguous, mapped, whole_lines, finishing)
+    found = _ranked(every, seconds) or [each for each in pointer_schedules(plan, m, n) if each != last]
+    return [*found[: most - 1], last]
+
+
+def least_seconds(
+    plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS, k_contiguous: tuple[bool, bool] = (True, True),
+    mapped: tuple[bool, bool, bool] = (True, True, True), whole_lines: tuple[bool, bool] = (True, True),
+    finishing: Finishing = PLAIN,
+) -> float | None:  # fmt: skip
+    """Return the least expected time of the candidate schedules, None where there is no model of their times.
+
+    The arguments are those of `schedules_to_try`.
+    """
+    if not isinstance(plan, MatrixPlan):
+        return None
+    _, seconds = _timed(plan, m, n, programs, k_contiguous, mapped, whole_lines, finishing)
+    return float(seconds.min()) if len(seconds) else None
+
+
+def _timed(
+    plan: MatrixPlan, m: int, n: int, programs: int, k_contiguous: tuple[bool, bool], mapped: tuple[bool, bool, bool],
+    whole_lines: tuple[bool, bool], finishing: Finishing,
+) -> tuple[list[Schedule], Numbers]:  # fmt: skip
+    """Return the candidates whose times are modelled, except the fallback, and their expected seconds."""
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
         every = list(mapped_schedules(plan, m, n, programs, k_contiguous))
-        seconds = expected_seconds(plan, every, m, n, k_contiguous, mapped[2], programs, whole_lines)
-        found = _ranked(every, seconds) or pointers
-    else:
-        every = [] if plan.accumulator_k else list(packed_schedules(plan, m, n, programs))
-        seconds = _seconds_of_pointers(plan, pointers, m, n, programs)
-        if every:
-            keeps = packed_plan(plan) == plan
-            packs = not (keeps and mapped[0]), not (keeps and mapped[1])
-            packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], programs)
-            seconds = np.concatenate([seconds, packed])
-        gathered = list(gathered_schedules(plan, m, n, programs, k_contiguous))
-        if gathered:
-            own = expected_seconds_gathered(plan, gathered, m, n, k_contiguous, programs)
-            seconds = np.concatenate([seconds, own])
-        found = _ranked([*pointers, *every, *gathered], seconds)
-    return [*found[: most - 1], last]
+        return every, expected_seconds(plan, every, m, n, k_contiguous, mapped[2], programs, whole_lines, finishing)
+    last = fallback(plan, m, n)
+    pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
+    every = [] if plan.accumulator_k else list(packed_schedules(plan, m, n, programs))
+    seconds = _seconds_of_pointers(plan, pointers, m, n, programs)
+    if every:
+        keeps = packed_plan(plan) == plan
+        packs = not (keeps and mapped[0]), not (keeps and mapped[1])
+        packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], programs, finishing)
+        seconds = np.concatenate([seconds, packed])
+    gathered = list(gathered_schedules(plan, m, n, programs, k_contiguous))
+    if gathered:
+        own = expected_seconds_gathered(plan, gathered, m, n, k_contiguous, programs)
+        seconds = np.concatenate([seconds, own])
+    return [*pointers, *every, *gathered], seconds
 
 
 def _ranked(schedules: Sequence[Schedule], seconds: Numbers) -> list[Schedule]:

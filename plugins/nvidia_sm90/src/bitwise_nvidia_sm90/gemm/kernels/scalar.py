@@ -77,34 +77,44 @@ def _add_steps(
     active lane.  With EVEN_STEPS, a lane's k of these steps are at equal distances.
     """
     lane = tl.arange(0, LANES)[None, :]
-    first = _lane_k(step, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
-    distance = tl.zeros((), tl.int64) + (blocks * LANES if CYCLIC_SLICES else ACTIVE if TILE == 1 else 1)
-    first_a = A + (start + first).to(tl.int64) * stride_ak
-    first_b = B + (start + first).to(tl.int64) * stride_bk
     active = lane < ACTIVE
-    for offset in tl.static_range(UNROLL):
-        if EVEN_STEPS and not MASKED:
-            place_a = first_a + offset * distance * stride_ak
-            place_b = first_b + offset * distance * stride_bk
-        else:
+    if EVEN_STEPS:
+        first = _lane_k(step, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
+        distance = blocks * LANES if CYCLIC_SLICES else ACTIVE if TILE == 1 else 1
+        # Pointers that move on take fewer instructions than those of each k: the loads of many k should be under way.
+        place_a = A + (start + first).to(tl.int64) * stride_ak
+        place_b = B + (start + first).to(tl.int64) * stride_bk
+        step_a = tl.full((), distance, tl.int64) * stride_ak
+        step_b = tl.full((), distance, tl.int64) * stride_bk
+        own = tl.minimum((length - first + (distance - 1)) // distance, end - step)
+        # All loads come before the sums: the assembler keeps this order, so that all are under way at once.
+        loaded = tl.tuple(())
+        for offset in tl.static_range(UNROLL):
+            if MASKED:
+                exists = (offset < own) & active
+                a = tl.load(place_a, mask=exists, other=0.0)
+                b = tl.load(place_b, mask=exists, other=0.0)
+            elif ACTIVE < LANES:
+                a = tl.load(place_a, mask=active, other=0.0)
+                b = tl.load(place_b, mask=active, other=0.0)
+            else:
+                a = tl.load(place_a)
+                b = tl.load(place_b)
+            loaded += ((a, b),)
+            place_a += step_a
+            place_b += step_b
+        for offset in tl.static_range(UNROLL):
+            found = tl.fma(loaded[offset][0].to(tl.float32), loaded[offset][1].to(tl.float32), accumulator)
+            accumulator = tl.where((offset < own) & active, found, accumulator) if MASKED else found
+    else:
+        for offset in tl.static_range(UNROLL):
             k = _lane_k(step + offset, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
             exists = (k < length) & (step + offset < end) & active
             # Loads of the last k in place of those that do not exist need no predicate, so that many are under way.
             k = tl.minimum(k, length - 1)
-            place_a = A + (start + k).to(tl.int64) * stride_ak
-            place_b = B + (start + k).to(tl.int64) * stride_bk
-        if MASKED:
-            a = tl.load(place_a).to(tl.float32)
-            b = tl.load(place_b).to(tl.float32)
+            a = tl.load(A + (start + k).to(tl.int64) * stride_ak).to(tl.float32)
+            b = tl.load(B + (start + k).to(tl.int64) * stride_bk).to(tl.float32)
             accumulator = tl.where(exists, tl.fma(a, b, accumulator), accumulator)
-        elif ACTIVE < LANES:
-            a = tl.load(place_a, mask=active, other=0.0).to(tl.float32)
-            b = tl.load(place_b, mask=active, other=0.0).to(tl.float32)
-            accumulator = tl.fma(a, b, accumulator)
-        else:
-            a = tl.load(place_a).to(tl.float32)
-            b = tl.load(place_b).to(tl.float32)
-            accumulator = tl.fma(a, b, accumulator)
     return accumulator
 
 
@@ -130,8 +140,15 @@ def lanes(
     gdc_launch_dependents()
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
-    # Elements outside of the matrix wrap to valid addresses; their results are not stored.
-    row, column = element % count // N, element % count % N
+    # Elements outside of the matrix have the addresses of the last one; their results are not stored.
+    last = tl.minimum(element, count - 1)
+    if ONE_ROW:
+        row, column = tl.zeros_like(last), last
+    elif ONE_COLUMN:
+        row, column = last, tl.zeros_like(last)
+    else:
+        row, column = quotient(last, N, count)
+        row, column = row.to(tl.int64), column.to(tl.int64)
     first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
     second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
     third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)

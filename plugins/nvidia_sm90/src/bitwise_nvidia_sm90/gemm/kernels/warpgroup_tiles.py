@@ -194,6 +194,11 @@ class WarpgroupTiles:
         return (*whole, self.block_n - self.store_columns)
 
     @property
+    def store_places(self) -> tuple[tuple[int, int], ...]:
+        """The first row and column of each part of a consumer's tile that is stored through a map."""
+        return tuple((row, column) for row in range(0, self.consumer_rows, ROWS) for column in self.store_offsets)
+
+    @property
     def store_swizzle(self) -> int:
         """The bytes of a row of the output that are stored at once, which is the width of the swizzle."""
         return self.store_columns * OUTPUT_BYTES[self.output]

@@ -1,0 +1,150 @@
+"""PTX that multiplies the stages of a job: the instructions of a warpgroup, and the barriers of the ring of stages."""
+
+from __future__ import annotations
+
+from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, next_stage, wait
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import ELEMENT_TYPES
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, OperandTile, WarpgroupTiles
+
+_SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}
+_INSTRUCTION_BYTES = 32
+"""The bytes of k of one instruction."""
+_ADDRESS_BITS = 14
+"""The bits of an address in units of 16 bytes in a matrix descriptor."""
+
+
+def descriptor_places(tiles: WarpgroupTiles) -> Lines:
+    """Compute the matrix descriptors of the consumer's operands in the first stage."""
+    own_rows = 0 if tiles.ping_pong else tiles.consumer_rows
+    for name, tile, place in (("a", tiles.a, 0), ("b", tiles.b, tiles.b_place)):
+        yield f"add.u32 %r_{name}_place, %r_shared, {place};"
+        if name == "a" and own_rows:
+            yield f"mad.lo.u32 %r_a_place, %r_group, {_row_offset(tile, own_rows)}, %r_a_place;"
+        # Only these bits: above them, an address may hold the block's rank in its cluster.
+        yield f"bfe.u32 %r_{name}_place, %r_{name}_place, 4, {_ADDRESS_BITS};"
+        yield f"cvt.u64.u32 %d_{name}_first, %r_{name}_place;"
+        yield f"or.b64 %d_{name}_first, %d_{name}_first, {_descriptor(tile)};"
+
+
+def _row_offset(tile: OperandTile, rows: int) -> int:
+    """Return the bytes from a row of a tile to the row `rows` below; both are multiples of 64."""
+    return rows * tile.swizzle if tile.k_major else rows // tile.width * tile.lines * tile.swizzle
+
+
+def _k_offset(tile: OperandTile, instruction: int) -> int:
+    """Return the bytes from the first k of a tile to that of one of its instructions."""
+    k = instruction * _INSTRUCTION_BYTES // tile.size
+    return k * tile.size if tile.k_major else k * tile.swizzle
+
+
+def _descriptor(tile: OperandTile) -> int:
+    """Return the matrix descriptor of a tile at address 0, as a signed number of 64 bits."""
+    leading = 0 if tile.k_major else tile.lines * tile.swizzle
+    stride = 8 * tile.swizzle
+    found = leading >> 4 << 16 | stride >> 4 << 32 | _SWIZZLE_CODES[tile.swizzle] << 62
+    return found - (1 << 64) if found >> 63 else found
+
+
+def multiplied_stages(tiles: WarpgroupTiles) -> Lines:
+    """Multiply all stages of a job in one accumulator; a stage is released while the next one is multiplied."""
+    if tiles.ping_pong:
+        yield from _wait_for_turn()
+    yield from wait("WAIT_FIRST", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=True)
+    yield from _advance(tiles)
+    yield "@!%p_more bra LAST_STAGE;"
+    yield "STAGE:"
+    yield from wait("WAIT_FULL", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=False)
+    yield "wgmma.wait_group.sync.aligned 1;"
+    yield from _release(tiles)
+    yield from _advance(tiles)
+    yield "@%p_more bra STAGE;"
+    yield "LAST_STAGE:"
+    if tiles.ping_pong:
+        yield from _give_turn()
+    yield "wgmma.wait_group.sync.aligned 0;"
+    yield from _release(tiles)
+
+
+def promoted_stages(tiles: WarpgroupTiles) -> Lines:
+    """Multiply each stage of a job in an accumulator of its own, and add it to the total."""
+    count = tiles.consumer_rows * tiles.block_n // WARPGROUP
+    for index in range(count):
+        yield f"mov.b32 %r_total_{index}, 0f00000000;"
+    if tiles.ping_pong:
+        yield from _wait_for_turn()
+    yield "STAGE:"
+    yield from wait("WAIT_FULL", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=True)
+    yield from _advance(tiles)
+    yield "wgmma.wait_group.sync.aligned 0;"
+    yield from _release(tiles)
+    for index in range(count):
+        yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_sum_{index};"
+    yield "@%p_more bra STAGE;"
+    if tiles.ping_pong:
+        yield from _give_turn()
+
+
+def _wait_for_turn() -> Lines:
+    """Wait until the other consumer has multiplied the job before.
+
+    Then all stages of that job are full, so that a parity tells the awaited phase of a stage from the one before.
+    """
+    yield "WAIT_TURN: mbarrier.try_wait.parity.shared::cta.b64 %p_ready, [%r_turn], %r_turn_parity;"
+    yield "@!%p_ready bra WAIT_TURN;"
+    yield "xor.b32 %r_turn_parity, %r_turn_parity, 1;"
+
+
+def _give_turn() -> Lines:
+    """Let the other consumer multiply: this one has waited for all of its stages."""
+    yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_other_turn];"
+
+
+def _advance(tiles: WarpgroupTiles) -> Lines:
+    """Go to the next stage; %r_used holds the barrier of the one before, and %p_more is whether the job has more.
+
+    The barrier is computed here, since the stage before is still being read.
+    """
+    yield "mov.u32 %r_used, %r_next_used;"
+    yield from next_stage(tiles.stages)
+    yield "sub.u32 %r_remaining, %r_remaining, 1;"
+    yield "setp.ne.u32 %p_more, %r_remaining, 0;"
+
+
+def _release(tiles: WarpgroupTiles) -> Lines:
+    """Each warp has read the stage before: it arrives at the barriers of all blocks that copy to this one.
+
+    A fence of this block's shared memory and a relaxed arrival publish the reads to the cluster.  An arrival with
+    `.release.cluster` would wait for a fence of all memory of the device.
+    """
+    if tiles.blocks > 1:
+        yield "fence.release.sync_restrict::shared::cta.cluster;"
+        yield "@%p_releases mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r_used];"
+    else:
+        yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
+
+
+def _multiply(tiles: WarpgroupTiles, *, starts: bool) -> Lines:
+    """Multiply the current stage: k in ascending order for each accumulator.  `starts`: from new accumulators."""
+    for name, tile in (("a", tiles.a), ("b", tiles.b)):
+        yield f"mul.wide.u32 %d_{name}_offset, %r_stage, {tile.bytes >> 4};"
+        yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
+    yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_empty;"
+    yield "wgmma.fence.sync.aligned;"
+    parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
+    elements = ".".join(ELEMENT_TYPES[each] for each in tiles.operands)
+    k = _INSTRUCTION_BYTES // tiles.a.size
+    form = f"wgmma.mma_async.sync.aligned.m64n{tiles.block_n}k{k}.f32.{elements}"
+    layouts = f", {int(not tiles.a_k_major)}, {int(not tiles.b_k_major)}" if tiles.a.size == 2 else ""
+    for instruction in range(tiles.block_k // k):
+        yield f"add.s64 %d_b_{instruction}, %d_b_stage, {_k_offset(tiles.b, instruction) >> 4};"
+        adds = "%p_starts" if starts and not instruction else "%p_adds"
+        for part in range(parts):
+            offset = _row_offset(tiles.a, part * ROWS) + _k_offset(tiles.a, instruction)
+            left = f"%d_a_{instruction}_{part}"
+            yield f"add.s64 {left}, %d_a_stage, {offset >> 4};"
+            sums = ", ".join(f"%r_sum_{index}" for index in range(part * per_part, (part + 1) * per_part))
+            yield f"{form} {{{sums}}}, {left}, %d_b_{instruction}, {adds}, 1, 1{layouts};"
+    yield "wgmma.commit_group.sync.aligned;"
