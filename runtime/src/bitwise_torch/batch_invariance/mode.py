@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -50,6 +50,9 @@ _ATTENDING = Operators(
     lambda: tuple((key, ATTENTION) for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA")),
 )
 """Attention, above autograd: it consists of other operators, which have gradients."""
+
+
+_WINDOWS = "aten::scaled_dot_product_attention under a window or a mask of packed sequences"
 
 
 class BatchVarianceWarning(UserWarning):
@@ -88,6 +91,8 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
+    _masks: Any = None
+    """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
@@ -106,6 +111,24 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
+        masks, self._masks = self._masks, None
+        if masks is not None and not any(exception) and _WINDOWS not in self.warned and bool(masks):
+            self.warned.add(_WINDOWS)
+            warnings.warn(
+                f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in "
+                "chunks and of decoding with a cache may differ from them",
+                BatchVarianceWarning,
+                stacklevel=3,
+            )
+
+    def _note_mask(self, allowed: Any) -> None:
+        """Note a mask of attention.  Its values are read when the mode ends, so that no call waits for the device."""
+        import torch
+
+        if allowed.shape[-2] == 1 or (allowed.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return
+        found = first_keys_differ(allowed)
+        self._masks = found if self._masks is None else self._masks.to(found.device) | found
 
     def enable(self) -> BatchInvariance:
         """Enter the mode for this process: all threads, until `disable`."""
@@ -120,7 +143,7 @@ class BatchInvariance:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
         if name == ATTENTION:
             try:
-                return attention(*arguments, **options)
+                return attention(*arguments, **options, note_mask=self._note_mask)
             except NotServed as reason:
                 return self._uncovered(operation, name, arguments, options, str(reason))
         function = _function(name)
