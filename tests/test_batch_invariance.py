@@ -316,15 +316,20 @@ def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
     q, k, v = (tensor(1, 1, 150, depth, device="cpu", seed=seed) for seed in range(3))
     place = torch.arange(150)
     window = (place[:, None] >= place) & (place[:, None] - place < 40)
-    with pytest.warns(BatchVarianceWarning, match="under a window or a mask of packed sequences"):
-        with batch_invariant(strict=True) as mode:
+
+    def run() -> Any:
+        padded = (pad(each, (0, 0, 5, 0), value=7.0) for each in (q, k, v))
+        with mode:
             whole = attention(q, k, v, attn_mask=window[None, None])
-            padded = (pad(each, (0, 0, 5, 0), value=7.0) for each in (q, k, v))
             found = attention(*padded, attn_mask=pad(window[None, None], (5, 0, 5, 0)))
-        assert torch.equal(found[:, :, 5:], whole)
-        with warnings.catch_warnings(), mode:
-            warnings.simplefilter("error")  # once for a mode
-            attention(q, k, v, attn_mask=window[None, None])
+        return whole, found[:, :, 5:]
+
+    mode = batch_invariant(strict=True)
+    with pytest.warns(BatchVarianceWarning, match="under a window or a mask of packed sequences"):
+        assert torch.equal(*run())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the warning comes once
+        run()
 
 
 def test_masks_with_different_first_keys_are_found() -> None:

@@ -140,7 +140,8 @@ def simulated_columns(x: Floats, lanes: int, divisor: float | None = None) -> Fl
     sizes = column_geometry(lanes)
     parts = lanes // (sizes["GROUPS"] * 8)
     given = {
-        "x": Matrix("x", (count * rows, columns), (), "fp32"), "out": Matrix("out", (count * parts, columns), (), "fp32"),
+        "x": Matrix("x", (count * rows, columns), (), "fp32"),
+        "out": Matrix("out", (count * parts, columns), (), "fp32"),
         "rows": rows, "columns": columns, "divisor": divisor or 1.0,
     }  # fmt: skip
     state = {"x": x.view(np.uint8).ravel(), "out": np.full(4 * count * parts * columns, 0xA5, np.uint8)}

@@ -51,9 +51,7 @@ def sum_rows(
     return _sums_of_short(_dense(x), dtype, mean, length, shape)
 
 
-def _sums_of_short(
-    x: torch.Tensor, dtype: torch.dtype, mean: bool, divisor: int, shape: Sequence[int]
-) -> torch.Tensor:
+def _sums_of_short(x: torch.Tensor, dtype: torch.dtype, mean: bool, divisor: int, shape: Sequence[int]) -> torch.Tensor:
     import torch
 
     if x.is_cpu:
