@@ -101,11 +101,12 @@ def decode(model: Any, cache: Any, token: Any, steps: int) -> None:
     """Compute the logits of so many tokens, one after the other; the cache is as before."""
     import torch
 
-    length = cache.get_seq_length()
+    kept = [(each.keys, each.values) for each in cache.layers]
     with torch.inference_mode():
         for _ in range(steps):
             model(input_ids=token, past_key_values=cache, use_cache=True)
-    cache.crop(length)
+    for layer, (keys, values) in zip(cache.layers, kept, strict=True):
+        layer.keys, layer.values = keys, values
 
 
 def captured(run: _Work, scope: _Scope) -> _Work:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +21,7 @@ from typing import Any
 
 from bitwise_core.errors import BitwiseError
 from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
-from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
+from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
     OVER_ROWS,
@@ -29,6 +29,7 @@ from bitwise_torch.batch_invariance.row_operators import (
     ROW_OPERATORS,
     AddsNothing,
     NotServed,
+    launch_of_rows,
 )
 from bitwise_torch.interception import (
     MULTIPLYING,
@@ -38,6 +39,7 @@ from bitwise_torch.interception import (
     without_gradients,
 )
 from bitwise_torch.kernel_replacement import kernel_names
+from bitwise_torch.ready_launches import ReadyLaunches
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
@@ -93,6 +95,7 @@ class BatchInvariance:
     """The operators that were warned of."""
     _masks: Any = None
     """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
+    _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
@@ -146,12 +149,23 @@ class BatchInvariance:
                 return attention(*arguments, **options, note_mask=self._note_mask)
             except NotServed as reason:
                 return self._uncovered(operation, name, arguments, options, str(reason))
+        key: Hashable = None
+        operands = 0 if options else READY_OPERANDS.get(name, 0)
+        if operands:
+            rest = tuple(tuple(each) if type(each) is list else each for each in arguments[operands:])
+            found, key = self._ready.run(name, arguments[:operands], rest)
+            if found is not None:
+                return found
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
         try:
             with without_gradients():  # autograd recorded the operation already
-                return _run(function, arguments, options)
+                found = _run(function, arguments, options)
+                launch = None if key is None else _launch_of(name, arguments, found)
+                if launch is not None:
+                    self._ready.keep(key, arguments[:operands], found, launch)
+                return found
         except AddsNothing:
             return operation(*arguments, **options)
         except NotServed as reason:
@@ -181,6 +195,15 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     or run as usual ("ignore").  Raises InterceptionError where PyTorch is older than 2.10.
     """
     return BatchInvariance(strict, other_threads)
+
+
+READY_OPERANDS = {"mm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
+"""Operators whose launches are kept, with the numbers of their tensors, which come first."""
+
+
+def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..., None] | None:
+    """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
+    return launch_of_product(name, arguments, found) or launch_of_rows(name, arguments, found)
 
 
 @cache

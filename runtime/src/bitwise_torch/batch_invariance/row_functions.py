@@ -6,7 +6,7 @@ those of the last axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,6 +214,45 @@ def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], first
     """Launch a kernel of rows; `first` are its constants before those of `geometry`."""
     sizes, warps = geometry(length)
     launch(name, (-(-rows // sizes["ROWS"]), 1, 1), arguments, (*first, *sizes.values()), warps)
+
+
+def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[[int, int], None] | None:
+    """Return the launch of sums of rows that ran, a function of the addresses of x and out; None for several ones."""
+    rows, length = _rows(x)
+    if length > LONG:
+        return None
+    return _repetition("sum_of_rows", x, out, (rows, length, float(length)), (mean,))
+
+
+def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[[int, int], None] | None:
+    """Return the launch of a softmax that ran, or of its logarithm; see `launch_of_sum`."""
+    return _repetition("softmax_of_rows", x, out, _rows(x), (log,))
+
+
+def _repetition(
+    name: str, x: torch.Tensor, out: torch.Tensor, numbers: tuple[Any, ...], first: tuple[bool, ...]
+) -> Callable[[int, int], None] | None:
+    import torch
+
+    if x.is_cpu or not x.numel() or not x.is_contiguous() or x.data_ptr() % 16:
+        return None
+    index = x.get_device()
+    sizes, _ = geometry(numbers[1])
+    constants = (*first, *sizes.values())
+    compiled = _compiled.get((name, index, constants, *map(_specialisation, (x, out, *numbers))))
+    if compiled is None:
+        return None
+    current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    run, rest = compiled[-(-numbers[0] // sizes["ROWS"]), 1, 1], (*numbers, *constants)
+
+    def launch(at_x: int, at_out: int) -> None:
+        if current() == index:
+            run(at_x, at_out, *rest)
+        else:
+            with torch.cuda.device(index):
+                run(at_x, at_out, *rest)
+
+    return launch
 
 
 def _launch_columns(x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bitwise_torch.batch_invariance.row_functions import (
     LONG,
     add_entries,
+    launch_of_softmax,
+    launch_of_sum,
     normalisation_gradient_rows,
     normalised_rows,
     softmax_gradient_rows,
@@ -306,3 +308,17 @@ ROW_OPERATORS: dict[str, _Function] = {
     "_index_put_impl_": _index_put_in_place, "topk": _topk,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
+
+
+def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
+    """Return the launch of a sum, mean or softmax of the last axis that ran and left its result in `out`.
+
+    It is a function of the addresses of the tensor and of the result.  It is None where several kernels ran.
+    """
+    x = arguments[0]
+    if name in ("sum", "mean"):
+        last = _axes(x, arguments[1] if len(arguments) > 1 else None) == [x.dim() - 1]
+        return launch_of_sum(x, out, name == "mean") if last and x.is_floating_point() else None
+    if name in ("_softmax", "_log_softmax") and x.dim() and arguments[1] % x.dim() == x.dim() - 1:
+        return launch_of_softmax(x, out, name == "_log_softmax")
+    return None
