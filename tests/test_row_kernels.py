@@ -65,8 +65,8 @@ def test_sums_have_the_bytes_of_the_order_for_every_number_of_rows(length: int, 
     assert wanted.tobytes() != (x.mean(axis=1) if mean else x.sum(axis=1)).tobytes() or length < 8
     for rows in counts(length):
         found = simulated(
-            "sum_of_rows", rows, length, {"out": ((rows,), "fp32")}, {"DIVIDE": mean}, {"divisor": float(length)},
-            x=x[-rows:],
+            "sum_of_rows", rows, length, {"out": ((rows,), "fp32")}, {"DIVIDE": mean},
+            {"divisor": float(length), "part": length}, x=x[-rows:],
         )  # fmt: skip
         assert found["out"].tobytes() == wanted[-rows:].tobytes()
 
@@ -169,6 +169,23 @@ def test_columns_of_more_rounds_have_the_bytes_of_the_order_of_rows() -> None:
     x = numbers((300, 64), 4)
     lanes = [sum(x[at::128][1:], np.float32(0) + x[at]) for at in range(128)]
     assert simulated_columns(x[None], 128)[0, 0].tobytes() == row_evaluation.sums(np.stack(lanes, 1)).tobytes()
+
+
+def test_parts_of_a_long_row_are_summed_as_rows() -> None:
+    from bitwise_torch.batch_invariance.kernels import rows as kernels
+
+    x, part = numbers((3, 300), 9), 128
+    sizes, warps = geometry(part)
+    given = {
+        "x": Matrix("x", x.shape, (), "fp32"), "out": Matrix("out", (3, 3), (), "fp32"), "rows": 3, "length": 300,
+        "part": part, "divisor": 1.0,
+    }  # fmt: skip
+    state = {"x": x.view(np.uint8).ravel(), "out": np.full(36, 0xA5, np.uint8)}
+    options = {"num_warps": warps, "enable_fp_fusion": False}
+    grid = -(-3 // sizes["ROWS"]), 3
+    run(source(KernelCall(kernels.sum_of_rows, grid, given, {"DIVIDE": False, **sizes}, options)), state)
+    wanted = [row_evaluation.sums(x[:, at : at + part]) for at in range(0, 300, part)]
+    assert state["out"].tobytes() == np.concatenate(wanted, axis=1).tobytes()
 
 
 def test_zeros_behind_a_row_change_no_sum() -> None:

@@ -19,10 +19,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 from bitwise_bench.model_locks import built_model
@@ -34,7 +37,7 @@ PREFILL, DECODE, TRAINING = (512, 2048, 8192), (1, 8, 64), 2048
 CONTEXT = 512
 """Tokens of each sequence before those that are decoded."""
 
-TOKENS_OF_A_TURN, REPLAYS = 8, 20
+TOKENS_OF_A_TURN, REPLAYS = 8, 10
 """Tokens that are decoded in a measured turn, and replays of a CUDA graph."""
 
 _FIELDS = {
@@ -60,6 +63,9 @@ WIDTHS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 """By the model whose widths they are: the class of transformers, and the fields of its configuration."""
+
+MEASURED = [*WIDTHS, "rows"]
+"""What is measured: models, and the operators of rows."""
 
 _Scope = Callable[[], AbstractContextManager[Any]]
 _Work = Callable[[], Any]
@@ -139,18 +145,17 @@ def timed(found: list[float], parts: int) -> Iterator[None]:
 def eager_times(run: _Work, parts: int, rounds: int) -> dict[str, float]:
     """Return the median milliseconds of a part of a run in each scope; the scopes take turns."""
     times: dict[str, list[float]] = {name: [] for name in scopes()}
-    for turn in range(rounds + 1):
+    for _ in range(rounds):
         for name, scope in scopes().items():
             with scope():
                 run()  # look-ups of the first call after an entry
-                with timed(times[name] if turn else [], parts):
+                with timed(times[name], parts):
                     run()
     return medians(times)
 
 
-def graph_times(run: _Work, rounds: int) -> dict[str, float]:
-    """Return the median milliseconds of a replay of a run's CUDA graph in each scope."""
-    replays = {name: captured(run, scope) for name, scope in scopes().items()}
+def graph_times(replays: Mapping[str, _Work], rounds: int) -> dict[str, float]:
+    """Return the median milliseconds of a replay of each scope's CUDA graph; the scopes take turns."""
     times: dict[str, list[float]] = {name: [] for name in replays}
     for _ in range(rounds):
         for name, replay in replays.items():
@@ -164,39 +169,6 @@ def graph_times(run: _Work, rounds: int) -> dict[str, float]:
 def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the median of each list, to four digits behind the point."""
     return {name: round(statistics.median(values), 4) for name, values in times.items() if values}
-
-
-def costs(name: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Return the milliseconds of each work of a model in each scope."""
-    import torch
-
-    model = built_model(*WIDTHS[name]).eval()
-    found: dict[str, dict[str, float]] = {}
-
-    def note(what: str, times: dict[str, float]) -> None:
-        found[what] = times
-        print(name, what, times, flush=True)
-
-    for length in PREFILL:
-        run = partial(prefill, model, tokens_of(model, 1, length))
-        note(f"prefill of {length}", eager_times(run, 1, rounds))
-        note(f"prefill of {length}, graph", graph_times(run, rounds))
-    for sequences in DECODE:
-        given = (model, filled_cache(model, tokens_of(model, sequences, CONTEXT)), tokens_of(model, sequences, 1))
-        turn = partial(decode, *given, TOKENS_OF_A_TURN)
-        note(f"decode of {sequences}", eager_times(turn, TOKENS_OF_A_TURN, rounds))
-        note(f"decode of {sequences}, graph", graph_times(partial(decode, *given, 1), rounds))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    tokens = tokens_of(model, 1, TRAINING)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model(input_ids=tokens, labels=tokens, use_cache=False).loss.backward()
-        optimizer.step()
-
-    model.train()
-    note(f"training step of {TRAINING}", eager_times(step, 1, rounds))
-    return found
 
 
 ROWS = ((4096, 4096), (2048, 5120), (65536, 128), (64, 4096), (512, 32000), (64, 128256), (333, 3001))
@@ -228,15 +200,114 @@ def row_operators(rows: int, columns: int) -> dict[str, _Work]:
     }
 
 
-def row_costs(rounds: int) -> dict[str, dict[str, float]]:
-    """Return the milliseconds of each operator of rows in a CUDA graph, in each scope."""
-    found = {}
-    for rows, columns in ROWS:
-        for name, run in row_operators(rows, columns).items():
-            what = f"{name} of {rows} x {columns}"
-            found[what] = graph_times(run, rounds)
-            print(what, found[what], flush=True)
+@dataclass(frozen=True)
+class _Measured:
+    """Work whose first runs are over: the parts of a run, and its CUDA graphs; either may be missing."""
+
+    run: _Work | None
+    parts: int
+    replays: Mapping[str, _Work] | None
+
+
+def prepared(name: str) -> dict[str, _Measured]:
+    """Return the works of a model, whose kernels are compiled and whose graphs are captured in each scope."""
+    import torch
+
+    model = built_model(*WIDTHS[name]).eval()
+    found: dict[str, _Measured] = {}
+
+    def add(what: str, run: _Work, parts: int = 1, graph: _Work | None = None) -> None:
+        for scope in scopes().values():
+            with scope():
+                run()
+        replays = None if graph is None else {each: captured(graph, scope) for each, scope in scopes().items()}
+        found[what] = _Measured(run, parts, replays)
+
+    for length in PREFILL:
+        run = partial(prefill, model, tokens_of(model, 1, length))
+        add(f"prefill of {length}", run, graph=run)
+    for sequences in DECODE:
+        given = (model, filled_cache(model, tokens_of(model, sequences, CONTEXT)), tokens_of(model, sequences, 1))
+        turn = partial(decode, *given, TOKENS_OF_A_TURN)
+        add(f"decode of {sequences}", turn, TOKENS_OF_A_TURN, partial(decode, *given, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    tokens = tokens_of(model, 1, TRAINING)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(input_ids=tokens, labels=tokens, use_cache=False).loss.backward()
+        optimizer.step()
+
+    add(f"training step of {TRAINING}", step)
     return found
+
+
+def prepared_rows() -> dict[str, _Measured]:
+    """Return the operators of rows as CUDA graphs."""
+    return {
+        f"{name} of {rows} x {columns}": _Measured(
+            None, 1, {each: captured(run, scope) for each, scope in scopes().items()}
+        )
+        for rows, columns in ROWS
+        for name, run in row_operators(rows, columns).items()
+    }
+
+
+def costs(works: Mapping[str, _Measured], rounds: int) -> dict[str, dict[str, float]]:
+    """Return the milliseconds of each work in each scope."""
+    found = {}
+    for what, each in works.items():
+        if each.run is not None:
+            found[what] = eager_times(each.run, each.parts, rounds)
+        if each.replays is not None:
+            found[f"{what}, graph"] = graph_times(each.replays, rounds)
+    return found
+
+
+def _prepare_and_measure(name: str, rounds: int, ready: Any, alone: Any, results: Any) -> None:
+    """Prepare a model, wait until all are prepared, and measure it alone."""
+    works = prepared_rows() if name == "rows" else prepared(name)
+    ready.wait()
+    with alone:
+        results.put((name, costs(works, rounds)))
+
+
+class Costs:
+    """The costs of models, which are prepared at once, each in a process, and measured one after the other."""
+
+    def __init__(self, names: Sequence[str], rounds: int) -> None:
+        context = get_context("spawn")
+        self._ready, alone, self._results = context.Barrier(len(names) + 1), context.Lock(), context.Queue()
+        self._processes = [
+            context.Process(
+                target=_prepare_and_measure, args=(name, rounds, self._ready, alone, self._results), daemon=True
+            )
+            for name in names
+        ]
+        for each in self._processes:
+            each.start()
+
+    def measured(self) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
+        """Let the models be measured, and yield each with its times.  Raises RuntimeError where a process failed."""
+        while self._ready.n_waiting < len(self._processes):
+            self._check()
+            time.sleep(0.05)
+        self._ready.wait()
+        left = len(self._processes)
+        while left:
+            try:
+                yield self._results.get(timeout=1)
+            except Empty:
+                self._check()
+            else:
+                left -= 1
+        for each in self._processes:
+            each.join()
+
+    def _check(self) -> None:
+        """Raise RuntimeError where a process failed."""
+        if any(each.exitcode for each in self._processes):
+            raise RuntimeError("a model could not be measured; its error is printed above")
 
 
 def ratios(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
@@ -244,7 +315,7 @@ def ratios(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str,
     kinds: dict[str, dict[str, list[float]]] = {}
     for works in models.values():
         for what, times in works.items():
-            kind = what.split(" of ")[0] + (", graph" if what.endswith("graph") else "")
+            kind = what.rsplit(" of ", 1)[0] + (", graph" if what.endswith("graph") else "")
             for scope, value in times.items():
                 if scope != "PyTorch":
                     kinds.setdefault(kind, {}).setdefault(scope, []).append(value / times["PyTorch"])
@@ -252,6 +323,33 @@ def ratios(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str,
         kind: {scope: round(math.exp(statistics.fmean(map(math.log, each))), 4) for scope, each in found.items()}
         for kind, found in kinds.items()
     }
+
+
+def no_costs() -> dict[str, Any]:
+    """Return a record's part of the costs, without any."""
+    return {
+        "shape": {
+            "prefill": PREFILL, "decode": DECODE, "context of decoding": CONTEXT, "training": TRAINING,
+            "layers": _FIELDS["num_hidden_layers"], "vocabulary": _FIELDS["vocab_size"],
+        },
+        "milliseconds": {}, "ratios": {},
+    }  # fmt: skip
+
+
+def add_costs(content: dict[str, Any], name: str, times: dict[str, dict[str, float]]) -> None:
+    """Add the times of a model to a record's part of the costs, and compute the ratios anew.
+
+    A time of rows is that of a CUDA graph.
+    """
+    if name == "rows":
+        times = {what.removesuffix(", graph"): each for what, each in times.items()}
+    content["milliseconds"][name] = times
+    models = {each: found for each, found in content["milliseconds"].items() if each != "rows"}
+    content["ratios"] = (
+        ratios(models)
+        | ({"rows": ratios({name: times})} if name == "rows" else {})
+        | {kind: each for kind, each in content["ratios"].items() if kind == "rows" and name != "rows"}
+    )
 
 
 def environment() -> dict[str, Any]:
@@ -280,24 +378,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write a record."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.mode_costs", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--models", nargs="*", choices=list(WIDTHS), default=list(WIDTHS))
-    parser.add_argument("--rows", action="store_true", help="also measure the operators of rows")
+    parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each scope")
     given = parser.parse_args(arguments)
-    content: dict[str, Any] = {
-        "environment": environment(),
-        "shape": {"prefill": PREFILL, "decode": DECODE, "context of decoding": CONTEXT, "training": TRAINING,
-                  "layers": _FIELDS["num_hidden_layers"], "vocabulary": _FIELDS["vocab_size"]},
-        "milliseconds": {},
-    }  # fmt: skip
-    for name in given.models:
-        content["milliseconds"][name] = costs(name, given.rounds)
-        content["ratios"] = ratios(content["milliseconds"])
+    content = {"environment": environment(), **no_costs()}
+    for name, times in Costs(given.models, given.rounds).measured():
+        add_costs(content, name, times)
+        print(name, json.dumps(times, indent=1), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    if given.rows:
-        content["milliseconds of rows"] = row_costs(given.rounds)
-        content["ratios of rows"] = ratios({"rows": content["milliseconds of rows"]})
-    given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

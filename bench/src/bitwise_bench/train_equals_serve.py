@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.mode_costs import WIDTHS, costs, environment, ratios
+from bitwise_bench.mode_costs import MEASURED, Costs, add_costs, environment, no_costs
 from bitwise_bench.model_locks import MODELS, built_model, digest_of
 from bitwise_torch import batch_invariant
 
@@ -176,7 +176,9 @@ def divergence(left: Sequence[Any], right: Sequence[Any]) -> float:
     )
 
 
-def comparisons(model: Any, scope: _Scope, batches: Sequence[int], length: int) -> dict[str, bool | float]:
+def comparisons(
+    model: Any, scope: _Scope, batches: Sequence[int], length: int, label: str = ""
+) -> dict[str, bool | float]:
     """Return what equals the logits of the sequence alone, and the greatest divergence of training from generation."""
     import torch
 
@@ -184,7 +186,7 @@ def comparisons(model: Any, scope: _Scope, batches: Sequence[int], length: int) 
 
     def note(what: str, equal: bool) -> None:
         found[what] = equal
-        print(f"{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
+        print(f"{label}{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
 
     with scope():
         with torch.inference_mode():
@@ -216,9 +218,9 @@ def compared(name: str, batches: Sequence[int], device: str = "cuda") -> dict[st
     warnings.filterwarnings("ignore", message="the bytes of aten::(_foreach_norm|linalg_vector_norm) may depend")
     begun = time.perf_counter()
     model = built_model(*COMPARED[name], device).eval()
-    under = comparisons(model, strict_mode, batches, LENGTH)
+    under = comparisons(model, strict_mode, batches, LENGTH, f"{name}: ")
     seconds = round(time.perf_counter() - begun, 1)
-    without = comparisons(model, nullcontext, batches, LENGTH)
+    without = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ")
     return {
         "held out": name in HELD_OUT, "seconds of the comparisons": seconds, "mode": under,
         "without the mode, differing": [what for what, each in without.items() if each is False],
@@ -241,18 +243,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="*", choices=list(COMPARED), default=list(COMPARED))
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
     parser.add_argument("--jobs", type=int, default=1, help="models that are compared at once")
-    parser.add_argument("--costs", nargs="*", choices=list(WIDTHS), default=list(WIDTHS), help="models that are timed")
+    parser.add_argument("--costs", nargs="*", choices=MEASURED, default=MEASURED, help="what is timed")
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each time")
     given = parser.parse_args(arguments)
     content: dict[str, Any] = {
         "environment": environment(),
         "shape": {"tokens": LENGTH, "batches": given.batches, "chunks": list(CHUNKS), "generated tokens": GENERATED},
-        "models": {}, "costs": {"milliseconds": {}},
+        "models": {}, "costs": no_costs(),
     }  # fmt: skip
 
     def write() -> None:
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
+    measured = Costs(given.costs, given.rounds).measured()  # its processes prepare meanwhile
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
         for each in as_completed(running):
@@ -260,9 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(running[each], json.dumps(each.result(), indent=1), flush=True)
             write()
     content["models"] = {name: content["models"][name] for name in given.models}
-    for name in given.costs:
-        content["costs"]["milliseconds"][name] = costs(name, given.rounds)
-        content["costs"]["ratios"] = ratios(content["costs"]["milliseconds"])
+    for name, times in measured:
+        add_costs(content["costs"], name, times)
+        print(name, json.dumps(times, indent=1), flush=True)
         write()
     write()
     return 0 if all(map(holds, content["models"].values())) else 1

@@ -43,23 +43,29 @@ def sum_rows(
     shape = x.shape[:-1] if shape is None else shape
     if length == 0 or x.numel() == 0:
         return torch.full(shape, float("nan") if mean else 0.0, dtype=dtype, device=x.device)
-    if length > LONG:
-        parts = -(-length // LONG)
-        padded = torch.nn.functional.pad(x, (0, parts * LONG - length))
-        partial = sum_rows(padded.reshape(*x.shape[:-1], parts, LONG), torch.float32)
-        return _sums_of_short(partial.contiguous(), dtype, mean, length, shape)
-    return _sums_of_short(_dense(x), dtype, mean, length, shape)
+    x = _dense(x)
+    if length <= LONG:
+        return _sums(x, length, dtype, mean, length, shape)
+    parts = _sums(x, LONG, torch.float32, False, length, (int(x.numel()) // length, -(-length // LONG)))
+    return _sums(parts, int(parts.shape[1]), dtype, mean, length, shape)
 
 
-def _sums_of_short(x: torch.Tensor, dtype: torch.dtype, mean: bool, divisor: int, shape: Sequence[int]) -> torch.Tensor:
+def _sums(
+    x: torch.Tensor, part: int, dtype: torch.dtype, mean: bool, divisor: int, shape: Sequence[int]
+) -> torch.Tensor:
+    """Return the sums of parts of `part` numbers of the rows of a dense x, divided by `divisor` with `mean`."""
     import torch
 
+    rows, length = _rows(x)
+    parts = -(-length // part)
     if x.is_cpu:
-        total = row_evaluation.sums(_floats(x))
+        padded = np.pad(_floats(x), ((0, 0), (0, parts * part - length)))
+        total = row_evaluation.sums(padded.reshape(-1, part))
         return _tensor(total / np.float32(divisor) if mean else total, dtype).reshape(shape)
     out = torch.empty(shape, dtype=dtype, device=x.device)
-    rows, length = _rows(x)
-    _launch("sum_of_rows", rows, length, (x, out, rows, length, float(divisor)), (mean,))
+    sizes, warps = geometry(part)
+    grid = (-(-rows // sizes["ROWS"]), parts, 1)
+    launch("sum_of_rows", grid, (x, out, rows, length, part, float(divisor)), (mean, *sizes.values()), warps)
     return out
 
 
@@ -201,7 +207,7 @@ def geometry(length: int) -> tuple[dict[str, int], int]:
     """Return the last constants of a kernel of rows, functions of their length, and the warps of a program."""
     lanes = lanes_of(length)
     sizes = {"ROWS": max(1, _BLOCK // lanes), "LANES": lanes, "STEPS": lanes.bit_length() - 1, "HELD": length <= lanes}
-    return sizes, max(4, lanes // 512)
+    return sizes, min(max(4, lanes // 512), 8 if length <= lanes else 16)
 
 
 def column_geometry(lanes: int) -> dict[str, int]:
@@ -221,7 +227,7 @@ def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[[i
     rows, length = _rows(x)
     if length > LONG:
         return None
-    return _repetition("sum_of_rows", x, out, (rows, length, float(length)), (mean,))
+    return _repetition("sum_of_rows", x, out, (rows, length, length, float(length)), (mean,))
 
 
 def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[[int, int], None] | None:

@@ -34,19 +34,21 @@ def _place(rows, length, ROWS: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["rows"])
-def sum_of_rows(x, out, rows, length, divisor, DIVIDE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+def sum_of_rows(x, out, rows, length, part, divisor, DIVIDE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
                 STEPS: tl.constexpr, HELD: tl.constexpr):  # fmt: skip
-    """out[i] = the sum of row i, divided by `divisor` with DIVIDE."""
+    """out[i, p] = the sum of part p of row i, divided by `divisor` with DIVIDE; parts have `part` numbers."""
     place, exists, row = _place(rows, length, ROWS)
-    end = LANES if HELD else length
+    begin = tl.program_id(1) * part
+    after = tl.minimum(begin + part, length)
+    end = begin + LANES if HELD else after
     total = tl.zeros((ROWS, LANES), tl.float32)
-    for start in range(0, end, LANES):
+    for start in range(begin, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
-        total += tl.load(x + place + column, mask=exists & (column < length), other=0.0).to(tl.float32)
+        total += tl.load(x + place + column, mask=exists & (column < after), other=0.0).to(tl.float32)
     found = _sum_of_lanes(total, ROWS, LANES, STEPS)
     if DIVIDE:
         found = tl.math.div_rn(found, tl.zeros((ROWS, 1), tl.float32) + divisor)
-    tl.store(out + row, found.to(out.dtype.element_ty), mask=exists)
+    tl.store(out + row * tl.num_programs(1) + tl.program_id(1), found.to(out.dtype.element_ty), mask=exists)
 
 
 @triton.jit(do_not_specialize=["divisor"])
