@@ -132,13 +132,14 @@ def captured(run: _Work, scope: _Scope) -> _Work:
 
 @contextmanager
 def timed(found: list[float], parts: int) -> Iterator[None]:
-    """Append the milliseconds of a part of a block to a list."""
+    """Append the milliseconds of a part of a block, until the GPU has finished, to a list."""
     import torch
 
-    torch.cuda.synchronize()
+    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    synchronize()
     begun = time.perf_counter()
     yield
-    torch.cuda.synchronize()
+    synchronize()
     found.append((time.perf_counter() - begun) * 1e3 / parts)
 
 
@@ -201,7 +202,7 @@ def row_operators(rows: int, columns: int) -> dict[str, _Work]:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class Measured:
     """Work whose first runs are over: the parts of a run, and its CUDA graphs; either may be missing."""
 
     run: _Work | None
@@ -209,19 +210,19 @@ class _Measured:
     replays: Mapping[str, _Work] | None
 
 
-def prepared(name: str) -> dict[str, _Measured]:
+def prepared(name: str) -> dict[str, Measured]:
     """Return the works of a model, whose kernels are compiled and whose graphs are captured in each scope."""
     import torch
 
     model = built_model(*WIDTHS[name]).eval()
-    found: dict[str, _Measured] = {}
+    found: dict[str, Measured] = {}
 
     def add(what: str, run: _Work, parts: int = 1, graph: _Work | None = None) -> None:
         for scope in scopes().values():
             with scope():
                 run()
         replays = None if graph is None else {each: captured(graph, scope) for each, scope in scopes().items()}
-        found[what] = _Measured(run, parts, replays)
+        found[what] = Measured(run, parts, replays)
 
     for length in PREFILL:
         run = partial(prefill, model, tokens_of(model, 1, length))
@@ -242,10 +243,10 @@ def prepared(name: str) -> dict[str, _Measured]:
     return found
 
 
-def prepared_rows() -> dict[str, _Measured]:
+def prepared_rows() -> dict[str, Measured]:
     """Return the operators of rows as CUDA graphs."""
     return {
-        f"{name} of {rows} x {columns}": _Measured(
+        f"{name} of {rows} x {columns}": Measured(
             None, 1, {each: captured(run, scope) for each, scope in scopes().items()}
         )
         for rows, columns in ROWS
@@ -253,7 +254,7 @@ def prepared_rows() -> dict[str, _Measured]:
     }
 
 
-def costs(works: Mapping[str, _Measured], rounds: int) -> dict[str, dict[str, float]]:
+def costs(works: Mapping[str, Measured], rounds: int) -> dict[str, dict[str, float]]:
     """Return the milliseconds of each work in each scope."""
     found = {}
     for what, each in works.items():
@@ -264,9 +265,17 @@ def costs(works: Mapping[str, _Measured], rounds: int) -> dict[str, dict[str, fl
     return found
 
 
-def _prepare_and_measure(name: str, rounds: int, ready: Any, alone: Any, results: Any) -> None:
+_Prepare = Callable[[str], Mapping[str, Measured]]
+
+
+def prepared_by_name(name: str) -> dict[str, Measured]:
+    """Return the works of a model, or the operators of rows."""
+    return prepared_rows() if name == "rows" else prepared(name)
+
+
+def _prepare_and_measure(prepare: _Prepare, name: str, rounds: int, ready: Any, alone: Any, results: Any) -> None:
     """Prepare a model, wait until all are prepared, and measure it alone."""
-    works = prepared_rows() if name == "rows" else prepared(name)
+    works = prepare(name)
     ready.wait()
     with alone:
         results.put((name, costs(works, rounds)))
@@ -275,12 +284,15 @@ def _prepare_and_measure(name: str, rounds: int, ready: Any, alone: Any, results
 class Costs:
     """The costs of models, which are prepared at once, each in a process, and measured one after the other."""
 
-    def __init__(self, names: Sequence[str], rounds: int) -> None:
+    def __init__(self, names: Sequence[str], rounds: int, prepare: _Prepare = prepared_by_name) -> None:
         context = get_context("spawn")
-        self._ready, alone, self._results = context.Barrier(len(names) + 1), context.Lock(), context.Queue()
+        # A process opens these when it starts; they end with the last reference to them here.
+        self._ready, self._alone, self._results = context.Barrier(len(names) + 1), context.Lock(), context.Queue()
         self._processes = [
             context.Process(
-                target=_prepare_and_measure, args=(name, rounds, self._ready, alone, self._results), daemon=True
+                target=_prepare_and_measure,
+                args=(prepare, name, rounds, self._ready, self._alone, self._results),
+                daemon=True,
             )
             for name in names
         ]
