@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
+from bitwise_torch.batch_invariance.attention import first_keys_differ
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.interception import InterceptionError
 
@@ -41,6 +43,12 @@ def heads(x: Any) -> tuple[Any, Any, Any]:
     query = x.reshape(rows, 2, 1, K // 2)
     keys = x.reshape(rows, 1, 1, K).expand(rows, 2, 5, K)[..., : K // 2] * fixed(5, K // 2, like=x)
     return query, keys, keys * 2
+
+
+def wide_heads(x: Any) -> tuple[Any, Any, Any]:
+    """Return the operands of `heads` with heads of 64 numbers, for which there are kernels."""
+    query, keys, values = (torch.nn.functional.pad(each, (0, 64 - K // 2)) for each in heads(x))
+    return query, keys, values
 
 
 def scaled(x: Any) -> Any:
@@ -139,6 +147,10 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "gradient of attention": (
         "scaled_dot_product_attention",
         gradient(lambda x: torch.nn.functional.scaled_dot_product_attention(*heads(x))),
+    ),
+    "gradient of attention of wide heads": (
+        "scaled_dot_product_attention",
+        gradient(lambda x: torch.nn.functional.scaled_dot_product_attention(*wide_heads(x))),
     ),
 }  # fmt: skip
 """By what is computed: the operator, and a function of rows to results of each."""
@@ -304,11 +316,34 @@ def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
     q, k, v = (tensor(1, 1, 150, depth, device="cpu", seed=seed) for seed in range(3))
     place = torch.arange(150)
     window = (place[:, None] >= place) & (place[:, None] - place < 40)
-    with batch_invariant(strict=True):
-        whole = attention(q, k, v, attn_mask=window[None, None])
+
+    def run() -> Any:
         padded = (pad(each, (0, 0, 5, 0), value=7.0) for each in (q, k, v))
-        found = attention(*padded, attn_mask=pad(window[None, None], (5, 0, 5, 0)))
-    assert torch.equal(found[:, :, 5:], whole)
+        with mode:
+            whole = attention(q, k, v, attn_mask=window[None, None])
+            found = attention(*padded, attn_mask=pad(window[None, None], (5, 0, 5, 0)))
+        return whole, found[:, :, 5:]
+
+    mode = batch_invariant(strict=True)
+    with pytest.warns(BatchVarianceWarning, match="under a window or a mask of packed sequences"):
+        assert torch.equal(*run())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the warning comes once
+        run()
+
+
+def test_masks_with_different_first_keys_are_found() -> None:
+    causal = torch.ones(6, 6, dtype=torch.bool).tril()
+    padded = causal.clone()[None].repeat(2, 1, 1)
+    padded[1, :, :3] = False  # the first queries see no key
+    assert not first_keys_differ(causal)
+    assert not first_keys_differ(padded)
+    assert first_keys_differ(causal & ~causal.tril(-3))
+    packed = causal.clone()
+    packed[3:, :3] = False
+    assert first_keys_differ(packed)
+    assert first_keys_differ(torch.stack([causal, packed]))
+    assert not first_keys_differ(torch.zeros_like(causal))
 
 
 def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:

@@ -12,12 +12,12 @@ from bitwise_nvidia_sm90.approximations import power_of_two_with_subnormals
 from bitwise_nvidia_sm90.gemm.launch import KernelCall
 from bitwise_torch.batch_invariance import row_evaluation
 from bitwise_torch.batch_invariance.row_evaluation import Floats, lanes_of
-from bitwise_torch.batch_invariance.row_functions import geometry
+from bitwise_torch.batch_invariance.row_functions import column_geometry, geometry
 from gemm_products import Matrix, run, source
 
 pytest.importorskip("triton")
 
-LENGTHS = [1, 5, 128, 200, 1024, 5000]
+LENGTHS = [1, 5, 128, 200, 1024, 9000]
 """Several rows of a program, one, and rows of several rounds of lanes."""
 
 
@@ -65,8 +65,8 @@ def test_sums_have_the_bytes_of_the_order_for_every_number_of_rows(length: int, 
     assert wanted.tobytes() != (x.mean(axis=1) if mean else x.sum(axis=1)).tobytes() or length < 8
     for rows in counts(length):
         found = simulated(
-            "sum_of_rows", rows, length, {"out": ((rows,), "fp32")}, {"DIVIDE": mean}, {"divisor": float(length)},
-            x=x[-rows:],
+            "sum_of_rows", rows, length, {"out": ((rows,), "fp32")}, {"DIVIDE": mean},
+            {"divisor": float(length), "part": length}, x=x[-rows:],
         )  # fmt: skip
         assert found["out"].tobytes() == wanted[-rows:].tobytes()
 
@@ -89,7 +89,7 @@ def test_softmax_has_the_bytes_of_the_order_for_every_number_of_rows(length: int
     assert abs(float(logarithm[0, 0]) - float(np.log(np.exp(x[0] - x[0].max()).sum(dtype=np.float64)))) < 1e-5
 
 
-@pytest.mark.parametrize("length", [5, 200, 5000])
+@pytest.mark.parametrize("length", [5, 200, 9000])
 @pytest.mark.parametrize("log", [False, True])
 def test_gradients_of_softmax_have_the_bytes_of_the_order(length: int, log: bool) -> None:
     g, x = numbers((3, length), 1), numbers((3, length), 2)
@@ -103,7 +103,7 @@ def test_gradients_of_softmax_have_the_bytes_of_the_order(length: int, log: bool
         assert found["out"].tobytes() == wanted[-rows:].tobytes()
 
 
-@pytest.mark.parametrize("length", [5, 128, 5000])
+@pytest.mark.parametrize("length", [5, 128, 9000])
 @pytest.mark.parametrize(("centered", "affine"), [(True, True), (False, True), (True, False)])
 def test_normalisations_have_the_bytes_of_the_order(length: int, centered: bool, affine: bool) -> None:
     x, g, weight, bias = (numbers((3, length), seed) for seed in range(4))
@@ -132,12 +132,70 @@ def test_normalisations_have_the_bytes_of_the_order(length: int, centered: bool,
         assert found["out"].tobytes() == gradient[-rows:].tobytes()
 
 
+def simulated_columns(x: Floats, lanes: int, divisor: float | None = None) -> Floats:
+    """Simulate the kernel of columns on x[o, n, c], and return its sums of each part of the lanes."""
+    from bitwise_torch.batch_invariance.kernels import rows as kernels
+
+    count, rows, columns = x.shape
+    sizes = column_geometry(lanes)
+    parts = lanes // (sizes["GROUPS"] * 8)
+    given = {
+        "x": Matrix("x", (count * rows, columns), (), "fp32"),
+        "out": Matrix("out", (count * parts, columns), (), "fp32"),
+        "rows": rows, "columns": columns, "divisor": divisor or 1.0,
+    }  # fmt: skip
+    state = {"x": x.view(np.uint8).ravel(), "out": np.full(4 * count * parts * columns, 0xA5, np.uint8)}
+    grid = -(-columns // sizes["COLUMNS"]), parts, count
+    options = {"num_warps": 4, "enable_fp_fusion": False}
+    constants = {"DIVIDE": divisor is not None, **sizes}
+    run(source(KernelCall(kernels.sum_of_columns, grid, given, constants, options)), state)
+    return np.asarray(state["out"].view(np.float32)).reshape(count, parts, columns)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 70), (2, 200, 16), (1, 1000, 64), (3, 128, 1)])
+def test_sums_of_columns_have_the_bytes_of_the_order_of_rows(shape: tuple[int, int, int]) -> None:
+    count, length, columns = shape
+    x = numbers((count * length, columns), 3).reshape(shape)
+    rows = np.ascontiguousarray(x.transpose(0, 2, 1)).reshape(-1, length)
+    lanes = max(lanes_of(length), 128)
+    found = x if lanes == 128 else simulated_columns(x, lanes)
+    assert simulated_columns(found, 128)[:, 0].tobytes() == row_evaluation.sums(rows).tobytes()
+    if lanes == 128:
+        assert simulated_columns(x, 128, float(length))[:, 0].tobytes() == row_evaluation.means(rows).tobytes()
+
+
+def test_columns_of_more_rounds_have_the_bytes_of_the_order_of_rows() -> None:
+    """A row of more numbers than lanes: the evaluation with 128 lanes stands for one with the most."""
+    x = numbers((300, 64), 4)
+    lanes = [sum(x[at::128][1:], np.float32(0) + x[at]) for at in range(128)]
+    assert simulated_columns(x[None], 128)[0, 0].tobytes() == row_evaluation.sums(np.stack(lanes, 1)).tobytes()
+
+
+def test_parts_of_a_long_row_are_summed_as_rows() -> None:
+    from bitwise_torch.batch_invariance.kernels import rows as kernels
+
+    x, part = numbers((3, 300), 9), 128
+    sizes, warps = geometry(part)
+    given = {
+        "x": Matrix("x", x.shape, (), "fp32"), "out": Matrix("out", (3, 3), (), "fp32"), "rows": 3, "length": 300,
+        "part": part, "divisor": 1.0,
+    }  # fmt: skip
+    state = {"x": x.view(np.uint8).ravel(), "out": np.full(36, 0xA5, np.uint8)}
+    options = {"num_warps": warps, "enable_fp_fusion": False}
+    grid = -(-3 // sizes["ROWS"]), 3
+    run(source(KernelCall(kernels.sum_of_rows, grid, given, {"DIVIDE": False, **sizes}, options)), state)
+    wanted = [row_evaluation.sums(x[:, at : at + part]) for at in range(0, 300, part)]
+    assert state["out"].tobytes() == np.concatenate(wanted, axis=1).tobytes()
+
+
 def test_zeros_behind_a_row_change_no_sum() -> None:
     x = numbers((4, 3000), 7)
-    assert row_evaluation.sums(x).tobytes() == row_evaluation.sums(np.pad(x, ((0, 0), (0, 6000)))).tobytes()
+    for length in (1, 130, 3000):
+        wanted = row_evaluation.sums(x[:, :length]).tobytes()
+        assert wanted == row_evaluation.sums(np.pad(x[:, :length], ((0, 0), (0, 9000)))).tobytes()
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 4095, 4096, 4097, 1 << 20])
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 8191, 8192, 8193, 1 << 20])
 def test_lanes_are_a_power_of_two_that_holds_a_short_row(length: int) -> None:
     lanes = lanes_of(length)
     assert lanes & (lanes - 1) == 0

@@ -67,12 +67,17 @@ _Scope = Callable[[], AbstractContextManager[Any]]
 
 def model_of(name: str) -> Any:
     """Return a model with random weights of bf16 on the GPU; equal names give equal weights."""
+    kind, fields, _ = MODELS[name]
+    return built_model(kind, fields)
+
+
+def built_model(kind: str, fields: dict[str, Any], device: str = "cuda") -> Any:
+    """Return a model of a class of transformers with random weights of bf16; equal fields give equal weights."""
     import torch
 
-    kind, fields, _ = MODELS[name]
     model_type: Any = getattr(import_module("transformers"), kind)
     torch.manual_seed(7)
-    with torch.device("cuda"):
+    with torch.device(device):
         found: Any = model_type(model_type.config_class(**fields, attn_implementation="sdpa"))
     return found.bfloat16()
 

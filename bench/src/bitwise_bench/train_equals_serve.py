@@ -5,24 +5,26 @@
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
 other lengths, padded on either side, in prefill by chunks, and token by token with a cache of keys and values.  Then a
 batch generates tokens, and the log-probabilities of a training forward are compared with those of the generation.  Each
-comparison also runs without the mode, which is the negative control.
+comparison also runs without the mode, which is the negative control.  Then the times of dense models are measured
+(`mode_costs`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.model_locks import MODELS, digest_of, model_of
+from bitwise_bench.mode_costs import MEASURED, Costs, add_costs, environment, no_costs
+from bitwise_bench.model_locks import MODELS, built_model, digest_of
 from bitwise_torch import batch_invariant
 
 LENGTH, PROMPT, GENERATED = 96, 40, 24
@@ -31,6 +33,34 @@ LENGTH, PROMPT, GENERATED = 96, 40, 24
 BATCHES = (1, 3, 16, 64)
 CHUNKS = (1, 17)
 """The numbers of tokens of a chunk of the prefill."""
+
+_SMALL = {
+    "vocab_size": 16000, "num_hidden_layers": 2, "max_position_embeddings": 4096, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "hidden_size": 1024, "intermediate_size": 2816, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": None,
+}  # fmt: skip
+HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma": ("GemmaForCausalLM", {**_SMALL, "head_dim": 256}),
+    "phi3": ("Phi3ForCausalLM", {**_SMALL, "intermediate_size": 2688}),
+    "olmo2": ("Olmo2ForCausalLM", {**_SMALL, "num_key_value_heads": 8}),
+    "mistral": ("MistralForCausalLM", {**_SMALL, "head_dim": 96, "hidden_size": 1152}),
+    "glm4": ("Glm4ForCausalLM", {**_SMALL, "num_key_value_heads": 2, "head_dim": 64}),
+    "granite": ("GraniteForCausalLM", {**_SMALL, "intermediate_size": 3000, "hidden_size": 1280}),
+    "qwen2-moe": (
+        "Qwen2MoeForCausalLM",
+        {
+            **_SMALL, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 704,
+            "shared_expert_intermediate_size": 1408,
+        },
+    ),
+}  # fmt: skip
+"""Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
+
+COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: MODELS[name][:2] for name in ("llama", "qwen3", "mixtral")},
+    **HELD_OUT,
+}
+"""By name: the class of a model in transformers, and the fields of its configuration."""
 
 _Scope = Callable[[], AbstractContextManager[Any]]
 
@@ -146,7 +176,9 @@ def divergence(left: Sequence[Any], right: Sequence[Any]) -> float:
     )
 
 
-def comparisons(model: Any, scope: _Scope, batches: Sequence[int], length: int) -> dict[str, bool | float]:
+def comparisons(
+    model: Any, scope: _Scope, batches: Sequence[int], length: int, label: str = ""
+) -> dict[str, bool | float]:
     """Return what equals the logits of the sequence alone, and the greatest divergence of training from generation."""
     import torch
 
@@ -154,7 +186,7 @@ def comparisons(model: Any, scope: _Scope, batches: Sequence[int], length: int) 
 
     def note(what: str, equal: bool) -> None:
         found[what] = equal
-        print(f"{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
+        print(f"{label}{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
 
     with scope():
         with torch.inference_mode():
@@ -181,45 +213,25 @@ def comparisons(model: Any, scope: _Scope, batches: Sequence[int], length: int) 
     return found
 
 
-def milliseconds(model: Any, rounds: int) -> dict[str, dict[str, float]]:
-    """Return the median times of a prefill, a decode step and a training step, of PyTorch and under the mode."""
-    import torch
+def compared(name: str, batches: Sequence[int], device: str = "cuda") -> dict[str, Any]:
+    """Return the comparisons of a model in the mode and without it; `device` is where it runs."""
+    warnings.filterwarnings("ignore", message="the bytes of aten::(_foreach_norm|linalg_vector_norm) may depend")
+    begun = time.perf_counter()
+    model = built_model(*COMPARED[name], device).eval()
+    under = comparisons(model, strict_mode, batches, LENGTH, f"{name}: ")
+    seconds = round(time.perf_counter() - begun, 1)
+    without = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ")
+    return {
+        "held out": name in HELD_OUT, "seconds of the comparisons": seconds, "mode": under,
+        "without the mode, differing": [what for what, each in without.items() if each is False],
+        "without the mode, greatest divergence": without["greatest divergence"],
+    }  # fmt: skip
 
-    vocabulary = model.config.vocab_size
-    prompt = torch.stack([sequences(1, 1024, vocabulary, "cuda")[0]] * 2)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
-    def prefill() -> None:
-        with torch.inference_mode():
-            model(input_ids=prompt, use_cache=False)
-
-    def decode() -> None:
-        with torch.inference_mode():
-            cache = model(input_ids=prompt[:, :64], use_cache=True).past_key_values
-            for place in range(64, 72):
-                cache = model(input_ids=prompt[:, place : place + 1], past_key_values=cache).past_key_values
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model(input_ids=prompt, labels=prompt, use_cache=False).loss.backward()
-        optimizer.step()
-
-    found: dict[str, dict[str, float]] = {}
-    work = {"prefill of 2 x 1024": prefill, "prefill of 2 x 64 and 8 tokens": decode, "training step of 2 x 1024": step}
-    for what, run in work.items():
-        times: dict[str, list[float]] = {"PyTorch": [], "mode": []}
-        for turn in range(rounds + 2):
-            for name, scope in (("PyTorch", nullcontext), ("mode", batch_invariant)):
-                with scope():
-                    torch.cuda.synchronize()
-                    begun = time.perf_counter()
-                    run()
-                    torch.cuda.synchronize()
-                if turn >= 2:
-                    times[name].append(time.perf_counter() - begun)
-        found[what] = {name: round(statistics.median(values) * 1e3, 3) for name, values in times.items()}
-        print(what, found[what], flush=True)
-    return found
+def holds(found: dict[str, Any]) -> bool:
+    """Return whether all bytes of a model agree in the mode, and some differ without it."""
+    equal = all(each for what, each in found["mode"].items() if what != "greatest divergence")
+    return equal and not found["mode"]["greatest divergence"] and bool(found["without the mode, differing"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -228,39 +240,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="bitwise_bench.train_equals_serve", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=["llama", "qwen3", "mixtral"])
+    parser.add_argument("--models", nargs="*", choices=list(COMPARED), default=list(COMPARED))
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
-    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each time, 0 for none")
+    parser.add_argument("--jobs", type=int, default=1, help="models that are compared at once")
+    parser.add_argument("--costs", nargs="*", choices=MEASURED, default=MEASURED, help="what is timed")
+    parser.add_argument("--rounds", type=int, default=7, help="measured turns of each time")
     given = parser.parse_args(arguments)
-    import torch
-
-    warnings.filterwarnings("ignore", message="the bytes of aten::(_foreach_norm|linalg_vector_norm) may depend")
     content: dict[str, Any] = {
-        "environment": {
-            "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
-            "triton": version("triton"), "transformers": version("transformers"),
-        },
+        "environment": environment(),
         "shape": {"tokens": LENGTH, "batches": given.batches, "chunks": list(CHUNKS), "generated tokens": GENERATED},
-        "models": {},
+        "models": {}, "costs": no_costs(),
     }  # fmt: skip
-    failed = False
-    for name in given.models:
-        begun = time.perf_counter()
-        model = model_of(name).eval()
-        under = comparisons(model, strict_mode, given.batches, LENGTH)
-        seconds = round(time.perf_counter() - begun, 1)
-        without = comparisons(model, nullcontext, given.batches, LENGTH)
-        equal = all(each for what, each in under.items() if what != "greatest divergence")
-        differing = [what for what, each in without.items() if each is False]
-        failed |= not equal or bool(under["greatest divergence"]) or not differing
-        found = {"seconds of the comparisons": seconds, "mode": under, "without the mode, differing": differing,
-                 "without the mode, greatest divergence": without["greatest divergence"]}  # fmt: skip
-        if given.rounds:
-            found["milliseconds"] = milliseconds(model, given.rounds)
-        content["models"][name] = found
-        print(name, json.dumps(found, indent=1), flush=True)
+
+    def write() -> None:
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return 1 if failed else 0
+
+    measured = Costs(given.costs, given.rounds).measured()  # its processes prepare meanwhile
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
+        for each in as_completed(running):
+            content["models"][running[each]] = each.result()
+            print(running[each], json.dumps(each.result(), indent=1), flush=True)
+            write()
+    content["models"] = {name: content["models"][name] for name in given.models}
+    for name, times in measured:
+        add_costs(content["costs"], name, times)
+        print(name, json.dumps(times, indent=1), flush=True)
+        write()
+    write()
+    return 0 if all(map(holds, content["models"].values())) else 1
 
 
 if __name__ == "__main__":

@@ -71,6 +71,22 @@ def clear() -> None:
     _calls.clear()
 
 
+def call_key(
+    a: Any, b: Any, desc: Any = None, like: Any = None, lock: Any = None, out_dtype: Any = None, out: Any = None
+) -> Key:
+    """Return the key of a call of `matmul`.  Raises AttributeError, RuntimeError or TypeError for other arguments."""
+    at_a, at_b = a.data_ptr(), b.data_ptr()
+    key: Key = (
+        type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
+        type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
+        desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
+    )  # fmt: skip
+    if out is not None:
+        at_out = out.data_ptr()
+        key = (*key, type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255)
+    return key
+
+
 def repeated_product(
     a: Any, b: Any, desc: Any, like: Any, lock: Any, out_dtype: Any, out: Any, warned: set[str]
 ) -> tuple[torch.Tensor | None, Key | None]:
@@ -82,16 +98,8 @@ def repeated_product(
     """
     key: Key | None = None
     try:
-        at_a, at_b = a.data_ptr(), b.data_ptr()
-        key = (
-            type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
-            type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
-            desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
-        )  # fmt: skip
-        at_out = 0
-        if out is not None:
-            at_out = out.data_ptr()
-            key = (*key, type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255)
+        at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), 0 if out is None else out.data_ptr()
+        key = call_key(a, b, desc, like, lock, out_dtype, out)
         call = _calls.get(key)
     except (AttributeError, RuntimeError, TypeError):  # not such a tensor, or an argument that is not hashable
         return None, None

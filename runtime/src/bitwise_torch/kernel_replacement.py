@@ -101,12 +101,16 @@ class ThreadObject(Generic[_Value]):
 
     def __init__(self, key: str) -> None:
         self.key = key
+        self._functions: tuple[Any, Any] | None = None
 
     def get(self) -> _Value | None:
         """Return this thread's object, None where there is none."""
-        import torch
+        if self._functions is None:
+            import torch
 
-        found: _Value | None = torch._C._get_obj_in_tls(self.key) if torch._C._is_key_in_tls(self.key) else None
+            self._functions = torch._C._is_key_in_tls, torch._C._get_obj_in_tls
+        is_there, read = self._functions
+        found: _Value | None = read(self.key) if is_there(self.key) else None
         return found
 
     @contextmanager

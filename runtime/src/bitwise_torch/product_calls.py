@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import Epilogue, GEMMDesc, Record, Step
+from bitwise_core.descriptors import GEMMDesc, Record
 from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import GroupedProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Lock
-from bitwise_torch.product_forms import Form, NotLockable, finished_product, form_of
+from bitwise_torch.product_forms import Form, NotLockable, biased_product, finished_product, form_of
 from bitwise_torch.products import ProductError, matmul
 from bitwise_torch.tensor_problems import alignment_of, problem_of
 
@@ -87,7 +87,7 @@ def _called(
     if isinstance(desc, FinishedGEMM):
         return finished_product(desc, form)
     if isinstance(desc, BiasedGEMM):
-        return finished_product(_biased(desc), form)
+        return finished_product(biased_product(desc.product, desc.rounded_first), form)
     if form.problem.batch is not None:
         import torch
 
@@ -114,15 +114,6 @@ def _check_gradients(tensor: Any) -> None:
         )
 
 
-def _biased(desc: BiasedGEMM) -> FinishedGEMM:
-    """Return a product with a bias as steps on its sums."""
-    output = desc.product.output_dtype
-    converted = Step(name="convert", dtype=output)
-    steps = (converted, "add") if desc.rounded_first else (Step(name="add", operand_dtype=output), converted)
-    fields = {name: getattr(desc.product, name) for name in type(desc.product).model_fields}
-    return FinishedGEMM(product=GEMMDesc(**(fields | {"output_dtype": "fp32"})), steps=Epilogue.of(*steps))
-
-
 def _locked(lock: Lock, problem: GEMMProblem) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
     entry = lock.entry(problem)
     if entry.finished is not None:
@@ -147,7 +138,9 @@ def _described(like: str, form: Form) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
             raise NotCovered(f"{like} computes this product as a {type(found).__name__}")
         if len(_known) >= CAPACITY:
             _known.clear()
-        _known[key] = _biased(found) if isinstance(found, BiasedGEMM) else found
+        if isinstance(found, BiasedGEMM):
+            found = biased_product(found.product, found.rounded_first)
+        _known[key] = found
     return _known[key]
 
 

@@ -7,11 +7,11 @@ launcher fuses them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import DescriptorError
+from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
@@ -202,6 +202,51 @@ def _finished_matrix(
 _fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}
 """By call: its description, which stays alive so that its id stays unique; its fused launch or None; whether one was
 looked for."""
+
+
+def fused_launch(desc: FinishedGEMM, form: Form, out: torch.Tensor) -> EpilogueLaunch | None:
+    """Return the launch of a form of two matrices that ran, a function of the addresses of a, b, out and operands.
+
+    `out` is its result.  It is None where several kernels compute the form.
+    """
+    if desc.widened_from is not None or form.problem.batch is not None:
+        return None
+    found = _fused.get(_key(desc, form.a, form.b, form.operands, out))
+    return None if found is None else found[1]
+
+
+def with_bias_first(launch: EpilogueLaunch) -> Callable[[int, int, int, int], None]:
+    """Return a launch as a function of the addresses of addend, a, b and out, the order of torch.addmm."""
+    return lambda addend, a, b, out: launch(a, b, out, addend)
+
+
+def biased_product(desc: GEMMDesc, rounded_first: bool) -> FinishedGEMM:
+    """Return a product with a bias as steps on its sums.
+
+    The bias is added to the sum in fp32; with `rounded_first`, the sum has the type of the output before.  Raises
+    ProductError for sums that are not of fp32.
+    """
+    if desc.accumulator_dtype != "fp32":
+        raise ProductError(
+            f"a bias is added in fp32 only, and the descriptor accumulates in {desc.accumulator_dtype}: "
+            "compute this product without its bias"
+        )
+    key = (desc, rounded_first)
+    found = _biased.get(key)
+    if found is None:
+        output = desc.output_dtype
+        converted = Step(name="convert", dtype=output)
+        steps = (converted, "add") if rounded_first else (Step(name="add", operand_dtype=output), converted)
+        fields = {name: getattr(desc, name) for name in type(desc).model_fields}
+        found = FinishedGEMM(product=GEMMDesc(**(fields | {"output_dtype": "fp32"})), steps=Epilogue.of(*steps))
+        if len(_biased) >= CAPACITY:
+            _biased.clear()
+        _biased[key] = found
+    return found
+
+
+_biased: dict[tuple[GEMMDesc, bool], FinishedGEMM] = {}
+"""Products with a bias: launches are cached by their ids."""
 
 
 def _key(desc: FinishedGEMM, *tensors: Any) -> Hashable:

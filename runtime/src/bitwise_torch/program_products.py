@@ -19,12 +19,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, FinishedGEMM, GEMMProblem, ProblemError
-from bitwise_core.plugins.launchers import ProductLaunch
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
@@ -38,8 +36,18 @@ from bitwise_torch.operator_samples import (
     list_call_text,
     machine_of,
 )
-from bitwise_torch.product_forms import FORMS, Form, NotLockable, finished_product, form_of
-from bitwise_torch.products import ProductError, matmul, product_into
+from bitwise_torch.product_forms import (
+    FORMS,
+    Form,
+    NotLockable,
+    biased_product,
+    finished_product,
+    form_of,
+    fused_launch,
+    with_bias_first,
+)
+from bitwise_torch.products import matmul, product_into
+from bitwise_torch.ready_launches import Count, ReadyLaunches
 from bitwise_torch.tensor_problems import alignment_of, library_layout, problem_of
 
 if TYPE_CHECKING:
@@ -234,24 +242,6 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
         yield recording
 
 
-@dataclass(slots=True)
-class _Count:
-    """How often a problem's product ran."""
-
-    problem: GEMMProblem
-    calls: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A product of two matrices that ran from a lock: its launch, and the output's shape and alignment."""
-
-    launch: ProductLaunch
-    shape: tuple[int, int]
-    alignment: int
-    count: _Count
-
-
 @dataclass
 class Replay:
     """The products that ran from a lock, counted by problem, and those that did not, by operation and reason.
@@ -265,16 +255,15 @@ class Replay:
     library: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
     _library_calls: set[Hashable] = field(default_factory=set)
-    _counts: dict[GEMMProblem, _Count] = field(default_factory=dict)
-    _ready: dict[Hashable, _Ready] = field(default_factory=dict)
+    _counts: dict[GEMMProblem, Count] = field(default_factory=dict)
+    _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _entries: dict[Hashable, Entry] = field(default_factory=dict)
 
     @property
     def replayed(self) -> Counter[GEMMProblem]:
         """How often the product of each problem ran from the lock."""
-        with self._counting:
-            return Counter({each.problem: each.calls for each in self._counts.values()})
+        return Counter({problem: each.calls for problem, each in self._counts.items()})
 
     def report(self) -> list[str]:
         """Return sentences that say how many products ran from the lock, and why others did not."""
@@ -294,42 +283,17 @@ class Replay:
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
-        two_matrices = name == "mm" and operation.overload in ("default", "out")
+        plain = not options and operation.overload == "default" and name in ("mm", "addmm")
         key: Hashable = None
-        if two_matrices and not options:
-            found, key = self._repeated_product(*arguments)
+        if plain:
+            found, key = self._ready.run(name, arguments)
             if found is not None:
                 return found
-        with without_gradients():  # operands are those of a kernel: autograd recorded the operation already
-            if two_matrices:
+        # The operands are those of a kernel: autograd recorded the operation already.
+        with without_gradients():
+            if name == "mm" and operation.overload in ("default", "out"):
                 return self._product_of_matrices(operation, arguments, options, key)
-            return self._result(operation, name, arguments, options, None)
-
-    def _repeated_product(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor | None, Hashable]:
-        """Launch the product of two operands of a kernel where it ran before, and return it and the call's key.
-
-        The product is None where it did not run, the key for tensors without memory.  In a kernel no tensor is negated
-        lazily, and none is recorded for gradients, which `dispatch_cache.repeated_product` has to check.
-        """
-        try:
-            at_a, at_b = a.data_ptr(), b.data_ptr()
-            key = (
-                type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
-                type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
-            )  # fmt: skip
-        except RuntimeError:
-            return None, None
-        ready = self._ready.get(key)
-        if ready is None:
-            return None, key
-        out = a.new_empty(ready.shape)
-        at_out = out.data_ptr()
-        if at_out & -at_out & 255 != ready.alignment:
-            return None, key
-        ready.launch(at_a, at_b, at_out)
-        with self._counting:
-            ready.count.calls += 1
-        return out, key
+            return self._result(operation, name, arguments, options, None, key)
 
     def _product_of_matrices(
         self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any], ready: Hashable
@@ -338,22 +302,22 @@ class Replay:
         out = options.get("out")
         found, key = dispatch_cache.repeated_product(a, b, None, None, self.lock, None, out, _NO_LIBRARIES)
         if found is None or key is None:
-            return self._result(operation, "mm", arguments, options, key)
+            return self._result(operation, "mm", arguments, options, key, None)
         count = self._count_of(problem_of(a, b, found.dtype))
-        with self._counting:
-            count.calls += 1
+        self._ready.add(count)
         call = dispatch_cache.known_call(key)
-        if ready is not None and call is not None and call.launch is not None and call.dtype is None:
-            if len(self._ready) >= dispatch_cache.CAPACITY:
-                self._ready.clear()
-            self._ready[ready] = _Ready(call.launch, call.shape, call.alignment, count)
+        if ready is not None and call is not None and call.launch is not None:
+            self._ready.keep(ready, arguments, found, call.launch, count)
         return found
 
     def _result(
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any],
-        key: dispatch_cache.Key | None,
+        key: dispatch_cache.Key | None, ready: Hashable,
     ) -> Any:  # fmt: skip
-        """Run an operation whose product is not cached; `key` is that of a product of two matrices."""
+        """Run an operation whose product is not cached.
+
+        `key` is that of a product of two matrices, `ready` that of a product that may be kept with its launch.
+        """
         call = _call_key(operation, arguments, options)
         if call in self._library_calls:
             return self._left_to_pytorch(operation, arguments, options)
@@ -376,21 +340,26 @@ class Replay:
             self.not_replayed[f"{name}: {reason}"] += 1
             return operation(*arguments, **options)
         out = options.get("out")
+        count = self._count_of(product.problem)
+        finished = entry.finished
+        if finished is None and product.bias is not None:
+            finished = biased_product(entry.desc, entry.rounded_first)
         if key is not None and _is_direct(product, arguments, out):
             result = matmul(product.a, product.b, lock=self.lock, out=out)
+        elif finished is not None:
+            form = _form_of(product)
+            result = finished_product(finished, form)
+            launch = None if ready is None else fused_launch(finished, form, result)
+            same = product.a is arguments[1] and product.b is arguments[2] if product.bias is not None else False
+            if launch is not None and same:
+                self._ready.keep(ready, arguments, result, with_bias_first(launch), count)
         else:
-            if entry.finished is not None:
-                form = Form(product.a, product.b, product.operands, product.problem)
-                result = finished_product(entry.finished, form)
-            else:
-                result = locked_product(product, entry.desc, entry.rounded_first)
-            if name in ("mv", "dot"):
-                result = result[:, 0] if name == "mv" else result[0, 0]
-            if out is not None:
-                result = out.copy_(result)
-        count = self._count_of(product.problem)
-        with self._counting:
-            count.calls += 1
+            result = locked_product(product, entry.desc)
+        if name in ("mv", "dot"):
+            result = result[:, 0] if name == "mv" else result[0, 0]
+        if out is not None and result is not out:
+            result = out.copy_(result)
+        self._ready.add(count)
         return result
 
     def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -399,9 +368,9 @@ class Replay:
             self.library[operation.full_name] += 1
         return operation(*arguments, **options)
 
-    def _count_of(self, problem: GEMMProblem) -> _Count:
+    def _count_of(self, problem: GEMMProblem) -> Count:
         """Return the count of a problem."""
-        return self._counts.setdefault(problem, _Count(problem))
+        return self._counts.setdefault(problem, Count())
 
     def _library_problem(
         self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]
@@ -504,34 +473,26 @@ def _check_other_threads(other_threads: str) -> None:
         )
 
 
-def locked_product(product: InterceptedProduct, desc: GEMMDesc, rounded_first: bool = False) -> torch.Tensor:
-    """Return a new tensor: the product with the bits of a descriptor, for each matrix of a batch, and the bias added.
+def locked_product(product: InterceptedProduct, desc: GEMMDesc) -> torch.Tensor:
+    """Return a new tensor: the product with the bits of a descriptor, for each matrix of a batch.
 
-    The sum is rounded to the output's type before the bias is added if `rounded_first`, else the bias is added in fp32.
     Raises ProductError.
     """
     import torch
 
-    a, b, problem = product.a, product.b, product.problem
-    sum_desc = desc if product.bias is None or rounded_first else _with_fp32_output(desc)
-    shape = (*a.shape[:-1], b.shape[-1])
-    out = torch.empty(shape, dtype=getattr(torch, DTYPES[sum_desc.output_dtype]), device=a.device)
-    if problem.batch is None:
-        product_into(a, b, out, sum_desc)
+    a, b = product.a, product.b
+    out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=getattr(torch, DTYPES[desc.output_dtype]), device=a.device)
+    if product.problem.batch is None:
+        product_into(a, b, out, desc)
     else:
         for left, right, target in zip(a, b, out, strict=True):
-            product_into(left, right, target, sum_desc)
-    if product.bias is None:
-        return out
-    if desc.accumulator_dtype != "fp32":
-        raise ProductError(
-            f"a bias is added in fp32 only, and the descriptor accumulates in {desc.accumulator_dtype}: "
-            "compute this product without its bias"
-        )
-    return out.float().add_(product.bias.float()).to(getattr(torch, DTYPES[problem.out]))
+            product_into(left, right, target, desc)
+    return out
 
 
-@lru_cache(maxsize=65536)
-def _with_fp32_output(desc: GEMMDesc) -> GEMMDesc:
-    """Return the descriptor of the sum before it is rounded to the output's type."""
-    return desc.model_copy(update={"output_dtype": "fp32"})
+def _form_of(product: InterceptedProduct) -> Form:
+    """Return a product as a form; its bias is the operand of a step."""
+    operands = product.operands
+    if product.bias is not None:
+        operands = (product.bias.expand(product.a.shape[0], product.b.shape[1]),)
+    return Form(product.a, product.b, operands, product.problem)

@@ -1,14 +1,15 @@
 """torch.nn.functional.scaled_dot_product_attention in orders that no batch, no chunk and no padding changes.
 
-Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it;
-its gradients are those of the plain form, which computes scores, softmax and values by products and rows of pinned
-orders.  For other types and widths, both passes have the plain form.  So a model has one order: types and widths
-decide, and nothing else.
+Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it,
+and its gradients, for which no kernel takes a mask: with one, the gradients are those of the plain form, which computes
+scores, softmax and values by products and rows of pinned orders.  For other types and widths, both passes have the
+plain form.  So the outputs of a model have one order: types and widths decide, and nothing else.
 
 Both forms add over the keys from the first one, in an order that masked keys behind a query's own do not change.  The
 keys that no query of a sequence may attend to before its first one are moved behind the last, so that padding on the
-left changes nothing either.  A window hides first keys, too: under its mask the bytes of a query depend on the queries
-of its sequence in the same call, and on no other sequence.
+left changes nothing either.  A window hides first keys, too, as does a mask of packed sequences: under such a mask the
+bytes of a query depend on the queries of its sequence in the same call, and on no other sequence.  `first_keys_differ`
+finds these masks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.attention_calls import AttentionForm, AttentionLauncher
+from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
@@ -35,10 +36,12 @@ ATTENTION = "scaled_dot_product_attention"
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+    note_mask: Callable[[torch.Tensor], None] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return the attention of query[..., q, d] to key[..., k, d] and value[..., k, e]; the arguments are torch's.
 
-    A query that attends to no key gives 0.  Raises NotServed.
+    A query that attends to no key gives 0.  `note_mask` is called with each mask whose first keys are moved.  Raises
+    NotServed.
     """
     import torch
 
@@ -52,16 +55,31 @@ def attention(
     if not _has_kernels(query, value):
         if enable_gqa:
             key, value = _for_each_head(query, key), _for_each_head(query, value)
-        return plain_attention(query, key, value, attn_mask, is_causal, factor)
+        return plain_attention(query, key, value, attn_mask, is_causal, factor, note_mask)
     if attn_mask is not None and attn_mask.dtype != torch.bool:
         raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
     if query.dim() != 4:
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
     if attn_mask is not None:
         allowed, _ = _masks(query, key, attn_mask, is_causal)
-        key, value, attn_mask, _ = _without_left_padding(key, value, allowed, None)
+        key, value, attn_mask, _ = _without_left_padding(key, value, allowed, None, note_mask)
         is_causal = False
-    found: torch.Tensor = _with_gradients()(query, key, value, attn_mask, is_causal, factor, enable_gqa)
+    elif _has_kernels(query, value, gradients=True):
+        return _by_kernels(query, key, value, None, is_causal, factor, enable_gqa)
+    found: torch.Tensor = _with_plain_gradients()(query, key, value, attn_mask, is_causal, factor, enable_gqa)
+    return found
+
+
+def _by_kernels(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float,
+    grouped: bool,
+) -> torch.Tensor:  # fmt: skip
+    try:
+        found: torch.Tensor = attention_calls.attention(
+            query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped
+        )
+    except attention_calls.AttentionError as error:
+        raise NotServed(str(error)) from None
     return found
 
 
@@ -72,23 +90,23 @@ def _types() -> frozenset[Any]:
     return frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 
-def _has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
-    """Return whether a plugin has kernels of attention for the type and the widths of heads."""
-    form = AttentionForm(
-        dtype=NAMES[str(query.dtype)], depth=int(query.shape[-1]), width=int(value.shape[-1]), scale=1.0, causal=True
-    )
+def _has_kernels(query: torch.Tensor, value: torch.Tensor, gradients: bool = False) -> bool:
+    """Return whether a plugin has kernels of attention for the type and the widths of heads, or also of gradients."""
     known = registry.default()
-    key = (id(known), form, query.device)
+    key = (query.dtype, query.shape[-1], value.shape[-1], query.device)
     found = _kernels.get(key)
     if found is None or found[0] is not known:
-        served = any(
-            _serves(each, form, query.device) for each in known.launchers if isinstance(each, AttentionLauncher)
-        )
-        _kernels[key] = found = (known, served)
-    return found[1]
+        form = AttentionForm(
+            dtype=NAMES[str(query.dtype)], depth=int(query.shape[-1]), width=int(value.shape[-1]), scale=1.0,
+            causal=True,
+        )  # fmt: skip
+        launchers = [each for each in known.launchers if isinstance(each, AttentionLauncher)]
+        serving = next((each for each in launchers if _serves(each, form, query.device)), None)
+        _kernels[key] = found = (known, serving is not None, serving is not None and _has_gradients(serving, form))
+    return found[2] if gradients else found[1]
 
 
-_kernels: dict[Any, tuple[registry.Registry, bool]] = {}
+_kernels: dict[Any, tuple[registry.Registry, bool, bool]] = {}
 
 
 def _serves(launcher: AttentionLauncher, form: AttentionForm, device: Any) -> bool:
@@ -99,13 +117,20 @@ def _serves(launcher: AttentionLauncher, form: AttentionForm, device: Any) -> bo
     return bool(device.type == "cpu" or launcher.serves_attention(desc, device))
 
 
+def _has_gradients(launcher: AttentionLauncher, form: AttentionForm) -> bool:
+    try:
+        return isinstance(launcher, AttentionGradientLauncher) and bool(launcher.attention_gradient_descriptor(form))
+    except DescriptorError:
+        return False
+
+
 def _for_each_head(query: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Return the keys or values of each head of a query, from those of groups of heads."""
     return x.repeat_interleave(int(query.shape[-3]) // int(x.shape[-3]), -3)
 
 
 @cache
-def _with_gradients() -> Callable[..., Any]:
+def _with_plain_gradients() -> Callable[..., Any]:
     """Return the function of attention by kernels, with the gradients of the plain form."""
     import torch
 
@@ -114,10 +139,7 @@ def _with_gradients() -> Callable[..., Any]:
     ) -> Any:
         ctx.save_for_backward(query, key, value, mask)
         ctx.given = causal, scale, grouped
-        try:
-            return attention_calls.attention(query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
-        except attention_calls.AttentionError as error:
-            raise NotServed(str(error)) from None
+        return _by_kernels(query, key, value, mask, causal, scale, grouped)
 
     def backward(ctx: Any, gradient: Any) -> Any:
         *operands, mask = ctx.saved_tensors
@@ -138,14 +160,14 @@ def _with_gradients() -> Callable[..., Any]:
 
 def plain_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
-    scale: float,
+    scale: float, note_mask: Callable[[torch.Tensor], None] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return attention by products of matrices and a softmax of rows; its scores and weights have the query's type."""
     import torch
 
     allowed, added = _masks(query, key, mask, is_causal)
     if mask is not None and allowed is not None:
-        key, value, allowed, added = _without_left_padding(key, value, allowed, added)
+        key, value, allowed, added = _without_left_padding(key, value, allowed, added, note_mask)
     scores = torch.matmul(query, key.transpose(-2, -1)).float() * scale
     if added is not None:
         scores = scores + added
@@ -178,13 +200,28 @@ def _masks(query: Any, key: Any, mask: Any, is_causal: bool) -> tuple[Any, Any]:
     return allowed, added
 
 
-def _without_left_padding(key: Any, value: Any, allowed: Any, added: Any) -> tuple[Any, Any, Any, Any]:
+def first_keys_differ(allowed: torch.Tensor) -> torch.Tensor:
+    """Return whether queries of a sequence have different first keys: under a window, or in packed sequences.
+
+    `allowed` is a boolean mask [..., queries, keys]; queries without keys are left out.  The result has no axes.
+    """
+    keys = int(allowed.shape[-1])
+    first, seen = allowed.int().argmax(-1), allowed.any(-1)
+    least, most = first.masked_fill(~seen, keys).amin(-1), first.masked_fill(~seen, -1).amax(-1)
+    return (least < most).any()
+
+
+def _without_left_padding(
+    key: Any, value: Any, allowed: Any, added: Any, note_mask: Callable[[torch.Tensor], None] | None
+) -> tuple[Any, Any, Any, Any]:
     """Return operands whose first keys, which no query of a sequence attends to, are moved behind the last ones."""
     import torch
 
     keys = int(key.shape[-2])
     if allowed.dim() < 3 or allowed.shape[-1] != keys:
         return key, value, allowed, added
+    if note_mask is not None:
+        note_mask(allowed)
     # For each sequence, the first key that a query attends to; all heads of a sequence have one mask or their own.
     first = allowed.any(-2, keepdim=True).int().argmax(-1, keepdim=True)
     place = (torch.arange(keys, device=key.device) + first) % keys  # [..., 1, keys]

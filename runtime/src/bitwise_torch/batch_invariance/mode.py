@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention
-from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
+from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
     OVER_ROWS,
@@ -29,6 +29,7 @@ from bitwise_torch.batch_invariance.row_operators import (
     ROW_OPERATORS,
     AddsNothing,
     NotServed,
+    launch_of_rows,
 )
 from bitwise_torch.interception import (
     MULTIPLYING,
@@ -38,6 +39,7 @@ from bitwise_torch.interception import (
     without_gradients,
 )
 from bitwise_torch.kernel_replacement import kernel_names
+from bitwise_torch.ready_launches import ReadyLaunches
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
@@ -50,6 +52,9 @@ _ATTENDING = Operators(
     lambda: tuple((key, ATTENTION) for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA")),
 )
 """Attention, above autograd: it consists of other operators, which have gradients."""
+
+
+_WINDOWS = "aten::scaled_dot_product_attention under a window or a mask of packed sequences"
 
 
 class BatchVarianceWarning(UserWarning):
@@ -88,6 +93,9 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
+    _masks: Any = None
+    """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
+    _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
@@ -106,6 +114,24 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
+        masks, self._masks = self._masks, None
+        if masks is not None and not any(exception) and _WINDOWS not in self.warned and bool(masks):
+            self.warned.add(_WINDOWS)
+            warnings.warn(
+                f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in "
+                "chunks and of decoding with a cache may differ from them",
+                BatchVarianceWarning,
+                stacklevel=3,
+            )
+
+    def _note_mask(self, allowed: Any) -> None:
+        """Note a mask of attention.  Its values are read when the mode ends, so that no call waits for the device."""
+        import torch
+
+        if allowed.shape[-2] == 1 or (allowed.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return
+        found = first_keys_differ(allowed)
+        self._masks = found if self._masks is None else self._masks.to(found.device) | found
 
     def enable(self) -> BatchInvariance:
         """Enter the mode for this process: all threads, until `disable`."""
@@ -120,15 +146,26 @@ class BatchInvariance:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
         if name == ATTENTION:
             try:
-                return attention(*arguments, **options)
+                return attention(*arguments, **options, note_mask=self._note_mask)
             except NotServed as reason:
                 return self._uncovered(operation, name, arguments, options, str(reason))
+        key: Hashable = None
+        operands = 0 if options else READY_OPERANDS.get(name, 0)
+        if operands:
+            rest = tuple(tuple(each) if type(each) is list else each for each in arguments[operands:])
+            found, key = self._ready.run(name, arguments[:operands], rest)
+            if found is not None:
+                return found
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
         try:
             with without_gradients():  # autograd recorded the operation already
-                return _run(function, arguments, options)
+                found = _run(function, arguments, options)
+                launch = None if key is None else _launch_of(name, arguments, found)
+                if launch is not None:
+                    self._ready.keep(key, arguments[:operands], found, launch)
+                return found
         except AddsNothing:
             return operation(*arguments, **options)
         except NotServed as reason:
@@ -158,6 +195,15 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     or run as usual ("ignore").  Raises InterceptionError where PyTorch is older than 2.10.
     """
     return BatchInvariance(strict, other_threads)
+
+
+READY_OPERANDS = {"mm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
+"""Operators whose launches are kept, with the numbers of their tensors, which come first."""
+
+
+def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..., None] | None:
+    """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
+    return launch_of_product(name, arguments, found) or launch_of_rows(name, arguments, found)
 
 
 @cache

@@ -16,8 +16,9 @@ from bitwise_core.descriptors.epilogue import Step
 from bitwise_core.descriptors.problem import DTYPES, NAMES, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
+from bitwise_torch import dispatch_cache
 from bitwise_torch.batch_invariance.row_operators import NotServed
-from bitwise_torch.product_forms import Form, finished_product
+from bitwise_torch.product_forms import Form, finished_product, fused_launch, with_bias_first
 from bitwise_torch.products import matmul, product_into
 
 if TYPE_CHECKING:
@@ -176,12 +177,19 @@ def batch_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch
 def _finished(a: Any, b: Any, dtype: Any, steps: tuple[Step | str, ...], operands: tuple[Any, ...],
               one_accumulator: bool = True) -> Any:  # fmt: skip
     """Return the steps on the fp32 sums of a product, the last of which has a dtype; matrices of a batch one by one."""
+    _check(a, b, *operands)
+    if 0 in a.shape or b.shape[-1] == 0:
+        raise NotServed("an empty product with an addend; products of at least one number are served")
+    return finished_product(*_form(a, b, dtype, steps, operands, one_accumulator))
+
+
+def _form(
+    a: Any, b: Any, dtype: Any, steps: tuple[Step | str, ...], operands: tuple[Any, ...], one_accumulator: bool = True
+) -> tuple[FinishedGEMM, Form]:
+    """Return the description and the form of the steps on the fp32 sums of a product."""
     import torch
 
-    _check(a, b, *operands)
     shape = (*a.shape[:-1], b.shape[-1])
-    if 0 in shape or a.shape[-1] == 0:
-        raise NotServed("an empty product with an addend; products of at least one number are served")
     sums = descriptor_of(a, b, torch.float32, one_accumulator)
     desc = _finished_descriptor(sums, steps)
     expanded = tuple(each.expand(shape) for each in operands)
@@ -190,7 +198,7 @@ def _finished(a: Any, b: Any, dtype: Any, steps: tuple[Step | str, ...], operand
     problem = GEMMProblem(
         m=int(shape[-2]), n=int(shape[-1]), k=int(a.shape[-1]), a=kind[0], b=kind[1], out=kind[2], batch=batch
     )
-    return finished_product(desc, Form(a, b, expanded, problem))
+    return desc, Form(a, b, expanded, problem)
 
 
 @lru_cache(maxsize=65536)
@@ -213,9 +221,14 @@ def _with_addend(addend: Any, a: Any, b: Any, alpha: Any, beta: Any, after: tupl
         scaled: tuple[Step | str, ...] = () if alpha == 1.0 else (Step(name="scale", value=alpha),)
         return _finished(a, b, a.dtype, (*scaled, rounded, *after), ())
     if alpha == beta == 1.0:
-        return _finished(a, b, a.dtype, (rounded, "add", *after), (addend,))
+        return _finished(a, b, a.dtype, (*_sum_of_linear_layer(kind), *after), (addend,))
     step = Step(name="axpby", value=alpha, operand_value=beta, fused="x", operand_dtype=kind)
     return _finished(a, b, a.dtype, (step, rounded, *after), (addend,))
+
+
+def _sum_of_linear_layer(kind: str) -> tuple[Step | str, ...]:
+    """Return the steps of a product of a type, and a sum after it."""
+    return Step(name="convert", dtype=kind), "add"
 
 
 def _addmm(
@@ -311,3 +324,23 @@ PRODUCT_OPERATORS: dict[str, _Function] = {
     "_addmm_activation": _addmm_activation, "_scaled_mm": _scaled_mm, "_grouped_mm": _grouped_mm,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
+
+
+def launch_of_product(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
+    """Return the launch of a call of mm or addmm that ran, with the same factors, and left its result in `out`.
+
+    It is a function of the addresses of the tensors in the order of the arguments, and of the result.  It is None
+    where several kernels ran, and for operands of fp32, whose descriptor follows a setting of PyTorch.
+    """
+    if name == "mm" and len(arguments) == 2 and arguments[0].dtype.itemsize < 4 and out.numel():
+        a, b = arguments
+        call = dispatch_cache.known_call(dispatch_cache.call_key(a, b, descriptor_of(a, b, a.dtype)))
+        return None if call is None else call.launch
+    if name == "addmm" and len(arguments) == 3 and arguments[0].dtype.itemsize < 4 and out.numel():
+        addend, a, b = arguments
+        if not a.shape[1]:
+            return None
+        desc, form = _form(a, b, a.dtype, _sum_of_linear_layer(NAMES[str(a.dtype)]), (addend,))
+        launch = fused_launch(desc, form, out)
+        return None if launch is None else with_bias_first(launch)
+    return None

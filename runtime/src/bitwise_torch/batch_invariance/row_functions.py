@@ -6,6 +6,7 @@ those of the last axis.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,37 +17,75 @@ from bitwise_torch.batch_invariance.row_evaluation import lanes_of
 if TYPE_CHECKING:
     import torch
 
+LONG = 65536
+"""A longer row is summed in parts of this length, and then the sums of its parts."""
+
 _BLOCK = 1024
 """The numbers of a program of several short rows."""
 
-_LONG = 65536
-"""A longer row is summed in parts of this length, and then the sums of its parts."""
+_COLUMNS, _COLUMN_LANES = 64, 128
+"""The columns of a program of sums of columns, and its lanes."""
+
+_MOST_PROGRAMS = 65535
+"""The number of programs that the last axis of a grid may have."""
 
 
-def sum_rows(x: torch.Tensor, dtype: torch.dtype, mean: bool = False) -> torch.Tensor:
-    """Return the sums of the rows of x[..., n] in fp32, or their means, rounded to `dtype`: shape x.shape[:-1]."""
+def sum_rows(
+    x: torch.Tensor, dtype: torch.dtype, mean: bool = False, shape: Sequence[int] | None = None
+) -> torch.Tensor:
+    """Return the sums of the rows of x[..., n] in fp32, or their means, rounded to `dtype`: shape x.shape[:-1].
+
+    `shape` is another shape of as many numbers.
+    """
     import torch
 
-    shape, length = x.shape[:-1], int(x.shape[-1])
+    length = int(x.shape[-1])
+    shape = x.shape[:-1] if shape is None else shape
     if length == 0 or x.numel() == 0:
         return torch.full(shape, float("nan") if mean else 0.0, dtype=dtype, device=x.device)
-    if length > _LONG:
-        parts = -(-length // _LONG)
-        padded = torch.nn.functional.pad(x, (0, parts * _LONG - length))
-        partial = sum_rows(padded.reshape(*shape, parts, _LONG), torch.float32)
-        return _sums_of_short(partial.contiguous(), dtype, mean, length).reshape(shape)
-    return _sums_of_short(_dense(x), dtype, mean, length).reshape(shape)
+    x = _dense(x)
+    if length <= LONG:
+        return _sums(x, length, dtype, mean, length, shape)
+    parts = _sums(x, LONG, torch.float32, False, length, (int(x.numel()) // length, -(-length // LONG)))
+    return _sums(parts, int(parts.shape[1]), dtype, mean, length, shape)
 
 
-def _sums_of_short(x: torch.Tensor, dtype: torch.dtype, mean: bool, divisor: int) -> torch.Tensor:
+def _sums(
+    x: torch.Tensor, part: int, dtype: torch.dtype, mean: bool, divisor: int, shape: Sequence[int]
+) -> torch.Tensor:
+    """Return the sums of parts of `part` numbers of the rows of a dense x, divided by `divisor` with `mean`."""
     import torch
 
     rows, length = _rows(x)
-    if x.device.type == "cpu":
-        total = row_evaluation.sums(_floats(x))
-        return _tensor(total / np.float32(divisor) if mean else total, dtype)
-    out = torch.empty(rows, dtype=dtype, device=x.device)
-    _launch("sum_of_rows", rows, length, (x, out, rows, length, float(divisor)), DIVIDE=mean)
+    parts = -(-length // part)
+    if x.is_cpu:
+        padded = np.pad(_floats(x), ((0, 0), (0, parts * part - length)))
+        total = row_evaluation.sums(padded.reshape(-1, part))
+        return _tensor(total / np.float32(divisor) if mean else total, dtype).reshape(shape)
+    out = torch.empty(shape, dtype=dtype, device=x.device)
+    sizes, warps = geometry(part)
+    grid = (-(-rows // sizes["ROWS"]), parts, 1)
+    launch("sum_of_rows", grid, (x, out, rows, length, part, float(divisor)), (mean, *sizes.values()), warps)
+    return out
+
+
+def sum_columns(x: torch.Tensor, dtype: torch.dtype, mean: bool, shape: Sequence[int]) -> torch.Tensor:
+    """Return the sums over the second axis of a dense x[o, n, c] in fp32, or their means, rounded to `dtype`.
+
+    Their order is that of `sum_rows` for rows of n numbers; n is at most LONG.  `shape` is that of the result.
+    """
+    import torch
+
+    count, rows, columns = (int(each) for each in x.shape)
+    if x.is_cpu or x.numel() == 0 or count > _MOST_PROGRAMS:
+        return sum_rows(x.transpose(1, 2), dtype, mean, shape)
+    x, divisor, lanes = _dense(x), float(rows), max(lanes_of(rows), _COLUMN_LANES)
+    while lanes > _COLUMN_LANES:
+        parts = torch.empty((count, lanes // _COLUMN_LANES, columns), dtype=torch.float32, device=x.device)
+        _launch_columns(x, parts, divisor, False, lanes)
+        x, lanes = parts, lanes // _COLUMN_LANES
+    out = torch.empty(shape, dtype=dtype, device=x.device)
+    _launch_columns(x, out, divisor, mean, _COLUMN_LANES)
     return out
 
 
@@ -57,11 +96,11 @@ def softmax_rows(x: torch.Tensor, dtype: torch.dtype, log: bool) -> torch.Tensor
     x = _dense(x)
     if x.numel() == 0:
         return torch.empty(x.shape, dtype=dtype, device=x.device)
-    if x.device.type == "cpu":
+    if x.is_cpu:
         return _tensor(row_evaluation.softmax(_floats(x), log), dtype).reshape(x.shape)
     out = torch.empty(x.shape, dtype=dtype, device=x.device)
     rows, length = _rows(x)
-    _launch("softmax_of_rows", rows, length, (x, out, rows, length), LOG=log)
+    _launch("softmax_of_rows", rows, length, (x, out, rows, length), (log,))
     return out
 
 
@@ -72,11 +111,11 @@ def softmax_gradient_rows(gradient: torch.Tensor, y: torch.Tensor, dtype: torch.
     gradient, y = _dense(gradient), _dense(y)
     if y.numel() == 0:
         return torch.empty(y.shape, dtype=dtype, device=y.device)
-    if y.device.type == "cpu":
+    if y.is_cpu:
         return _tensor(row_evaluation.softmax_gradient(_floats(gradient), _floats(y), log), dtype).reshape(y.shape)
     out = torch.empty(y.shape, dtype=dtype, device=y.device)
     rows, length = _rows(y)
-    _launch("softmax_gradient_of_rows", rows, length, (gradient, y, out, rows, length), LOG=log)
+    _launch("softmax_gradient_of_rows", rows, length, (gradient, y, out, rows, length), (log,))
     return out
 
 
@@ -96,13 +135,13 @@ def normalised_rows(
     scale = torch.empty(rows, dtype=torch.float32, device=x.device)
     if x.numel() == 0:
         return torch.empty_like(x), mean, scale
-    if x.device.type == "cpu":
+    if x.is_cpu:
         by, added = (None if each is None else _floats(each) for each in (weight, bias))
         found, average, factor = row_evaluation.normalised(_floats(x), by, added, epsilon, centered)
         return _tensor(found, x.dtype).reshape(x.shape), _tensor(average, mean.dtype), _tensor(factor, scale.dtype)
     out = torch.empty_like(x)
     given = (x, weight, bias, out, mean, scale, rows, length, float(length), float(epsilon))
-    _launch("normalised_rows", rows, length, given, CENTERED=centered)
+    _launch("normalised_rows", rows, length, given, (centered,))
     return out, mean, scale
 
 
@@ -118,7 +157,7 @@ def normalisation_gradient_rows(
     weight = None if weight is None else _dense(weight.reshape(-1))
     if x.numel() == 0:
         return torch.empty_like(x)
-    if x.device.type == "cpu":
+    if x.is_cpu:
         factors = None if weight is None else _floats(weight)
         means, scales = (_floats(each.reshape(-1, 1)) for each in (mean, scale))
         found = row_evaluation.normalisation_gradient(_floats(gradient), _floats(x), factors, means, scales, centered)
@@ -126,7 +165,7 @@ def normalisation_gradient_rows(
     out = torch.empty_like(x)
     rows, length = _rows(x)
     given = (gradient, x, weight, mean, scale, out, rows, length, float(length))
-    _launch("normalisation_gradient_of_rows", rows, length, given, CENTERED=centered)
+    _launch("normalisation_gradient_of_rows", rows, length, given, (centered,))
     return out
 
 
@@ -142,25 +181,20 @@ def add_entries(out: torch.Tensor, index: torch.Tensor, source: torch.Tensor, al
     ascending, order = torch.sort(index.long(), stable=True)
     source = _dense(source)
     entries, length = (int(each) for each in source.shape)
-    if out.device.type == "cpu":
+    if out.is_cpu:
         total = _floats(out).copy()
         row_evaluation.added_entries(ascending.numpy(), order.numpy(), _floats(source), total, alpha)
         out.copy_(torch.from_numpy(total))
         return
     torch._assert_async(((ascending[:1] >= 0) & (ascending[-1:] < out.shape[0])).all())
-    from bitwise_torch.batch_invariance.kernels.rows import added_entries
-
     lanes = min(lanes_of(length), 1024)
-    with torch.cuda.device(out.device):
-        added_entries[(entries, -(-length // lanes))](
-            ascending, order, source, out, entries, int(out.shape[0]), length, alpha, LANES=lanes,
-            num_warps=4 if lanes > 128 else 1,            enable_fp_fusion=False,
-        )  # fmt: skip
+    given = (ascending, order, source, out, entries, int(out.shape[0]), length, alpha)
+    launch("added_entries", (entries, -(-length // lanes), 1), given, (lanes,), 4 if lanes > 128 else 1)
 
 
 def _dense(x: torch.Tensor) -> torch.Tensor:
-    """Return a dense tensor without gradients whose address is a multiple of 16, as memory that torch allocates has."""
-    x = x.detach().contiguous()
+    """Return a dense tensor whose address is a multiple of 16, as memory that torch allocates has."""
+    x = x.contiguous()
     return x.clone() if x.data_ptr() % 16 else x
 
 
@@ -170,27 +204,113 @@ def _rows(x: torch.Tensor) -> tuple[int, int]:
 
 
 def geometry(length: int) -> tuple[dict[str, int], int]:
-    """Return the constants of a kernel of rows, functions of their length, and the warps of a program."""
+    """Return the last constants of a kernel of rows, functions of their length, and the warps of a program."""
     lanes = lanes_of(length)
-    return {"ROWS": max(1, _BLOCK // lanes), "LANES": lanes, "STEPS": lanes.bit_length() - 1}, 8 if lanes > 2048 else 4
+    sizes = {"ROWS": max(1, _BLOCK // lanes), "LANES": lanes, "STEPS": lanes.bit_length() - 1, "HELD": length <= lanes}
+    return sizes, min(max(4, lanes // 512), 8 if length <= lanes else 16)
 
 
-def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], **constants: Any) -> None:
-    """Launch a kernel of rows."""
+def column_geometry(lanes: int) -> dict[str, int]:
+    """Return the last constants of the kernel of columns for a number of lanes."""
+    groups = _COLUMN_LANES // 8
+    return {"GROUPS": groups, "STEPS": groups.bit_length() - 1, "COLUMNS": _COLUMNS, "LANES": lanes}
+
+
+def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], first: tuple[bool, ...]) -> None:
+    """Launch a kernel of rows; `first` are its constants before those of `geometry`."""
+    sizes, warps = geometry(length)
+    launch(name, (-(-rows // sizes["ROWS"]), 1, 1), arguments, (*first, *sizes.values()), warps)
+
+
+def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[[int, int], None] | None:
+    """Return the launch of sums of rows that ran, a function of the addresses of x and out; None for several ones."""
+    rows, length = _rows(x)
+    if length > LONG:
+        return None
+    return _repetition("sum_of_rows", x, out, (rows, length, length, float(length)), (mean,))
+
+
+def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[[int, int], None] | None:
+    """Return the launch of a softmax that ran, or of its logarithm; see `launch_of_sum`."""
+    return _repetition("softmax_of_rows", x, out, _rows(x), (log,))
+
+
+def _repetition(
+    name: str, x: torch.Tensor, out: torch.Tensor, numbers: tuple[Any, ...], first: tuple[bool, ...]
+) -> Callable[[int, int], None] | None:
     import torch
 
+    if x.is_cpu or not x.numel() or not x.is_contiguous() or x.data_ptr() % 16:
+        return None
+    index = x.get_device()
+    sizes, _ = geometry(numbers[1])
+    constants = (*first, *sizes.values())
+    compiled = _compiled.get((name, index, constants, *map(_specialisation, (x, out, *numbers))))
+    if compiled is None:
+        return None
+    current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    run, rest = compiled[-(-numbers[0] // sizes["ROWS"]), 1, 1], (*numbers, *constants)
+
+    def launch(at_x: int, at_out: int) -> None:
+        if current() == index:
+            run(at_x, at_out, *rest)
+        else:
+            with torch.cuda.device(index):
+                run(at_x, at_out, *rest)
+
+    return launch
+
+
+def _launch_columns(x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int) -> None:
+    count, rows, columns = (int(each) for each in x.shape)
+    grid = (-(-columns // _COLUMNS), lanes // _COLUMN_LANES, count)
+    launch("sum_of_columns", grid, (x, out, rows, columns, divisor), (mean, *column_geometry(lanes).values()), 4)
+
+
+def launch(
+    name: str, grid: tuple[int, int, int], arguments: tuple[Any, ...], constants: tuple[Any, ...], warps: int
+) -> None:
+    """Launch a kernel of `kernels/rows.py` for tensors of one device, dense and aligned to 16 bytes.
+
+    `constants` are the values of its constants in order.  What Triton compiled is kept by all that it specialises on.
+    """
+    import torch
+
+    index = arguments[0].get_device()
+    current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    if current() != index:
+        with torch.cuda.device(index):
+            launch(name, grid, arguments, constants, warps)
+            return
+    key = (name, index, constants, *map(_specialisation, arguments))
+    compiled = _compiled.get(key)
+    if compiled is not None:
+        compiled[grid](*arguments, *constants)
+        return
     from bitwise_torch.batch_invariance.kernels import rows as kernels
 
-    sizes, warps = geometry(length)
-    with torch.cuda.device(arguments[0].device):
-        getattr(kernels, name)[(-(-rows // sizes["ROWS"]),)](
-            *arguments, **constants, **sizes, num_warps=warps, enable_fp_fusion=False
-        )
+    kernel = getattr(kernels, name)
+    names = kernel.arg_names[len(arguments) :]
+    _compiled[key] = kernel[grid](
+        *arguments, **dict(zip(names, constants, strict=True)), num_warps=warps, enable_fp_fusion=False
+    )
+
+
+_compiled: dict[Any, Any] = {}
+
+
+def _specialisation(argument: Any) -> Any:
+    """Return what of an argument decides the compiled kernel: a type, or a class of numbers."""
+    if argument is None or isinstance(argument, float):
+        return None
+    if isinstance(argument, int):
+        return argument == 1, argument % 16 == 0, argument < 1 << 31
+    return argument.dtype
 
 
 def _floats(x: torch.Tensor) -> row_evaluation.Floats:
     """Return the rows of a tensor on the CPU as an fp32 matrix."""
-    found: row_evaluation.Floats = x.float().reshape(-1, int(x.shape[-1])).numpy()
+    found: row_evaluation.Floats = x.detach().float().reshape(-1, int(x.shape[-1])).numpy()
     return found
 
 

@@ -11,11 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bitwise_torch.batch_invariance.row_functions import (
+    LONG,
     add_entries,
+    launch_of_softmax,
+    launch_of_sum,
     normalisation_gradient_rows,
     normalised_rows,
     softmax_gradient_rows,
     softmax_rows,
+    sum_columns,
     sum_rows,
 )
 
@@ -100,13 +104,19 @@ def _reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) -
     wanted = x.dtype if dtype is None else dtype
     if not wanted.is_floating_point or wanted.itemsize > 4:
         raise NotServed(f"a result of {wanted}; fp32, fp16 and bf16 are served")
-    kept = [each for each in range(x.dim()) if each not in axes]
+    if x.dim() == 0:
+        return sum_rows(x.reshape(1), wanted, mean, ())
+    shape = [1 if each in axes else size for each, size in enumerate(x.shape) if keepdim or each not in axes]
+    first, last = (axes[0], axes[-1]) if axes else (0, -1)
+    if first == last == x.dim() - 1:
+        return sum_rows(x, wanted, mean, shape)
     length = math.prod(int(x.shape[each]) for each in axes)
+    together = last - first == len(axes) - 1 and last < x.dim() - 1
+    if together and x.numel() and length <= LONG and x.is_contiguous():
+        return sum_columns(x.view(math.prod(x.shape[:first]), length, -1), wanted, mean, shape)
+    kept = [each for each in range(x.dim()) if each not in axes]
     moved = x.permute(*kept, *axes).reshape(*(x.shape[each] for each in kept), length)
-    found = sum_rows(moved, wanted, mean)
-    if keepdim:
-        return found.reshape([1 if each in axes else int(x.shape[each]) for each in range(x.dim())])
-    return found
+    return sum_rows(moved, wanted, mean, shape)
 
 
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -186,9 +196,9 @@ def _gradients(
         of_input = normalisation_gradient_rows(g, rows, weight, mean, scale, centered).reshape(x.shape)
     if mask[1] and weight is not None:
         y = (rows.float() - mean.reshape(-1, 1).float()) * scale.reshape(-1, 1).float()
-        of_weight = sum_rows((g.float() * y).t(), weight.dtype).reshape(weight.shape)
+        of_weight = _reduced(g.float() * y, 0, False, weight.dtype, mean=False).reshape(weight.shape)
     if len(mask) > 2 and mask[2] and bias is not None:
-        of_bias = sum_rows(g.t(), bias.dtype).reshape(bias.shape)
+        of_bias = _reduced(g, 0, False, bias.dtype, mean=False).reshape(bias.shape)
     return of_input, of_weight, of_bias
 
 
@@ -298,3 +308,17 @@ ROW_OPERATORS: dict[str, _Function] = {
     "_index_put_impl_": _index_put_in_place, "topk": _topk,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
+
+
+def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
+    """Return the launch of a sum, mean or softmax of the last axis that ran and left its result in `out`.
+
+    It is a function of the addresses of the tensor and of the result.  It is None where several kernels ran.
+    """
+    x = arguments[0]
+    if name in ("sum", "mean"):
+        last = _axes(x, arguments[1] if len(arguments) > 1 else None) == [x.dim() - 1]
+        return launch_of_sum(x, out, name == "mean") if last and x.is_floating_point() else None
+    if name in ("_softmax", "_log_softmax") and x.dim() and arguments[1] % x.dim() == x.dim() - 1:
+        return launch_of_softmax(x, out, name == "_log_softmax")
+    return None

@@ -1,9 +1,12 @@
 """Kernels of rows: every sum is added in an order that is a function of the row's length alone.
 
 A row of n numbers is dealt to LANES lanes, lane j taking j, j + LANES, ... in ascending order, from +0, in fp32.  Then
-the lanes are added by halves: lane j and lane j + LANES / 2, until one is left.  Each addition is an operation of its
-own on blocks, so that neither the compiler's layout nor the rows of a program decide the order.  Launches disable
-the fusion of products and sums.  Zeros behind a row do not change its sums.
+neighbours are added: lane 2 j and lane 2 j + 1, until one is left.  Each addition is an operation of its own on blocks,
+so that neither the compiler's layout nor the rows of a program decide the order.  Launches disable the fusion of
+products and sums.  Zeros behind a row do not change its sums.
+
+The first additions of neighbours are those of one thread, which loads them as a vector, and the next ones are those of
+one warp.  A row of at most LANES numbers is HELD: it is loaded once.  A longer one is loaded again for each pass.
 
 Arguments of all kernels: `rows` is the number of rows of `length` numbers, which are dense.
 """
@@ -17,10 +20,10 @@ import triton.language as tl
 
 @triton.jit
 def _sum_of_lanes(x, ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr):
-    """Return the sums by halves of the rows of a block, as a block of one column; LANES is 2 to the power of STEPS."""
+    """Return the sums of the rows of a block, as a block of one column; LANES is 2 to the power of STEPS."""
     for step in tl.static_range(STEPS):
-        x = tl.sum(tl.reshape(x, (ROWS, 2, LANES >> (step + 1))), axis=1)
-    return tl.reshape(x, (ROWS, 1))
+        x = tl.sum(tl.reshape(x, (ROWS, LANES >> (step + 1), 2)), axis=2)
+    return x
 
 
 @triton.jit
@@ -31,40 +34,84 @@ def _place(rows, length, ROWS: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["rows"])
-def sum_of_rows(x, out, rows, length, divisor, DIVIDE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
-                STEPS: tl.constexpr):  # fmt: skip
-    """out[i] = the sum of row i, divided by `divisor` with DIVIDE."""
+def sum_of_rows(x, out, rows, length, part, divisor, DIVIDE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+                STEPS: tl.constexpr, HELD: tl.constexpr):  # fmt: skip
+    """out[i, p] = the sum of part p of row i, divided by `divisor` with DIVIDE; parts have `part` numbers."""
     place, exists, row = _place(rows, length, ROWS)
+    begin = tl.program_id(1) * part
+    after = tl.minimum(begin + part, length)
+    end = begin + LANES if HELD else after
     total = tl.zeros((ROWS, LANES), tl.float32)
-    for start in range(0, length, LANES):
+    for start in range(begin, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
-        total += tl.load(x + place + column, mask=exists & (column < length), other=0.0).to(tl.float32)
+        total += tl.load(x + place + column, mask=exists & (column < after), other=0.0).to(tl.float32)
     found = _sum_of_lanes(total, ROWS, LANES, STEPS)
     if DIVIDE:
         found = tl.math.div_rn(found, tl.zeros((ROWS, 1), tl.float32) + divisor)
-    tl.store(out + row, found.to(out.dtype.element_ty), mask=exists)
+    tl.store(out + row * tl.num_programs(1) + tl.program_id(1), found.to(out.dtype.element_ty), mask=exists)
+
+
+@triton.jit(do_not_specialize=["divisor"])
+def sum_of_columns(x, out, rows, columns, divisor, DIVIDE: tl.constexpr, GROUPS: tl.constexpr, STEPS: tl.constexpr,
+                   COLUMNS: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+    """out[o, b, c] = the sum of x[o, :, c] in the lanes b GROUPS 8 to (b + 1) GROUPS 8, divided with DIVIDE.
+
+    x has `rows` rows of `columns` numbers for each o.  The numbers of a column are the row of the order: number i
+    belongs to lane i modulo LANES.  The programs are parts of COLUMNS columns, parts of the lanes b, and o.  GROUPS is
+    2 to the power of STEPS; a thread adds 8 neighbours.
+    """
+    column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+    first = (tl.program_id(1) * GROUPS * 8 + tl.arange(0, GROUPS) * 8)[:, None]
+    place = x + tl.program_id(2).to(tl.int64) * rows * columns + column
+    zero = tl.zeros((GROUPS, COLUMNS), tl.float32)
+    a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
+    for start in range(0, rows, LANES):
+        row = first + start
+        a += _numbers(place, row, rows, columns, column)
+        b += _numbers(place, row + 1, rows, columns, column)
+        c += _numbers(place, row + 2, rows, columns, column)
+        d += _numbers(place, row + 3, rows, columns, column)
+        e += _numbers(place, row + 4, rows, columns, column)
+        f += _numbers(place, row + 5, rows, columns, column)
+        g += _numbers(place, row + 6, rows, columns, column)
+        h += _numbers(place, row + 7, rows, columns, column)
+    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for step in tl.static_range(STEPS):
+        total = tl.sum(tl.reshape(total, (GROUPS >> (step + 1), 2, COLUMNS)), axis=1)
+    if DIVIDE:
+        total = tl.math.div_rn(total, tl.zeros((1, COLUMNS), tl.float32) + divisor)
+    target = (tl.program_id(2).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * columns + column
+    tl.store(out + target, total.to(out.dtype.element_ty), mask=column < columns)
+
+
+@triton.jit
+def _numbers(place, row, rows, columns, column):
+    """Return the numbers of some columns in some rows in fp32, 0 behind the last row."""
+    inside = (row < rows) & (column < columns)
+    return tl.load(place + row.to(tl.int64) * columns, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def softmax_of_rows(x, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
-                    STEPS: tl.constexpr):  # fmt: skip
+                    STEPS: tl.constexpr, HELD: tl.constexpr):  # fmt: skip
     """out = exp(x - max) / sum of exp(x - max), or with LOG its logarithm (x - max) - log(sum)."""
     place, exists, _ = _place(rows, length, ROWS)
+    end = LANES if HELD else length
     highest = tl.full((ROWS, LANES), float("-inf"), tl.float32)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         value = tl.load(x + place + column, mask=exists & (column < length), other=float("-inf"))
         highest = tl.maximum(highest, value.to(tl.float32))
     top = tl.max(highest, axis=1)[:, None]
     total = tl.zeros((ROWS, LANES), tl.float32)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         value = tl.load(x + place + column, mask=inside, other=float("-inf")).to(tl.float32)
         total += tl.where(inside, tl.exp(value - top), 0.0)
     found = _sum_of_lanes(total, ROWS, LANES, STEPS)
     logarithm = tl.log(found)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         value = tl.load(x + place + column, mask=inside, other=float("-inf")).to(tl.float32) - top
@@ -74,11 +121,12 @@ def softmax_of_rows(x, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr,
 
 @triton.jit(do_not_specialize=["rows"])
 def softmax_gradient_of_rows(gradient, y, out, rows, length, LOG: tl.constexpr, ROWS: tl.constexpr,
-                             LANES: tl.constexpr, STEPS: tl.constexpr):  # fmt: skip
+                             LANES: tl.constexpr, STEPS: tl.constexpr, HELD: tl.constexpr):  # fmt: skip
     """out = y (g - sum of g y) for the softmax y, or with LOG g - exp(y) (sum of g) for its logarithm."""
     place, exists, _ = _place(rows, length, ROWS)
+    end = LANES if HELD else length
     total = tl.zeros((ROWS, LANES), tl.float32)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
@@ -87,7 +135,7 @@ def softmax_gradient_of_rows(gradient, y, out, rows, length, LOG: tl.constexpr, 
         else:
             total += g * tl.load(y + place + column, mask=inside, other=0.0).to(tl.float32)
     found = _sum_of_lanes(total, ROWS, LANES, STEPS)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
@@ -98,23 +146,23 @@ def softmax_gradient_of_rows(gradient, y, out, rows, length, LOG: tl.constexpr, 
 
 @triton.jit(do_not_specialize=["rows", "epsilon", "divisor"])
 def normalised_rows(x, weight, bias, out, mean, scale, rows, length, divisor, epsilon, CENTERED: tl.constexpr,
-                    ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr):  # fmt: skip
+                    ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr, HELD: tl.constexpr):  # fmt: skip
     """out = (x - mean) scale weight + bias with scale = 1 / sqrt(mean of (x - mean)^2 + epsilon), rounded each time.
 
     Without CENTERED, the mean is 0 and is not stored.  `weight` and `bias` have `length` numbers, or are None.
     """
     place, exists, row = _place(rows, length, ROWS)
+    end = LANES if HELD else length
     count = tl.zeros((ROWS, 1), tl.float32) + divisor
     average = tl.zeros((ROWS, 1), tl.float32)
     if CENTERED:
         total = tl.zeros((ROWS, LANES), tl.float32)
-        for start in range(0, length, LANES):
+        for start in range(0, end, LANES):
             column = (start + tl.arange(0, LANES))[None, :]
             total += tl.load(x + place + column, mask=exists & (column < length), other=0.0).to(tl.float32)
         average = tl.math.div_rn(_sum_of_lanes(total, ROWS, LANES, STEPS), count)
-        tl.store(mean + row, average, mask=exists)
     squares = tl.zeros((ROWS, LANES), tl.float32)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         value = tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32)
@@ -123,30 +171,35 @@ def normalised_rows(x, weight, bias, out, mean, scale, rows, length, divisor, ep
         squares += value * value
     variance = tl.math.div_rn(_sum_of_lanes(squares, ROWS, LANES, STEPS), count)
     factor = tl.math.div_rn(tl.full((ROWS, 1), 1.0, tl.float32), tl.math.sqrt_rn(variance + epsilon))
-    tl.store(scale + row, factor, mask=exists)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         value = tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32)
         if CENTERED:
             value = value - average
         value = value * factor
+        # Every row of the block loads these, so that all loads of a program have one layout.
+        columns = tl.broadcast_to(column, (ROWS, LANES))
         if weight is not None:
-            value = value * tl.load(weight + column, mask=column < length, other=0.0).to(tl.float32)
+            value = value * tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
         if bias is not None:
-            value = value + tl.load(bias + column, mask=column < length, other=0.0).to(tl.float32)
+            value = value + tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
         tl.store(out + place + column, value.to(out.dtype.element_ty), mask=inside)
+    tl.store(scale + row, factor, mask=exists)
+    if CENTERED:
+        tl.store(mean + row, average, mask=exists)
 
 
 @triton.jit(do_not_specialize=["rows", "divisor"])
 def normalisation_gradient_of_rows(gradient, x, weight, mean, scale, out, rows, length, divisor,
                                    CENTERED: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
-                                   STEPS: tl.constexpr):  # fmt: skip
+                                   STEPS: tl.constexpr, HELD: tl.constexpr):  # fmt: skip
     """out = ((g - c) - y d) scale for g = gradient weight, y = (x - mean) scale, d = mean of g y, c = mean of g.
 
     Without CENTERED, the mean of x and c are 0.
     """
     place, exists, row = _place(rows, length, ROWS)
+    end = LANES if HELD else length
     count = tl.zeros((ROWS, 1), tl.float32) + divisor
     factor = tl.load(scale + row, mask=exists, other=0.0)
     average = tl.zeros((ROWS, 1), tl.float32)
@@ -154,12 +207,13 @@ def normalisation_gradient_of_rows(gradient, x, weight, mean, scale, out, rows, 
         average = tl.load(mean + row, mask=exists, other=0.0)
     sums = tl.zeros((ROWS, LANES), tl.float32)
     products = tl.zeros((ROWS, LANES), tl.float32)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
         if weight is not None:
-            g = g * tl.load(weight + column, mask=column < length, other=0.0).to(tl.float32)
+            columns = tl.broadcast_to(column, (ROWS, LANES))
+            g = g * tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
         y = tl.where(inside, tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32) - average, 0.0)
         products += g * (y * factor)
         if CENTERED:
@@ -168,12 +222,13 @@ def normalisation_gradient_of_rows(gradient, x, weight, mean, scale, out, rows, 
     c = tl.zeros((ROWS, 1), tl.float32)
     if CENTERED:
         c = tl.math.div_rn(_sum_of_lanes(sums, ROWS, LANES, STEPS), count)
-    for start in range(0, length, LANES):
+    for start in range(0, end, LANES):
         column = (start + tl.arange(0, LANES))[None, :]
         inside = exists & (column < length)
         g = tl.load(gradient + place + column, mask=inside, other=0.0).to(tl.float32)
         if weight is not None:
-            g = g * tl.load(weight + column, mask=column < length, other=0.0).to(tl.float32)
+            columns = tl.broadcast_to(column, (ROWS, LANES))
+            g = g * tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
         y = (tl.load(x + place + column, mask=inside, other=0.0).to(tl.float32) - average) * factor
         tl.store(out + place + column, (((g - c) - y * d) * factor).to(out.dtype.element_ty), mask=inside)
 

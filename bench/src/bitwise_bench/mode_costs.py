@@ -1,0 +1,405 @@
+"""The times of transformers under the batch-invariant mode beside PyTorch's own, for the layer widths of dense models.
+
+    python -m bitwise_bench.mode_costs --out costs.json
+
+Each model has two layers of the widths of a model of 1 to 8 billion parameters, and random weights of bf16.  Prefill,
+decoding and a training step run in turns under PyTorch, under the mode, and under the package batch_invariant_ops where
+it is installed.  A ratio is the time under the mode, divided by that of PyTorch.  Prefill and decoding also run as CUDA
+graphs, whose time has no part of the host's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from bitwise_bench.model_locks import built_model
+from bitwise_torch import batch_invariant
+
+PREFILL, DECODE, TRAINING = (512, 2048, 8192), (1, 8, 64), 2048
+"""Tokens of a prefill, sequences that decode together, and tokens of a training step."""
+
+CONTEXT = 512
+"""Tokens of each sequence before those that are decoded."""
+
+TOKENS_OF_A_TURN, REPLAYS = 8, 10
+"""Tokens that are decoded in a measured turn, and replays of a CUDA graph."""
+
+_FIELDS = {
+    "vocab_size": 8192, "num_hidden_layers": 2, "max_position_embeddings": 16384, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": None, "num_key_value_heads": 8,
+}  # fmt: skip
+WIDTHS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-3.2-1b": (
+        "LlamaForCausalLM",
+        {**_FIELDS, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32, "head_dim": 64},
+    ),
+    "llama-3.2-3b": (
+        "LlamaForCausalLM",
+        {**_FIELDS, "hidden_size": 3072, "intermediate_size": 8192, "num_attention_heads": 24, "head_dim": 128},
+    ),
+    "qwen3-4b": (
+        "Qwen3ForCausalLM",
+        {**_FIELDS, "hidden_size": 2560, "intermediate_size": 9728, "num_attention_heads": 32, "head_dim": 128},
+    ),
+    "llama-3.1-8b": (
+        "LlamaForCausalLM",
+        {**_FIELDS, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "head_dim": 128},
+    ),
+}  # fmt: skip
+"""By the model whose widths they are: the class of transformers, and the fields of its configuration."""
+
+MEASURED = [*WIDTHS, "rows"]
+"""What is measured: models, and the operators of rows."""
+
+_Scope = Callable[[], AbstractContextManager[Any]]
+_Work = Callable[[], Any]
+
+
+def scopes() -> dict[str, _Scope]:
+    """Return the measured scopes by name; "PyTorch" is the base of the ratios."""
+    found: dict[str, _Scope] = {"PyTorch": nullcontext, "mode": batch_invariant}
+    if importlib.util.find_spec("batch_invariant_ops") is not None:
+        found["batch_invariant_ops"] = import_module("batch_invariant_ops").set_batch_invariant_mode
+    return found
+
+
+def tokens_of(model: Any, sequences: int, length: int) -> Any:
+    """Return tokens on the model's device."""
+    import torch
+
+    generator = torch.Generator().manual_seed(sequences + length)
+    return torch.randint(2, model.config.vocab_size, (sequences, length), generator=generator).to(model.device)
+
+
+def prefill(model: Any, tokens: Any) -> None:
+    """Compute the logits of the last token."""
+    import torch
+
+    with torch.inference_mode():
+        model(input_ids=tokens, use_cache=False, logits_to_keep=1)
+
+
+def filled_cache(model: Any, tokens: Any) -> Any:
+    """Return the cache of keys and values of a context."""
+    import torch
+
+    with torch.inference_mode():
+        return model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
+
+
+def decode(model: Any, cache: Any, token: Any, steps: int) -> None:
+    """Compute the logits of so many tokens, one after the other; the cache is as before."""
+    import torch
+
+    kept = [(each.keys, each.values) for each in cache.layers]
+    with torch.inference_mode():
+        for _ in range(steps):
+            model(input_ids=token, past_key_values=cache, use_cache=True)
+    for layer, (keys, values) in zip(cache.layers, kept, strict=True):
+        layer.keys, layer.values = keys, values
+
+
+def captured(run: _Work, scope: _Scope) -> _Work:
+    """Return the replay of a CUDA graph of a run in a scope."""
+    import torch
+
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with scope(), torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            run()
+    replay: _Work = graph.replay
+    return replay
+
+
+@contextmanager
+def timed(found: list[float], parts: int) -> Iterator[None]:
+    """Append the milliseconds of a part of a block, until the GPU has finished, to a list."""
+    import torch
+
+    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    synchronize()
+    begun = time.perf_counter()
+    yield
+    synchronize()
+    found.append((time.perf_counter() - begun) * 1e3 / parts)
+
+
+def eager_times(run: _Work, parts: int, rounds: int) -> dict[str, float]:
+    """Return the median milliseconds of a part of a run in each scope; the scopes take turns."""
+    times: dict[str, list[float]] = {name: [] for name in scopes()}
+    for _ in range(rounds):
+        for name, scope in scopes().items():
+            with scope():
+                run()  # look-ups of the first call after an entry
+                with timed(times[name], parts):
+                    run()
+    return medians(times)
+
+
+def graph_times(replays: Mapping[str, _Work], rounds: int) -> dict[str, float]:
+    """Return the median milliseconds of a replay of each scope's CUDA graph; the scopes take turns."""
+    times: dict[str, list[float]] = {name: [] for name in replays}
+    for _ in range(rounds):
+        for name, replay in replays.items():
+            replay()
+            with timed(times[name], REPLAYS):
+                for _ in range(REPLAYS):
+                    replay()
+    return medians(times)
+
+
+def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the median of each list, to four digits behind the point."""
+    return {name: round(statistics.median(values), 4) for name, values in times.items() if values}
+
+
+ROWS = ((4096, 4096), (2048, 5120), (65536, 128), (64, 4096), (512, 32000), (64, 128256), (333, 3001))
+"""Numbers of rows, and of columns."""
+
+
+def row_operators(rows: int, columns: int) -> dict[str, _Work]:
+    """Return the operators of rows on bf16 numbers of a shape, by name."""
+    import torch
+    from torch.nn import functional
+
+    random = torch.Generator(device="cuda").manual_seed(rows + columns)
+    x, g = (torch.randn(rows, columns, device="cuda", generator=random).bfloat16() for _ in range(2))
+    weight = torch.randn(columns, device="cuda", generator=random).bfloat16()
+    wide, y = x.float(), torch.softmax(x, -1)
+    _, scale = torch.ops.aten._fused_rms_norm(x, [columns], weight, 1e-6)
+    return {
+        "rms_norm": lambda: torch.rms_norm(x, (columns,), weight, 1e-6),
+        "layer_norm": lambda: functional.layer_norm(x, (columns,), weight, weight),
+        "softmax": lambda: torch.softmax(x, -1),
+        "log_softmax of fp32": lambda: torch.log_softmax(wide, -1),
+        "mean of fp32": lambda: wide.mean(-1, keepdim=True),
+        "sum": lambda: x.sum(-1),
+        "sum over rows": lambda: x.sum(0),
+        "gradient of rms_norm": lambda: torch.ops.aten._fused_rms_norm_backward(
+            g, x, [columns], scale, weight, [True, False]
+        ),
+        "gradient of softmax": lambda: torch.ops.aten._softmax_backward_data(g, y, -1, torch.bfloat16),
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Work whose first runs are over: the parts of a run, and its CUDA graphs; either may be missing."""
+
+    run: _Work | None
+    parts: int
+    replays: Mapping[str, _Work] | None
+
+
+def prepared(name: str) -> dict[str, Measured]:
+    """Return the works of a model, whose kernels are compiled and whose graphs are captured in each scope."""
+    import torch
+
+    model = built_model(*WIDTHS[name]).eval()
+    found: dict[str, Measured] = {}
+
+    def add(what: str, run: _Work, parts: int = 1, graph: _Work | None = None) -> None:
+        for scope in scopes().values():
+            with scope():
+                run()
+        replays = None if graph is None else {each: captured(graph, scope) for each, scope in scopes().items()}
+        found[what] = Measured(run, parts, replays)
+
+    for length in PREFILL:
+        run = partial(prefill, model, tokens_of(model, 1, length))
+        add(f"prefill of {length}", run, graph=run)
+    for sequences in DECODE:
+        given = (model, filled_cache(model, tokens_of(model, sequences, CONTEXT)), tokens_of(model, sequences, 1))
+        turn = partial(decode, *given, TOKENS_OF_A_TURN)
+        add(f"decode of {sequences}", turn, TOKENS_OF_A_TURN, partial(decode, *given, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    tokens = tokens_of(model, 1, TRAINING)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(input_ids=tokens, labels=tokens, use_cache=False).loss.backward()
+        optimizer.step()
+
+    add(f"training step of {TRAINING}", step)
+    return found
+
+
+def prepared_rows() -> dict[str, Measured]:
+    """Return the operators of rows as CUDA graphs."""
+    return {
+        f"{name} of {rows} x {columns}": Measured(
+            None, 1, {each: captured(run, scope) for each, scope in scopes().items()}
+        )
+        for rows, columns in ROWS
+        for name, run in row_operators(rows, columns).items()
+    }
+
+
+def costs(works: Mapping[str, Measured], rounds: int) -> dict[str, dict[str, float]]:
+    """Return the milliseconds of each work in each scope."""
+    found = {}
+    for what, each in works.items():
+        if each.run is not None:
+            found[what] = eager_times(each.run, each.parts, rounds)
+        if each.replays is not None:
+            found[f"{what}, graph"] = graph_times(each.replays, rounds)
+    return found
+
+
+_Prepare = Callable[[str], Mapping[str, Measured]]
+
+
+def prepared_by_name(name: str) -> dict[str, Measured]:
+    """Return the works of a model, or the operators of rows."""
+    return prepared_rows() if name == "rows" else prepared(name)
+
+
+def _prepare_and_measure(prepare: _Prepare, name: str, rounds: int, ready: Any, alone: Any, results: Any) -> None:
+    """Prepare a model, wait until all are prepared, and measure it alone."""
+    works = prepare(name)
+    ready.wait()
+    with alone:
+        results.put((name, costs(works, rounds)))
+
+
+class Costs:
+    """The costs of models, which are prepared at once, each in a process, and measured one after the other."""
+
+    def __init__(self, names: Sequence[str], rounds: int, prepare: _Prepare = prepared_by_name) -> None:
+        context = get_context("spawn")
+        # A process opens these when it starts; they end with the last reference to them here.
+        self._ready, self._alone, self._results = context.Barrier(len(names) + 1), context.Lock(), context.Queue()
+        self._processes = [
+            context.Process(
+                target=_prepare_and_measure,
+                args=(prepare, name, rounds, self._ready, self._alone, self._results),
+                daemon=True,
+            )
+            for name in names
+        ]
+        for each in self._processes:
+            each.start()
+
+    def measured(self) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
+        """Let the models be measured, and yield each with its times.  Raises RuntimeError where a process failed."""
+        while self._ready.n_waiting < len(self._processes):
+            self._check()
+            time.sleep(0.05)
+        self._ready.wait()
+        left = len(self._processes)
+        while left:
+            try:
+                yield self._results.get(timeout=1)
+            except Empty:
+                self._check()
+            else:
+                left -= 1
+        for each in self._processes:
+            each.join()
+
+    def _check(self) -> None:
+        """Raise RuntimeError where a process failed."""
+        if any(each.exitcode for each in self._processes):
+            raise RuntimeError("a model could not be measured; its error is printed above")
+
+
+def ratios(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """Return, by kind of work and scope, the geometric mean over models and sizes of the times beside PyTorch's."""
+    kinds: dict[str, dict[str, list[float]]] = {}
+    for works in models.values():
+        for what, times in works.items():
+            kind = what.rsplit(" of ", 1)[0] + (", graph" if what.endswith("graph") else "")
+            for scope, value in times.items():
+                if scope != "PyTorch":
+                    kinds.setdefault(kind, {}).setdefault(scope, []).append(value / times["PyTorch"])
+    return {
+        kind: {scope: round(math.exp(statistics.fmean(map(math.log, each))), 4) for scope, each in found.items()}
+        for kind, found in kinds.items()
+    }
+
+
+def no_costs() -> dict[str, Any]:
+    """Return a record's part of the costs, without any."""
+    return {
+        "shape": {
+            "prefill": PREFILL, "decode": DECODE, "context of decoding": CONTEXT, "training": TRAINING,
+            "layers": _FIELDS["num_hidden_layers"], "vocabulary": _FIELDS["vocab_size"],
+        },
+        "milliseconds": {}, "ratios": {},
+    }  # fmt: skip
+
+
+def add_costs(content: dict[str, Any], name: str, times: dict[str, dict[str, float]]) -> None:
+    """Add the times of a model to a record's part of the costs, and compute the ratios anew.
+
+    A time of rows is that of a CUDA graph.
+    """
+    if name == "rows":
+        times = {what.removesuffix(", graph"): each for what, each in times.items()}
+    content["milliseconds"][name] = times
+    models = {each: found for each, found in content["milliseconds"].items() if each != "rows"}
+    content["ratios"] = (
+        ratios(models)
+        | ({"rows": ratios({name: times})} if name == "rows" else {})
+        | {kind: each for kind, each in content["ratios"].items() if kind == "rows" and name != "rows"}
+    )
+
+
+def environment() -> dict[str, Any]:
+    """Return the GPU, its driver, and the versions of all that takes part."""
+    import torch
+
+    return {
+        "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
+        "cuda": torch.version.cuda, "triton": version("triton"), "transformers": version("transformers"),
+        "batch_invariant_ops": "measured" if "batch_invariant_ops" in scopes() else "not installed",
+    }  # fmt: skip
+
+
+def driver_version() -> str:
+    """Return the version of the GPU's driver."""
+    import subprocess
+
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.split("\n")[0].strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and write a record."""
+    parser = argparse.ArgumentParser(prog="bitwise_bench.mode_costs", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
+    parser.add_argument("--rounds", type=int, default=7, help="measured turns of each scope")
+    given = parser.parse_args(arguments)
+    content = {"environment": environment(), **no_costs()}
+    for name, times in Costs(given.models, given.rounds).measured():
+        add_costs(content, name, times)
+        print(name, json.dumps(times, indent=1), flush=True)
+        given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Costs of the batch-invariant mode: processes that prepare together and measure apart, and the ratios of times."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bitwise_bench.mode_costs import Costs, Measured, add_costs, no_costs, ratios
+
+RECORD = Path(__file__).parents[2] / "records" / "train-equals-serve-sm90-h100.json"
+
+
+def prepare(name: str) -> Mapping[str, Measured]:
+    """Stand for the preparation of a model."""
+    if name == "broken":
+        raise SystemExit(3)
+    times = {"PyTorch": lambda: time.sleep(0.001), "mode": lambda: time.sleep(0.003)}
+    return {f"{name} of 1": Measured(None, 1, times)}
+
+
+def test_models_are_prepared_in_processes_and_measured() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    found = dict(Costs(["a", "b"], 1, prepare).measured())
+    assert set(found) == {"a", "b"}
+    assert set(found["a"]["a of 1, graph"]) == {"PyTorch", "mode"}
+    assert found["a"]["a of 1, graph"]["mode"] >= 3
+
+
+def test_a_model_that_cannot_be_prepared_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="could not be measured"):
+        dict(Costs(["broken"], 1, prepare).measured())
+
+
+def test_ratios_are_geometric_means_by_kind() -> None:
+    content = no_costs()
+    add_costs(
+        content, "x", {"prefill of 1": {"PyTorch": 1.0, "mode": 2.0}, "prefill of 2": {"PyTorch": 4.0, "mode": 2.0}}
+    )
+    add_costs(content, "rows", {"mean of fp32 of 3 x 4, graph": {"PyTorch": 1.0, "mode": 3.0}})
+    add_costs(content, "y", {"decode of 1, graph": {"PyTorch": 2.0, "mode": 1.0}})
+    assert content["ratios"] == {
+        "prefill": {"mode": 1.0}, "decode, graph": {"mode": 0.5}, "rows": {"mean of fp32": {"mode": 3.0}},
+    }  # fmt: skip
+    assert ratios({}) == {}
+
+
+def test_the_record_has_no_difference_in_the_mode_and_some_without_it() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert sum(each["held out"] for each in record["models"].values()) >= 5
+    for each in record["models"].values():
+        assert all(found for what, found in each["mode"].items() if what != "greatest divergence")
+        assert each["mode"]["greatest divergence"] == 0
+        assert each["without the mode, differing"]
+        assert each["without the mode, greatest divergence"] > 0

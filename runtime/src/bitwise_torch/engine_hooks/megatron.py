@@ -1,0 +1,122 @@
+"""Megatron: the mode in place of its own, and Transformer Engine's `general_gemm` by operators of PyTorch.
+
+from bitwise_torch.engine_hooks import megatron
+
+megatron.register()  # before enable_batch_invariant_mode() of Megatron, and before its layers are built
+
+Transformer Engine multiplies by `general_gemm(A, B, ...)`, whose result is op(B) op(A) for matrices by rows: the layout
+"TN" transposes A, "NT" transposes B.  Plain tensors are multiplied by torch.mm, which the mode computes in its order.
+Where quantised tensors, an activation, or communication are part of a call, Transformer Engine computes it, with a
+warning once for each of them, with "strict" an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning
+from bitwise_torch.engine_hooks.process_mode import VARIABLE, EngineHookError, is_enabled, replace_functions
+
+MODULES = ("megatron.core.transformer.custom_layers.batch_invariant_kernels",)
+
+GEMM = "transformer_engine.pytorch.cpp_extensions.gemm"
+"""The module of `general_gemm`; other modules of Transformer Engine import the function from it."""
+
+_NOT_COVERED = ("quantization_params", "gelu", "gelu_in", "ub", "extra_output", "bulk_overlap")
+"""Arguments of `general_gemm` with which a call is left to Transformer Engine."""
+
+_warned: set[str] = set()
+
+
+def register() -> None:
+    """Replace Megatron's functions of its mode, and `general_gemm` wherever Transformer Engine has imported it.
+
+    Raises EngineHookError.
+    """
+    replace_functions("Megatron", MODULES)
+    try:
+        original = import_module(GEMM).general_gemm
+    except (ImportError, AttributeError) as error:
+        raise EngineHookError(f"Transformer Engine: {GEMM}.general_gemm cannot be imported ({error})") from None
+    if hasattr(original, "__wrapped__"):
+        return
+    replacement = pinned_gemm(original)
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "transformer_engine" and getattr(module, "general_gemm", None) is original:
+            module.general_gemm = replacement  # type: ignore[attr-defined]
+
+
+def pinned_gemm(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the arguments of a `general_gemm` that multiplies plain tensors by operators of PyTorch."""
+    signature = inspect.signature(original)
+
+    @wraps(original)
+    def general_gemm(*arguments: Any, **options: Any) -> Any:
+        if not is_enabled():
+            return original(*arguments, **options)
+        call = signature.bind(*arguments, **options)
+        call.apply_defaults()
+        reason = _reason(call.arguments)
+        if reason is None:
+            return _product(call.arguments)
+        if os.environ.get(VARIABLE) == "strict":
+            raise BatchVarianceError(f"the bytes of general_gemm may depend on the batch: {reason}")
+        if reason not in _warned:
+            _warned.add(reason)
+            warnings.warn(
+                f"the bytes of general_gemm may depend on the batch: {reason}; later calls cause no warning",
+                BatchVarianceWarning,
+                stacklevel=2,
+            )
+        return original(*arguments, **options)
+
+    return general_gemm
+
+
+def _reason(given: dict[str, Any]) -> str | None:
+    """Return why a call is left to Transformer Engine, None where operators of PyTorch compute it."""
+    import torch
+
+    for name in _NOT_COVERED:
+        value = given.get(name)
+        if value is not None and value is not False:
+            return f"a call with {name} is computed by Transformer Engine"
+    for name in ("A", "B", "out", "bias"):
+        value = given.get(name)
+        if value is not None and type(value) not in (torch.Tensor, torch.nn.Parameter):
+            return f"{name} is of the type {type(value).__name__}; plain tensors are covered"
+    if float(given.get("alpha", 1.0)) != 1.0 or given.get("beta") not in (None, 0.0, 1.0):
+        return "a call with alpha or beta is computed by Transformer Engine"
+    return None
+
+
+def _product(given: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Return the result of a plain call, the gradient of its bias, and None for the activation and an extra output."""
+    import torch
+
+    a, b, out, bias = (given.get(name) for name in ("A", "B", "out", "bias"))
+    assert a is not None
+    assert b is not None
+    layout = given["layout"]
+    left, right = b.reshape(-1, b.shape[-1]), a.reshape(-1, a.shape[-1])
+    shape = [left.shape[1]] if layout[1] == "T" else list(b.shape[:-1])
+    left = left.t() if layout[1] == "T" else left
+    right = right.t() if layout[0] == "T" else right
+    dtype = given.get("out_dtype") or (b.dtype if out is None else out.dtype)
+    product = torch.mm(left, right) if dtype == left.dtype else torch.mm(left, right, out_dtype=dtype)
+    bias_gradient = None
+    if bias is not None and given.get("grad"):
+        bias_gradient = b.reshape(-1, b.shape[-1]).sum(0).to(bias.dtype)
+    elif bias is not None:
+        product = product + bias.to(dtype)
+    product = product.reshape(*shape, product.shape[-1])
+    if out is not None:
+        product = out.add_(product.view(out.shape)) if given.get("accumulate") else out.copy_(product.view(out.shape))
+    return product, bias_gradient, None, None

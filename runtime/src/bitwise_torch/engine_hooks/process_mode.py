@@ -1,0 +1,82 @@
+"""One batch-invariant mode for a process, and its place in the modules of an engine that has a mode of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from bitwise_core.errors import BitwiseError
+from bitwise_torch.batch_invariance.mode import BatchInvariance, batch_invariant
+
+VARIABLE = "BITWISE_BATCH_INVARIANT"
+"""The environment variable that asks for the mode: "1", or "strict", where what is not covered is an error."""
+
+_lock = threading.Lock()
+_mode: BatchInvariance | None = None
+
+
+class EngineHookError(BitwiseError, RuntimeError):
+    """An engine that is not installed or lacks an interface, or a variable with another value; the message says what."""
+
+
+def is_asked_for() -> bool:
+    """Return whether the environment asks for the mode.  Raises EngineHookError for other values."""
+    value = os.environ.get(VARIABLE, "0")
+    if value not in ("0", "", "1", "strict"):
+        raise EngineHookError(f'{VARIABLE} is {value!r}: set it to "1", to "strict", or to "0"')
+    return value in ("1", "strict")
+
+
+def enable(*_: Any, **__: Any) -> None:
+    """Enable the mode for all threads of the process, once; strict where the environment says so.
+
+    Arguments, which engines give to functions of this name, choose among kernels of their own and are ignored.
+    """
+    global _mode
+    with _lock:
+        if _mode is None:
+            _mode = batch_invariant(strict=os.environ.get(VARIABLE) == "strict").enable()
+
+
+def disable() -> None:
+    """Disable the mode, in the thread that enabled it."""
+    global _mode
+    with _lock:
+        found, _mode = _mode, None
+    if found is not None:
+        found.disable()
+
+
+def is_enabled() -> bool:
+    """Return whether the process has the mode."""
+    return _mode is not None
+
+
+FUNCTIONS = {
+    "enable_batch_invariant_mode": enable, "disable_batch_invariant_mode": disable,
+    "is_batch_invariant_mode_enabled": is_enabled,
+}  # fmt: skip
+"""The functions of this module by the names that engines have for them."""
+
+
+def replace_functions(engine: str, modules: Sequence[str]) -> None:
+    """Replace the functions of FUNCTIONS that modules of an engine have.
+
+    Raises EngineHookError where a module cannot be imported or has no function that enables a mode.
+    """
+    for name in modules:
+        try:
+            module = import_module(name)
+        except ImportError as error:
+            raise EngineHookError(f"{engine}: {name} cannot be imported ({error}): install {engine}") from None
+        if not hasattr(module, "enable_batch_invariant_mode"):
+            raise EngineHookError(
+                f"{engine}: {name} has no function enable_batch_invariant_mode: this release of {engine} has another "
+                "interface; call bitwise_torch.batch_invariant().enable() before the model runs"
+            )
+        for function, own in FUNCTIONS.items():
+            if hasattr(module, function):
+                setattr(module, function, own)

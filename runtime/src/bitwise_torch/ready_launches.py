@@ -1,0 +1,99 @@
+"""Operators that ran, ready to run again: one look-up leads from the operands of a call to the launch of its kernels.
+
+The operands are those of a kernel of PyTorch: none is negated lazily, and none is recorded for gradients.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bitwise_core.plugins import registry
+
+if TYPE_CHECKING:
+    import torch
+
+CAPACITY = 4096
+"""The number of calls that are kept; a full table is emptied."""
+
+
+@dataclass(slots=True)
+class Count:
+    """How often something ran."""
+
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """The launch of a call, the shape and type of its result, and its address modulo 256; None is the operand's type.
+
+    `launch` is a function of the addresses of the operands and of the result.
+    """
+
+    launch: Callable[..., None]
+    shape: tuple[int, ...]
+    dtype: torch.dtype | None
+    alignment: int
+    count: Count | None
+
+
+class ReadyLaunches:
+    """The launches of calls, by all that decides them: types, shapes, strides, devices and alignments of operands."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Hashable, _Ready] = {}
+        self._counting = threading.Lock()
+        self._registry: registry.Registry | None = None
+
+    def run(
+        self, name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...] = ()
+    ) -> tuple[torch.Tensor | None, Hashable]:
+        """Run a call where it is kept, and return its result and its key; None where it is not kept.
+
+        `rest` are the other arguments.  The key is None for tensors without memory and for arguments without a hash.
+        """
+        try:
+            key: tuple[Any, ...] = (name, rest)
+            addresses = []
+            for each in operands:
+                at = each.data_ptr()
+                addresses.append(at)
+                key += (type(each), each.dtype, each.get_device(), each.shape, each.stride(), at & -at & 255)
+            ready = self._calls.get(key)
+        except (RuntimeError, TypeError):
+            return None, None
+        if ready is None or self._registry is not registry.default():
+            return None, key
+        first = operands[0]
+        out = first.new_empty(ready.shape) if ready.dtype is None else first.new_empty(ready.shape, dtype=ready.dtype)
+        at = out.data_ptr()
+        if at & -at & 255 != ready.alignment:
+            return None, key
+        ready.launch(*addresses, at)
+        if ready.count is not None:
+            self.add(ready.count)
+        return out, key
+
+    def add(self, count: Count) -> None:
+        """Count a call."""
+        with self._counting:
+            count.calls += 1
+
+    def keep(
+        self, key: Hashable, operands: Sequence[torch.Tensor], out: torch.Tensor, launch: Callable[..., None],
+        count: Count | None = None,
+    ) -> None:  # fmt: skip
+        """Keep the launch of a call that ran, whose dense result is `out`; each repetition is added to `count`."""
+        import torch
+
+        if not {type(each) for each in operands} <= {torch.Tensor, torch.nn.Parameter} or not out.is_contiguous():
+            return
+        if self._registry is not registry.default() or len(self._calls) >= CAPACITY:
+            self._calls.clear()
+            self._registry = registry.default()
+        at = out.data_ptr()
+        dtype = None if out.dtype == operands[0].dtype else out.dtype
+        self._calls[key] = _Ready(launch, tuple(out.shape), dtype, at & -at & 255, count)

@@ -1,0 +1,184 @@
+"""Hooks of engines, against stand-ins with the names and arguments of the engines' own functions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.launchers import SequentialLauncher
+from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant
+from bitwise_torch.engine_hooks import megatron, process_mode, sglang, torchtitan, vllm
+from bitwise_torch.engine_hooks.process_mode import VARIABLE, EngineHookError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if not any(isinstance(each, SequentialLauncher) for each in registry.default().launchers):
+    pytest.skip("no installed plugin has a launcher of products", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(megatron, "_warned", set())
+    yield
+    process_mode.disable()
+
+
+def module(monkeypatch: pytest.MonkeyPatch, name: str, **content: Any) -> ModuleType:
+    """Install a module, and empty ones for its packages."""
+    parts = name.split(".")
+    for end in range(1, len(parts)):
+        parent = ".".join(parts[:end])
+        if parent not in sys.modules:
+            monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
+    made = ModuleType(name)
+    vars(made).update(content)
+    monkeypatch.setitem(sys.modules, name, made)
+    return made
+
+
+def mode_functions() -> dict[str, Any]:
+    """Return functions of an engine's own mode."""
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("the engine's own mode")
+
+    return dict.fromkeys(process_mode.FUNCTIONS, refuse)
+
+
+def rows(count: int, k: int = 24) -> Any:
+    return torch.randn(9, k, generator=torch.Generator().manual_seed(1)).bfloat16()[:count].clone()
+
+
+def has_the_mode() -> bool:
+    """Return whether a sum has the bytes of the mode, which PyTorch's own sum of these numbers does not have."""
+    x = torch.randn(3, 700, generator=torch.Generator().manual_seed(2))
+    with batch_invariant():
+        pinned = x.sum(1)
+    return torch.equal(x.sum(1), pinned)
+
+
+def test_vllm_loads_the_entry_point_and_enables_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(vllm.__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
+    group, _, line = text.partition('entry-points."vllm.general_plugins"]\n')[2].partition(" = ")
+    value = line.split('"')[1]
+    register = EntryPoint(group, value, "vllm.general_plugins").load()
+    engine = module(monkeypatch, vllm.MODULES[0], **mode_functions())
+    own = engine.enable_batch_invariant_mode
+    register()
+    assert engine.enable_batch_invariant_mode is own
+    monkeypatch.setenv(VARIABLE, "1")
+    register()
+    assert not has_the_mode()
+    engine.enable_batch_invariant_mode()
+    assert has_the_mode()
+    process_mode.disable()
+    assert not has_the_mode()
+
+
+def test_a_variable_of_another_value_and_a_missing_engine_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "yes")
+    with pytest.raises(EngineHookError, match='set it to "1"'):
+        vllm.register()
+    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setitem(sys.modules, vllm.MODULES[0], None)  # type: ignore[arg-type]
+    with pytest.raises(EngineHookError, match="install vLLM"):
+        vllm.register()
+    module(monkeypatch, vllm.MODULES[0])
+    with pytest.raises(EngineHookError, match="has another interface"):
+        vllm.register()
+
+
+def test_sglang_enables_and_disables_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    package, engine = (module(monkeypatch, name, **mode_functions()) for name in sglang.MODULES)
+    sglang.register()
+    package.enable_batch_invariant_mode(enable_bmm=False)
+    package.enable_batch_invariant_mode()
+    assert engine.is_batch_invariant_mode_enabled()
+    assert has_the_mode()
+    engine.disable_batch_invariant_mode()
+    assert not package.is_batch_invariant_mode_enabled()
+    assert not has_the_mode()
+
+
+def test_torchtitan_converts_a_model_by_enabling_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, Any] = {}
+    module(monkeypatch, torchtitan.MODULE, register_model_converter=lambda kind, name: found.update({name: kind}))
+    torchtitan.register()
+    converter = found["bitwise"](object(), object())
+    assert not has_the_mode()
+    converter.convert(torch.nn.Linear(2, 2))
+    assert has_the_mode()
+    converter.post_optimizer_hook(None)
+    monkeypatch.setitem(sys.modules, torchtitan.MODULE, ModuleType(torchtitan.MODULE))
+    with pytest.raises(EngineHookError, match="in the program that starts the trainer"):
+        torchtitan.register()
+
+
+class Engine:
+    """Stand-ins for Megatron and for Transformer Engine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls = 0
+        self.mode = module(monkeypatch, megatron.MODULES[0], **mode_functions())
+
+        def general_gemm(
+            A: Any, B: Any, out_dtype: Any = None, quantization_params: Any = None, gelu: bool = False,
+            gelu_in: Any = None, alpha: float = 1.0, beta: Any = None, accumulate: bool = False, layout: str = "TN",
+            out: Any = None, bias: Any = None, use_split_accumulator: bool = False, grad: bool = False, ub: Any = None,
+            ub_type: Any = None, extra_output: Any = None, bulk_overlap: bool = False,
+        ) -> Any:  # fmt: skip
+            self.calls += 1
+            return None, None, None, None
+
+        module(monkeypatch, megatron.GEMM, general_gemm=general_gemm)
+        self.linear = module(monkeypatch, "transformer_engine.pytorch.module.linear", general_gemm=general_gemm)
+        megatron.register()
+
+    def gemm(self, *arguments: Any, **options: Any) -> Any:
+        return self.linear.general_gemm(*arguments, **options)
+
+
+def test_megatron_multiplies_in_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(monkeypatch)
+    megatron.register()
+    weight, x = rows(9), rows(4)
+    engine.gemm(weight, x)
+    assert engine.calls == 1
+    engine.mode.enable_batch_invariant_mode(backend="te_native")
+    whole = engine.gemm(weight, x.reshape(2, 2, -1))[0]
+    assert whole.shape == (2, 2, 9)
+    assert torch.equal(engine.gemm(weight, x[:1])[0], whole.reshape(4, 9)[:1])
+    assert torch.equal(whole.reshape(4, 9), x @ weight.t())
+    slope = rows(4, 9)
+    assert torch.equal(engine.gemm(weight, slope, layout="NN", grad=True)[0], slope @ weight)
+    bias = torch.ones(9).bfloat16()
+    found, bias_gradient, *_ = engine.gemm(x, slope, layout="NT", grad=True, bias=bias)
+    assert torch.equal(found, slope.t() @ x)
+    assert torch.equal(bias_gradient, slope.sum(0))
+    assert torch.equal(engine.gemm(weight, x, bias=bias)[0], x @ weight.t() + bias)
+    gradient = torch.ones(9, 24, dtype=torch.bfloat16)
+    assert engine.gemm(x, slope, layout="NT", out=gradient, accumulate=True)[0] is gradient
+    assert torch.equal(gradient, slope.t() @ x + 1)
+    assert engine.calls == 1
+
+
+def test_what_transformer_engine_computes_is_warned_of_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(monkeypatch)
+    weight, x = rows(9), rows(4)
+    engine.mode.enable_batch_invariant_mode()
+    with pytest.warns(BatchVarianceWarning, match="a call with gelu is computed by Transformer Engine"):
+        engine.gemm(weight, x, gelu=True)
+    engine.gemm(weight, x, gelu=True)  # no second warning, which would be an error
+    with pytest.warns(BatchVarianceWarning, match="A is of the type str"):
+        engine.gemm("quantised", x)
+    assert engine.calls == 3
+    monkeypatch.setenv(VARIABLE, "strict")
+    with pytest.raises(BatchVarianceError, match="alpha or beta"):
+        engine.gemm(weight, x, alpha=0.5)

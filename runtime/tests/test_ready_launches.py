@@ -1,0 +1,132 @@
+"""Launches of former calls: what decides them is in their key, and what they run is what ran first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.plugins import registry
+from bitwise_torch import batch_invariant, dispatch_cache, locked_products
+from bitwise_torch.locks import Entry, Lock
+from bitwise_torch.ready_launches import Count, ReadyLaunches
+from bitwise_torch.tensor_problems import problem_of
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+K = 8
+
+WIDE = 70000
+"""Columns of a result whose memory is seldom aligned otherwise than before."""
+
+DESC = GEMMDesc(k=K, left_dtype="bf16", right_dtype="bf16", output_dtype="bf16", path="fma")
+
+
+def tensor(*shape: int, seed: int = 0) -> Any:
+    """Return a matrix whose address is a multiple of 64."""
+    memory = torch.zeros(shape[0] * shape[1] + 64, dtype=torch.bfloat16)
+    start = -memory.data_ptr() % 64 // 2
+    found = memory[start : start + shape[0] * shape[1]].view(shape)
+    return found.copy_(torch.randn(shape, generator=torch.Generator().manual_seed(seed)))
+
+
+def test_a_kept_call_runs_for_the_same_operands_alone() -> None:
+    ready, launches, count = ReadyLaunches(), [], Count()
+    x = tensor(4, K)
+    found, key = ready.run("f", (x,), ((-1,), True))
+    assert found is None
+    out = torch.empty(4, WIDE)
+    ready.keep(key, (x,), out, lambda *given: launches.append(given), count)
+    held = []  # until the allocator returns memory of the same alignment
+    while (again := ready.run("f", (x,), ((-1,), True))[0]) is None and len(held) < 50:
+        held.append(torch.empty(4, WIDE + len(held)))
+    assert again is not None
+    assert launches == [(x.data_ptr(), again.data_ptr())]
+    assert (again.shape, again.dtype, count.calls) == (out.shape, torch.float32, 1)
+    others = [
+        ("g", x, ((-1,), True)), ("f", x, ((-1,), False)), ("f", x.float(), ((-1,), True)), ("f", x[:2], ((-1,), True)),
+        ("f", x.t(), ((-1,), True)), ("f", torch.nn.Parameter(x), ((-1,), True)),
+    ]  # fmt: skip
+    for name, each, rest in others:
+        assert ready.run(name, (each,), rest)[0] is None
+    assert len(launches) == 1
+
+
+def test_operands_without_memory_and_arguments_without_a_hash_have_no_key() -> None:
+    ready = ReadyLaunches()
+    assert ready.run("f", (torch.ones(2, 2).to_sparse(),)) == (None, None)
+    assert ready.run("f", (tensor(4, K),), ([1],)) == (None, None)
+
+
+def test_other_plugins_empty_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready, x = ReadyLaunches(), tensor(4, K)
+    _, key = ready.run("f", (x,))
+    ready.keep(key, (x,), torch.empty(4), lambda *given: None)
+    other = replace(registry.default(), profiles=())
+    monkeypatch.setattr(registry, "default", lambda: other)
+    assert ready.run("f", (x,))[0] is None
+
+
+class Stub:
+    """A launcher that prepares products of tensors on the CPU; what it prepared returns the product of PyTorch."""
+
+    name = "stub"
+
+    def __init__(self) -> None:
+        self.prepared = 0
+        self.launched: list[tuple[int, ...]] = []
+
+    def missing(self) -> None:
+        return None
+
+    def launch(self, desc: Any, *operands: Any) -> Any:
+        raise AssertionError
+
+    def serves(self, desc: Any, device: Any) -> bool:
+        return True
+
+    def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
+        raise AssertionError
+
+    def prepare(self, desc: Any, a: Any, b: Any, out: Any) -> Any:
+        self.prepared += 1
+        out.fill_(1)
+        return lambda *addresses: self.launched.append(addresses)
+
+    def sequential(self, k: int, left: str, right: str, output: str, **options: Any) -> GEMMDesc:
+        return DESC
+
+    def batched_product(self, *operands: Any) -> None:
+        raise AssertionError
+
+    def grouped_product(self, *operands: Any) -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
+    made = Stub()
+    found = replace(registry.default(), launchers=(made,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.products._on_cpu", lambda tensor: False)
+    monkeypatch.setattr(dispatch_cache, "_calls", {})
+    return made
+
+
+@pytest.mark.parametrize("scope", ["mode", "lock"])
+def test_a_repeated_product_is_one_launch_for_its_addresses(stub: Stub, scope: str) -> None:
+    a, b = tensor(4, K), tensor(K, WIDE, seed=1)
+    entry = Entry(problem=problem_of(a, b), descriptor=DESC.to_text())
+    lock = Lock(entries=(entry,))
+    with batch_invariant(strict=True) if scope == "mode" else locked_products(lock) as found:
+        outputs = [torch.mm(a, b) for _ in range(20)]
+    # A call is prepared again where the allocator returned memory of another alignment.
+    assert stub.prepared + len(stub.launched) == 20
+    assert stub.launched
+    for given in stub.launched:
+        assert given[:2] == (a.data_ptr(), b.data_ptr())
+        assert given[2] in {each.data_ptr() for each in outputs}
+    if scope == "lock":
+        assert found.replayed.total() == 20
