@@ -14,6 +14,9 @@ over the names of variables).  A further term over names is the condition.
   So their values are equal before the loop and, by induction, after each iteration: their results are one function of
   variables that the names determine, and the threads of a group iterate together.  This is why a name may stand for a
   variable of any thread and register, and why no name holds a number of either.
+- A register that an iteration leaves as it was before the loop, if all those registers are as they were and any others
+  are variables, stays as it was, by induction over the iterations: it is no variable.  Which ones these are is decided
+  for each thread; the first iteration shows the candidates.
 - A register after the loop is a term over its name and over the system: the condition and the set of all pairs of a
   name and its result.  If the terms of two registers are equal, in two loops or in one, then the two systems have the
   same names, and a name has the same start and the same result in both: a name contains its start, and has one result
@@ -33,7 +36,7 @@ over the names of variables).  A further term over names is the condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,10 +49,12 @@ from bitwise_core.execution.data_loops import (
     kind_of_nan,
     one_value,
 )
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Branch, Machine, invert
 from bitwise_core.execution.program import Program
-from bitwise_core.execution.program_analyses import effects_of, region
+from bitwise_core.execution.program_analyses import effects_of, live_at, region
 from bitwise_core.execution.sides import BlockSide
 from bitwise_core.execution.uniformity import is_uniform
 from bitwise_core.execution.values import hashing
@@ -106,9 +111,10 @@ class _Iteration:
         self.repeats_hash = exact_hash(one_value(self.repeats))
         self.hashes = tuple(exact_hash(one_value(each)) for each in self.results)
 
-    def same_as(self, other: _Iteration) -> bool:
-        """Return whether two iterations compute the same function."""
-        pairs = zip((self.repeats_hash, *self.hashes), (other.repeats_hash, *other.hashes), strict=True)
+    def same_as(self, other: _Iteration, except_for: Sequence[int] = ()) -> bool:
+        """Return whether two iterations compute the same function, some registers aside."""
+        pairs = [(self.repeats_hash, other.repeats_hash)]
+        pairs += [(self.hashes[i], other.hashes[i]) for i in range(len(self.hashes)) if i not in except_for]
         return all(np.all(one == another) for one, another in pairs)
 
 
@@ -126,7 +132,7 @@ def threads_together(machine: Machine, program: Program, loop: DataLoop) -> tupl
     """
     body = region(program, loop.branch, loop.join)
     effects = effects_of(program, body)
-    if machine.domain.name != "terms" or effects & ~_FOLLOWED:
+    if not isinstance(machine.domain, TermDomain) or effects & ~_FOLLOWED:
         return None
     if not is_closed(program, loop.branch, loop.start, loop.join):
         return None
@@ -160,8 +166,10 @@ def registers_after(
     level = outer.get(LEVEL, 0)
     machine.extra = {**outer, LEVEL: level + 1}
     try:
-        body = _Body(machine, program, loop, names, together, block, runner, level)
-        found = body.function()
+        assert isinstance(machine.domain, TermDomain)
+        with machine.domain.following_members():
+            body = _Body(machine, program, loop, names, together, block, runner, level)
+            found = body.function()
         return None if found is None else body.after(repeats, found)
     finally:
         machine.extra = outer
@@ -193,8 +201,10 @@ class _Body:
         starts = [one_value(self.before[name]) for name in carried]
         self.sticky = [self._sticky(each) for each in starts]
         self.varying = [self._varying(each) for each in starts]
-        self.refined = 0
+        self.refined, self.tried = 0, False
+        self.unused = [False] * len(carried)
         self.names = [self._start(place) for place in range(len(carried))]
+        self.constant: list[Array] = [np.zeros(self.shape, dtype=bool) for _ in carried]
 
     def _sticky(self, value: Value) -> Array:
         """Return the flags of the threads in which a value is undefined or undetermined."""
@@ -202,9 +212,7 @@ class _Body:
 
     def _varying(self, value: SymbolicVector) -> Array:
         """Return in which threads a value may differ from another one although their terms are equal."""
-        flags = L.flags_of_lanes(value.flags, self.shape) | np.asarray(nan_bits(value), dtype=np.uint32)
-        found: Array = (flags & np.uint32(L.STICKY | L.UNSPECIFIED_NAN)) != 0
-        return found
+        return (self._sticky(value) != 0) | _unspecified(value, self.shape)
 
     def _start(self, place: int) -> hashing.Words:
         """Return the first name of a variable: the hash of its register before the loop, with its width."""
@@ -221,17 +229,20 @@ class _Body:
 
     def function(self) -> _Iteration | None:
         """Return what one iteration computes from the variables, in every iteration; None where it is not known."""
+        self._suppose_constants()
         while True:
             self._begin()
-            found = self._run()
+            found = self._run(self._variables())
             if found is None:
                 return None
-            grows = self._note_flags(found)
-            if self._changed_cells() or grows:
+            changed = self._drop_constants(found)
+            changed = self._note_flags(found) or changed
+            if self._changed_cells() or changed:
                 continue
-            if self._names_are_stable(found):
+            if not self._names_are_stable(found):
+                self._refine_names(found)
+            elif not self._drop_unused(found):
                 break
-            self._refine_names(found)
         if self.together > 1 and not is_uniform(self.machine, found.repeats, self.together):
             return None
         ends = self._sticky(found.repeats)
@@ -240,19 +251,72 @@ class _Body:
             return found
         races = self.machine.races.copy()
         self._forget_cells()
-        again = self._run()
+        again = self._run(self._variables())
         if again is None or not again.same_as(found) or self._changed_cells():
             return None
         self.machine.races = self.machine.races.with_alternatives(races)
         self._forget_cells()
         return found
 
+    def _suppose_constants(self) -> None:
+        """Suppose that the registers which the first iteration leaves as they are never change."""
+        self._begin()
+        try:
+            found = self._run({})
+        except Unsupported:
+            return
+        if found is not None:
+            self.constant = [np.ones(self.shape, dtype=bool) for _ in self.carried]
+            self._drop_constants(found)
+
+    def _drop_constants(self, found: _Iteration) -> bool:
+        """Suppose no longer that a register is constant where an iteration changes it; return whether it does."""
+        drops = False
+        for place, words in enumerate(found.hashes):
+            start, end = one_value(self.before[self.carried[place]]), one_value(found.results[place])
+            same = (words == exact_hash(start)).all(axis=0) & ~_unspecified(start, self.shape)
+            same = same & ~_unspecified(end, self.shape) & (self._sticky(start) == self._sticky(end))
+            drops = drops or bool((self.constant[place] & ~same).any())
+            self.constant[place] = self.constant[place] & same
+        return drops
+
+    def _drop_unused(self, found: _Iteration) -> bool:
+        """Find registers that the loop may leave as they are, but never reads; return whether it was executed for that.
+
+        They are not read after the loop either.  With other names for them, nothing else has another result.
+        """
+        if self.tried:
+            return False
+        self.tried = True
+        live, infos = live_at(self.program, self.loop.join), self.program.infos
+        instructions = self.program.kernel.instructions
+        body = region(self.program, self.loop.branch, self.loop.join)
+        guarded = [infos[index].writes for index in body if instructions[index].guard is not None]
+        places = [
+            place
+            for place, name in enumerate(self.carried)
+            if not live(name) and any(name in writes for writes in guarded)
+        ]
+        if not places:
+            return False
+        names = self.names
+        self.names = [self._alone(place, each) if place in places else each for place, each in enumerate(names)]
+        self._begin()
+        other = self._run(self._variables())
+        self.names = names
+        if other is None or not other.same_as(found, except_for=places):
+            return True
+        for place in places:
+            self.unused[place] = True
+        return True
+
     def _note_flags(self, found: _Iteration) -> bool:
         """Note which variables are undefined or may vary after an iteration; return whether there are more of them."""
         grows = False
         for place, each in enumerate(map(one_value, found.results)):
-            sticky = self.sticky[place] | self._sticky(each)
-            varying = self._varying(each) & ~self.varying[place]
+            changed = ~self.constant[place]
+            sticky = self.sticky[place] | np.where(changed, self._sticky(each), np.uint32(0))
+            varying = self._varying(each) & ~self.varying[place] & changed
             grows = grows or bool(varying.any()) or bool(np.any(sticky != self.sticky[place]))
             self.sticky[place] = sticky
             if varying.any():
@@ -280,18 +344,19 @@ class _Body:
         self.names = [self._alone(place, name) for place, name in enumerate(self.names)]
 
     def _of_groups(self, words: Sequence[hashing.Words]) -> tuple[hashing.Words, Array]:
-        """Return hashes as (2, groups, members), and which members are those of active threads.
+        """Return hashes as (2, groups, members), and which members are variables of active threads.
 
-        The members of a group are all carried registers of the threads that repeat the loop together.
+        The members of a group are the carried registers that change of the threads that repeat the loop together.
         """
         machine, size = self.machine, self.together
         count = -(-machine.threads // size)
         missing = count * size - machine.threads
         every = np.stack([np.broadcast_to(each, (2, *self.shape)) for each in words], axis=-1)
         padded = np.pad(every, ((0, 0), (0, 0), (0, missing), (0, 0)))
-        active = np.pad(machine.active(self.shape), ((0, 0), (0, missing)))
-        members = np.repeat(active.reshape(-1, size), len(words), axis=1)
-        return padded.reshape(2, machine.blocks * count, size * len(words)), members
+        members = machine.active(self.shape)[..., None] & ~np.stack(self.constant, axis=-1) & ~np.array(self.unused)
+        members = np.pad(members, ((0, 0), (0, missing), (0, 0)))
+        shape = (machine.blocks * count, size * len(words))
+        return padded.reshape(2, *shape), members.reshape(shape)
 
     def _begin(self) -> None:
         """Go back to the state before the loop, with undefined cells."""
@@ -323,11 +388,22 @@ class _Body:
         self.undefined = known | changed
         return bool((changed & ~known).any())
 
-    def _run(self) -> _Iteration | None:
+    def _variables(self) -> dict[str, Value]:
+        """Return the variables of the carried registers, which keep their values where they are constant."""
+        found: dict[str, Value] = {}
+        for place, name in enumerate(self.carried):
+            constant = self.constant[place]
+            if constant.all():
+                continue
+            found[name] = self._variable(place)
+            if constant.any():
+                found[name] = blend_values(constant, self.before[name], found[name])
+        return found
+
+    def _run(self, variables: Mapping[str, Value]) -> _Iteration | None:
         machine, loop = self.machine, self.loop
         local, parameters, extra, mask = machine.local, machine.parameters, dict(machine.extra), machine.mask
         machine.local, machine.parameters = dict(local), dict(parameters)
-        variables = dict(zip(self.carried, map(self._variable, range(len(self.carried))), strict=True))
         machine.registers = {**self.before, **variables}
         self.runner().start(loop.start, loop.branch)
         machine.mask = mask
@@ -359,11 +435,15 @@ class _Body:
 
         Where it is undefined or undetermined how often a thread repeats the loop, so is what the thread has after it.
         """
-        recorder, ended = self.machine.domain.recorder, self._sticky(found.repeats)
+        machine = self.machine
+        recorder, ended = machine.domain.recorder, self._sticky(found.repeats)
         ends = [one_value(each) for each in found.results]
         equations = self._equations(found, ends)
         registers = dict(self.before)
         for place, (name, end) in enumerate(zip(self.carried, ends, strict=True)):
+            if self.unused[place]:
+                registers[name] = poison(end.bits)
+                continue
             own = SymbolicVector(64, self.names[place], L.TERM | L.INTEGER)
             flags = L.uniform_flags(kind_of_nan(end) | self.sticky[place] | ended)
             operands, tag = [equations, own], f"a result of loop {self.level}"
@@ -372,8 +452,9 @@ class _Body:
                 assert isinstance(result, SymbolicVector)
                 recorder.add(tag, result, [one_value(found.repeats), end, one_value(self.before[name])], False)
                 result.recorder = recorder
-            result = self.machine.domain.select(repeats, result, self.before[name])
-            registers[name] = result if self.mask is None else blend_values(self.mask, result, self.before[name])
+            result = machine.domain.select(repeats, result, self.before[name])
+            kept = self.constant[place] if self.mask is None else self.constant[place] | ~machine.active(self.shape)
+            registers[name] = blend_values(~kept, result, self.before[name]) if kept.any() else result
         return registers
 
     def _equations(self, found: _Iteration, ends: Sequence[SymbolicVector]) -> SymbolicVector:
@@ -386,21 +467,33 @@ class _Body:
         total = hashing.mix((total + count)[:, :, None])
         whole = np.repeat(total.reshape(2, machine.blocks, -1), self.together, axis=2)[..., : machine.threads]
         whole = hashing.mix(whole + found.repeats_hash * hashing.multiplier(3))
-        starts = [one_value(self.before[name]) for name in self.carried]
-        flags = np.uint32(L.TERM | L.INTEGER) | self._inherited([one_value(found.repeats), *ends, *starts])
+        flags = np.uint32(L.TERM | L.INTEGER) | self._inherited(one_value(found.repeats), ends)
         return SymbolicVector(64, whole, L.uniform_flags(flags))
 
-    def _inherited(self, values: Sequence[SymbolicVector]) -> Array:
+    def _of_nans(self, value: SymbolicVector) -> Array:
+        """Return the flags of a value and of its bits, for each thread."""
+        return L.flags_of_lanes(value.flags, self.shape) | np.asarray(nan_bits(value), dtype=np.uint32)
+
+    def _inherited(self, repeats: SymbolicVector, ends: Sequence[SymbolicVector]) -> Array:
         """Return what is known of NaNs in some thread of those that repeat the loop together, for each thread."""
         machine = self.machine
-        kept = np.zeros(self.shape, dtype=np.uint32)
-        for each in values:
-            kept = kept | L.flags_of_lanes(each.flags, self.shape) | np.asarray(nan_bits(each), dtype=np.uint32)
+        kept = self._of_nans(repeats)
+        for place, (name, end) in enumerate(zip(self.carried, ends, strict=True)):
+            own = self._of_nans(end) | self._of_nans(one_value(self.before[name]))
+            is_variable = np.logical_not(self.constant[place]) & (not self.unused[place])
+            kept = kept | np.where(is_variable, own, np.uint32(0))
         kept = np.where(machine.active(self.shape), kept, np.uint32(0)) & np.uint32(L.INHERITED & ~L.STICKY)
         count = -(-machine.threads // self.together)
         padded = np.pad(kept, ((0, 0), (0, count * self.together - machine.threads)))
         groups = np.bitwise_or.reduce(padded.reshape(machine.blocks, count, -1), axis=2)
         return np.repeat(groups, self.together, axis=1)[:, : machine.threads]
+
+
+def _unspecified(value: SymbolicVector, shape: tuple[int, int]) -> Array:
+    """Return in which threads an assembler decides bits of a value."""
+    flags = L.flags_of_lanes(value.flags, shape) | np.asarray(nan_bits(value), dtype=np.uint32)
+    found: Array = (flags & np.uint32(L.UNSPECIFIED_NAN)) != 0
+    return found
 
 
 def _different(words: hashing.Words, members: Array) -> tuple[hashing.Words, Array]:
