@@ -21,7 +21,7 @@ from bitwise_core.checker.parametric.given_launch import stores_distinct_element
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
-from bitwise_core.execution.buffers import formats_of_buffers
+from bitwise_core.execution.buffers import formats_of_buffers, open_integers
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
     WorkLimitExceeded,
@@ -32,6 +32,7 @@ from bitwise_core.execution.concrete import (
 from bitwise_core.execution.dependent_stores import outputs_by_dependence
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.executor import LongLoop
 from bitwise_core.execution.grid_barriers import outputs_by_barriers
 from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
@@ -408,15 +409,37 @@ class Session:
         if self.options.every_launch or prepared is None or not isinstance(error, DataDependent | NotSymmetric):
             return ""
         try:
-            names = missing_tensors(prepared, self.buffers, self.options.assume, error)
+            found = missing_tensors(prepared, self.buffers, self.options.assume, error)
         except Exception:
             # A hint must not change the reason of an Unknown.
             return ""
+        names = () if found is None else sorted((*found.deciding, *found.further))
         return f"; give the contents of {' and '.join(names)} in the manifest" if names else ""
 
     def _analyse_launch(self, source: Source, arch: Arch, partial_result: _PartialResult) -> None:
         prepared = partial_result.prepared = prepare(source, arch, self.options)
         partial_result.notes = prepared.notes
+        while True:
+            try:
+                self._analyse_prepared(source, arch, prepared, partial_result)
+                return
+            except LongLoop as error:
+                line = error.line
+                if line is None or not self._may_be_function(prepared, error):
+                    raise
+                prepared = replace(prepared, function_loops=prepared.function_loops | {line})
+                partial_result.prepared = prepared
+
+    def _may_be_function(self, prepared: PreparedLaunch, error: LongLoop) -> bool:
+        """Return whether a loop is followed as one function in another analysis: no open tensor of integers ends it."""
+        if error.line in prepared.function_loops or not open_integers(prepared.launch):
+            return False
+        found = missing_tensors(prepared, self.buffers, self.options.assume, error)
+        return found is not None and not found.deciding
+
+    def _analyse_prepared(
+        self, source: Source, arch: Arch, prepared: PreparedLaunch, partial_result: _PartialResult
+    ) -> None:
         partial_result.outputs = concrete_outputs(prepared, self.buffers, self.options)
         if partial_result.outputs is None:
             if self.options.cross_architecture:

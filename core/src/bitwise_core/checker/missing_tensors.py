@@ -7,6 +7,7 @@ operations that made it lead back to the loads.  What is found is a hint for the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from bitwise_core.checker.provenance import Provenance, RecordingDomain, Scalar,
 from bitwise_core.execution.buffers import open_integers
 from bitwise_core.execution.concrete import PreparedLaunch, WorkLimitExceeded, run_blocks
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
+from bitwise_core.execution.executor import LongLoop
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.term_recorder import Recorder, TooManyTerms
@@ -31,25 +33,44 @@ MAXIMUM_LANES = 4
 """The number of lanes that are followed."""
 
 
+@dataclass(frozen=True, slots=True)
+class MissingTensors:
+    """The names of the buffers that would answer an Unknown.
+
+    `deciding` are those from which the value derives that must be known.  `further` are those of which a loop reads
+    elements, where the deciding ones tell how often: an analysis that knows these asks for them next.
+    """
+
+    deciding: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+
 def missing_tensors(
     prepared: PreparedLaunch, buffers: Mapping[str, int], assume: frozenset[str], error: Exception
-) -> tuple[str, ...]:
-    """The buffers of integers whose contents decide what stopped an analysis; none where that is not known."""
+) -> MissingTensors | None:
+    """Return the buffers of integers whose contents decide what stopped an analysis, None where that is not known."""
     candidates = open_integers(prepared.launch, untyped=True)
     if not candidates:
-        return ()
+        return MissingTensors()
     block = error.block or 0 if isinstance(error, DataDependent) else 0
     recorder = Recorder(MAXIMUM_BYTES)
     domain = RecordingDomain(assume, recorder)
+
+    def names_below(found: Provenance, values: Iterable[Value], row: int) -> set[str]:
+        numbers = _buffers_below(found, (each for value in values for each in _lanes(value, row)))
+        return {name for name in candidates if buffers.get(name) in numbers}
+
     try:
         run_blocks(prepared, domain, buffers, [block], work=MAXIMUM_WORK)
     except DataDependent as again:
         found = Provenance(prepared, GlobalMemory(domain), recorder.terms, buffers)
-        numbers = _buffers_below(found, (each for value in again.values for each in _lanes(value, again.row)))
-        return tuple(sorted(name for name in candidates if buffers.get(name) in numbers))
+        deciding = names_below(found, again.values, again.row)
+        carried = again.carried if isinstance(again, LongLoop) and deciding else ()
+        further = names_below(found, carried, again.row) - deciding
+        return MissingTensors(tuple(sorted(deciding)), tuple(sorted(further)))
     except (Unsupported, TooManyTerms, WorkLimitExceeded, MemoryError):
-        return ()
-    return ()
+        return None
+    return None
 
 
 def _lanes(value: Value, row: int) -> list[Scalar]:

@@ -52,7 +52,9 @@ LANES_PER_BATCH = 8192
 class PreparedLaunch:
     """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text.
 
-    `blocks_interact`: blocks of a cluster may access each other's shared memory or wait for each other.
+    `function_loops` are the lines of loops that may be one function although the launch leaves integers open: their
+    ends do not depend on these.  `blocks_interact`: blocks of a cluster may access each other's shared memory or wait
+    for each other.
     """
 
     module: Module
@@ -63,6 +65,7 @@ class PreparedLaunch:
     block: tuple[int, int, int]
     clusters: Clusters
     notes: tuple[str, ...] = ()
+    function_loops: frozenset[int] = frozenset()
     blocks_interact: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -319,8 +322,8 @@ def machine_for(
         clusters=prepared.clusters,
         cluster=ClusterState(size, zeros, zeros.copy(), zeros.astype(bool)) if interact else None,
         buffers=buffers,
-        # With the contents of such a buffer, a loop is executed as often as it runs, which proves more.
-        loops_are_functions=not open_integers(prepared.launch),
+        # With the contents of a tensor that ends a loop, it is executed as often as it runs, which proves more.
+        function_loops=prepared.function_loops if open_integers(prepared.launch) else None,
     )
     if memory.domain.recorder is not None:
         memory.domain.recorder.line_source = machine

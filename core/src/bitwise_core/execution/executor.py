@@ -23,7 +23,7 @@ import numpy as np
 from bitwise_core.assembly.module import Symbol
 from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.byte_functions import steps_with_byte_functions
-from bitwise_core.execution.data_loops import condition_after, run_as_function
+from bitwise_core.execution.data_loops import carried_registers, condition_after, run_as_function
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
@@ -397,7 +397,7 @@ class Executor:
         if entered == _ITERATIONS_BEFORE_THE_END_IS_SOUGHT and self.depth + MAXIMUM_ITERATIONS <= MAXIMUM_NESTING:
             last = condition_after(machine, program, pc, control.target, join, MAXIMUM_ITERATIONS - entered)
         if last is not None:
-            raise _noted(_LongLoop(pc, self._line(pc), last), machine)
+            raise _noted(self._long_loop(control, join, pc, last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
         if entered:
             self._run_sides(control, taken, group, join, whole)
@@ -406,8 +406,9 @@ class Executor:
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
         try:
             self._run_sides(control, taken, group, join, whole)
-        except _LongLoop as error:
-            if error.branch != pc or not machine.loops_are_functions:
+        except LongLoop as error:
+            allowed = machine.function_loops is None or error.line in machine.function_loops
+            if error.branch != pc or not allowed:
                 raise
             machine.condition, machine.path = outer
             machine.mask = group.mask
@@ -421,6 +422,13 @@ class Executor:
                 raise error from None
             if not followed:
                 raise
+
+    def _long_loop(self, control: Branch, join: int, pc: int, repeats: Value) -> LongLoop:
+        """Return the error of a loop that ends at the branch on data at `pc`."""
+        machine, loop, carried = self.machine, loop_at(pc, control.target, join), None
+        if loop is not None:
+            carried = carried_registers(machine, self.program, pc, loop.start, join)
+        return LongLoop(pc, self._line(pc), repeats, [machine.registers[name] for name in carried or ()])
 
     def _run_as_one_function(
         self, control: Branch, taken: Value, group: LaneGroup, join: int, blocks: BlockSide | None
@@ -650,13 +658,16 @@ class Executor:
         group.waiting = None
 
 
-class _LongLoop(DataDependent):
-    """The loop at the branch `branch` may take more iterations than are followed."""
+class LongLoop(DataDependent):
+    """The loop at the branch `branch` may take more iterations than are followed.
 
-    def __init__(self, branch: int, line: int | None, repeats: Value) -> None:
+    `carried` are the values that the last iteration that was followed passes on.
+    """
+
+    def __init__(self, branch: int, line: int | None, repeats: Value, carried: Sequence[Value]) -> None:
         reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
         super().__init__(reason, line, (repeats,))
-        self.branch = branch
+        self.branch, self.carried = branch, tuple(carried)
 
 
 def _nested_too_deeply(machine: Machine) -> Unsupported:

@@ -131,11 +131,11 @@ class Machine:
     branch is executed, or None.  Such a side has its own registers and memories, see `sides`.
 
     `block` is the extent of a block in threads (x, y, z), `clusters` the clusters of the launch.  `buffers` maps names
-    of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `loops_are_functions` allows a
-    loop that data ends to be one function where it may take many iterations.  `local` holds the threads' local arrays
-    by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.  `symbols` holds the
-    addresses of arrays, and `windows`, for those whose address differs between blocks, the special register to add.
-    `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
+    of the launch's buffers to numbers; buffer i starts at address i * 2**POINTER_SHIFT.  `function_loops` are the lines
+    of loops that may be one function where data ends them after many iterations, None for all loops.  `local` holds the
+    threads' local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.  `symbols`
+    holds the addresses of arrays, and `windows`, for those whose address differs between blocks, the special register
+    to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     """
 
     domain: Domain
@@ -153,7 +153,7 @@ class Machine:
     block: tuple[int, int, int]
     clusters: Clusters
     buffers: Mapping[str, int]
-    loops_are_functions: bool = True
+    function_loops: frozenset[int] | None = None
     windows: dict[str, str] = field(default_factory=dict)
     registers: dict[str, Value] = field(default_factory=dict)
     local: dict[int, Value] = field(default_factory=dict)

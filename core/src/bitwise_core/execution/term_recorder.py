@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
+from bitwise_core.execution.values.member_sets import MemberSets
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat
 
@@ -81,12 +82,14 @@ class TermContext:
     """What the domain of terms provides to its rules.
 
     `finite`: numbers are assumed finite.  `recorder`: the recorder of a recorded run, else None.  `formats`: the
-    formats of the buffers' elements, by the buffer's number, where the launch states them.
+    formats of the buffers' elements, by the buffer's number, where the launch states them.  `member_sets`: the members
+    of sets, where they are followed.
     """
 
     finite: bool = False
     recorder: Recorder | None = None
     formats: Mapping[int, FloatFormat] = field(default_factory=dict)
+    member_sets: MemberSets | None = None
 
     def note(self, name: str, result: SymbolicVector, operands: Operands, *, commutes: bool = False) -> SymbolicVector:
         """Report the operands of `result` to the recorder, if there is one, and return `result`."""

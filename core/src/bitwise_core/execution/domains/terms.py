@@ -7,7 +7,8 @@ The canonical form is computed by the rules of `ir.rules`, which `values.rule_pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
@@ -26,6 +27,7 @@ from bitwise_core.execution.values.constant_folding import fold_constants, witho
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
+from bitwise_core.execution.values.member_sets import MemberSets
 from bitwise_core.execution.values.minmax import extremum
 from bitwise_core.execution.values.packing import (
     as_symbolic_vector,
@@ -98,6 +100,16 @@ class TermDomain:
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
         self.context = replace(self.context, formats=formats)
+
+    @contextmanager
+    def following_members(self) -> Iterator[None]:
+        """Follow the members of sets under idempotent operations (`values.member_sets`)."""
+        before = self.context
+        self.context = replace(before, member_sets=before.member_sets or MemberSets())
+        try:
+            yield
+        finally:
+            self.context = before
 
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """See `Domain.assumed_finite`."""

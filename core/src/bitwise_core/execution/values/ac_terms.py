@@ -70,6 +70,8 @@ def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, con
     left_words, left_flags = member_hashes(name, index, left)
     right_words, right_flags = member_hashes(name, index, right)
     words = hashing.sum_of_members(left_words, right_words)
+    if context.member_sets is not None and name.split(".")[0] in _IDEMPOTENT:
+        words = context.member_sets.union(left_words, right_words, words)
     flags = left_flags | right_flags | L.AC_TERMS | index << L.OPERATION_SHIFT
     result = context.note(name, SymbolicVector(bits, words, flags), [left, right], commutes=True)
     verb = name.split(".")[0]

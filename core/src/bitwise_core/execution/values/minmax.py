@@ -105,6 +105,8 @@ def extremum(
         one, other = _without_zero(one, right), _without_zero(other, left)
     same = hashing.same_lanes(one.words, other.words)
     words = hashing.sum_of_members(one.words, other.words, _CARRIED)
+    if context.member_sets is not None:
+        words = context.member_sets.union(one.words, other.words, words, upper_half=True)
     if same is not False:
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags

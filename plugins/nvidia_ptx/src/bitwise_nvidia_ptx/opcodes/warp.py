@@ -70,7 +70,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             return
         if amounts[0] is None or amounts[1] is None:
             raise DataDependent("a shuffle's distance depends on data", line)
-        if machine.condition is not None and not is_uniform(machine, machine.condition, machine.warp):
+        if _parts_of_warps_choose(machine):
             raise DataDependent("the set of lanes that take part in a shuffle depends on data", line)
         _check_members(machine, machine.known(machine.read_bits(members, 32)), line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
@@ -174,7 +174,7 @@ def ballot(machine: Machine, predicate: Array) -> Array:
 
     Raises Unsupported.
     """
-    if machine.condition is not None:
+    if _parts_of_warps_choose(machine):
         raise DataDependent("the set of lanes that vote depends on data")
     lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
     bits = (lanes.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
@@ -205,7 +205,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
         vote = machine.read_bits(source, 1)
         predicate = machine.known(vote)
         if predicate is None:
-            part = machine.condition is not None or machine.threads % 32 or not has_whole_warps(machine)
+            part = _parts_of_warps_choose(machine) or machine.threads % 32 or not has_whole_warps(machine)
             # In an abstract domain, one value can represent data that differs between threads.
             if part or not _varies_between_threads(vote):
                 raise DataDependent("a vote depends on data", line)
@@ -300,6 +300,11 @@ def has_whole_warps(machine: Machine) -> bool:
     lanes = _warps(machine, machine.active())
     whole = _warps(machine, np.ones((1, 1), dtype=bool))
     return bool(((lanes == whole).all(axis=2) | ~lanes.any(axis=2)).all())
+
+
+def _parts_of_warps_choose(machine: Machine) -> bool:
+    """Return whether the condition under which the lanes execute an instruction may differ within a warp."""
+    return machine.condition is not None and not is_uniform(machine, machine.condition, machine.warp)
 
 
 def _combine(machine: Machine, meaning: Operation, left: Value, right: Value) -> Value:

@@ -1,0 +1,67 @@
+"""The members of sets under an idempotent operation, so that a member of both operands counts once in their union.
+
+The payload of a set is the sum of its members' hashes.  A set that is combined with itself is recognised by its
+payload.  Two different sets may share members too: elements beyond the end of a tensor are often one value, which
+several threads hold.  Where the members are known by the payload, they are added once, so that the payload does not
+depend on how many threads hold a value, nor on the order of the combinations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.execution.values import hashing
+
+MAXIMUM_MEMBERS = 1 << 18
+"""The most members of all sets together; further sets are single members of the sets that they join."""
+
+_Key = tuple[int, int]
+
+_PRIMES = ((1 << 32) - 5, (1 << 64) - 59)
+"""The moduli of sums of hashes (`hashing.sum_of_members`), without and with the low half of a word."""
+
+
+class MemberSets:
+    """The sets that have been made so far, each under the payload that identifies it."""
+
+    def __init__(self) -> None:
+        self.members: dict[_Key, frozenset[_Key]] = {}
+        self.room = MAXIMUM_MEMBERS
+
+    def union(
+        self, left: hashing.Words, right: hashing.Words, total: hashing.Words, *, upper_half: bool = False
+    ) -> hashing.Words:
+        """Return `total`, the sums of two payloads, with the payload of the union where sets share members.
+
+        `upper_half` means that the low half of the first word is not part of a payload.
+        """
+        shape = np.broadcast_shapes(left.shape, right.shape)
+        keys = np.concatenate([np.broadcast_to(each, shape).reshape(2, -1) for each in (left, right)]).T
+        different, place = np.unique(keys, axis=0, return_inverse=True)
+        sums = np.empty((2, len(different)), dtype=np.uint64)
+        shared = np.zeros(len(different), dtype=bool)
+        for row, (first, second, third, fourth) in enumerate(different.tolist()):
+            one, other = self._of((first, second)), self._of((third, fourth))
+            joined = one | other
+            sums[:, row] = key = _sum(joined, upper_half)
+            shared[row] = len(joined) < len(one) + len(other)
+            if key not in self.members and self.room >= len(joined):
+                self.room -= len(joined)
+                self.members[key] = joined
+        if not shared.any():
+            return total
+        place = place.reshape(shape[1:])
+        return np.where(shared[place], sums[:, place], np.broadcast_to(total, shape))
+
+    def _of(self, key: _Key) -> frozenset[_Key]:
+        if key == (0, 0):
+            return frozenset()
+        found = self.members.get(key)
+        return frozenset([key]) if found is None else found
+
+
+def _sum(members: frozenset[_Key], upper_half: bool) -> _Key:
+    first, second = sum(each[0] for each in members), sum(each[1] for each in members)
+    if upper_half:
+        return ((sum(each[0] >> 32 for each in members) % _PRIMES[0]) << 32, second % _PRIMES[1])
+    return first % _PRIMES[1], second % _PRIMES[1]
